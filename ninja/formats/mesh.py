@@ -79,8 +79,8 @@ def read_mesh_lattices(
     contains several meshes, the 1-based number of the mesh among the unnamed meshes is appended.
 
     Yields:
-        The lattice of each mesh, or its error: FormatError for an unknown line or a last line without a newline,
-        LatticeError for a position without words, SymbolError for a word that is not in ``words``.
+        The lattice of each mesh, or its error: FormatError for an invalid or missing line or a last line without a
+        newline, LatticeError for a position without words, SymbolError for a word that is not in ``words``.
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc (WordMesh::read).
     """
@@ -277,7 +277,10 @@ def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
 
 
 def filled_times(frame: Sequence[int | None]) -> list[int]:
-    """Replace unknown frames with the last known frame or, at the start, the first one. At least one must be known."""
+    """Replace each unknown frame with the previous known frame or, at the start, with the first known frame.
+
+    At least one frame must be known.
+    """
     current = next(at for at in frame if at is not None)
     filled = []
     for at in frame:
@@ -381,7 +384,8 @@ def _posterior(cost: float) -> str:
 def _head(key: str, size: int) -> list[str]:
     """Return the first lines of a mesh with `size` positions."""
     if key.split() != [key]:
-        raise SymbolError(f"a word mesh cannot have the name {key!r}; write JSON instead", key=key)
+        message = f"the name of a word mesh cannot be empty or contain whitespace, but is {key!r}; write JSON instead"
+        raise SymbolError(message, key=key)
     return [f"name {key}", f"numaligns {size}", "posterior 1"]
 
 

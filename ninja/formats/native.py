@@ -38,8 +38,8 @@ class NativeFile:
     replaced, not overwritten.
 
     By default, the invariants and the checksum of each lattice are checked. Kernels therefore never access memory
-    outside its arrays, even if a file is not trusted, and flipped bits are detected. Keys must not be empty or contain
-    control characters.
+    outside the arrays of a lattice, even if the file is not trusted, and flipped bits are detected. Keys must not be
+    empty or contain control characters.
 
     Args:
         source: The path of a file, or its bytes. If a path is passed, the file is memory-mapped.
@@ -184,7 +184,7 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
         column = _whole(table.column(name), path)
         column.validate(full=True)
         if column.null_count:
-            raise FormatError("a lattice has no key, or is of an unknown kind", path)
+            raise FormatError(f"a lattice has no {name}", path)
         strings.append(native_schema.strings(column))
     shifts = _whole(table.column("frame_shift"), path)
     known = native_schema.present(shifts)
@@ -199,7 +199,7 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
         _, begin, missing, content = column.buffers()
         values = column.values
         if missing is not None and _whole(values, path).null_count:
-            raise FormatError(f"{name} has an empty element", path)
+            raise FormatError(f"an element of the column {name} is null", path)
         offsets.append(np.frombuffer(begin, np.int64, rows + 1) if rows else np.zeros(1, np.int64))
         lists.append(np.frombuffer(content, dtype, len(values)) if len(values) else np.zeros(0, dtype))
     sums, summed = np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
@@ -255,7 +255,8 @@ class NativeEncoder:
 
         Raises:
             LatticeError: The key is empty or contains a control character.
-            UnicodeEncodeError: The key is not UTF-8.
+            TableError: A word id is not in the symbol table.
+            UnicodeEncodeError: The key cannot be encoded as UTF-8.
         """
         if _NO_KEY.fullmatch(lattice.key):
             message = f"the key {lattice.key!r} is empty or contains a control character; use another key"

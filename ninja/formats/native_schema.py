@@ -237,7 +237,7 @@ def is_table(head: bytes) -> bool:
 
 
 def check_layout(content: memoryview, path: str | None) -> None:
-    """Check that an Arrow file contains no compressed columns, and that its blocks cover the file without gaps."""
+    """Check that an Arrow file has no compressed columns, no overlapping blocks, and no gaps of more than 64 bytes."""
     if bytes(content[:6]) != MAGIC or bytes(content[-6:]) != MAGIC or len(content) < 24:
         raise FormatError("not an Arrow file, or truncated: it does not begin and end with ARROW1", path)
     try:
@@ -264,7 +264,7 @@ def check_layout(content: memoryview, path: str | None) -> None:
         previous = 16 + _number("<i", content, 12)  # end of the schema
         for begin, end in [*sorted(extents), (len(content) - 10 - size,) * 2]:
             if not 0 <= begin - previous <= GAP:
-                message = f"the footer leaves a gap or an overlap of blocks: {begin - previous} bytes"
+                message = f"the gap between two blocks is {begin - previous} bytes, but must be from 0 to {GAP}"
                 raise FormatError(message, path, byte=previous)
             previous = end
     except struct.error as error:
@@ -276,7 +276,7 @@ def _refuse_compressed(content: memoryview, offset: int, *, dictionary: bool, pa
     message = content[offset + 8 : offset + 8 + size] if size > 0 else content[:0]
     header = _field(message, _number("<I", message, 0), 2)
     if header is None:
-        raise FormatError("a message has no header", path, byte=offset)
+        raise FormatError("an Arrow message has no header", path, byte=offset)
     table = header + _number("<I", message, header)
     if dictionary:
         inner = _field(message, table, 1)

@@ -15,8 +15,8 @@ from ninja.lattice.network import ConfusionNetwork
 def write_network(network: ConfusionNetwork, others: Mapping[str, Any] | None = None) -> str:
     """Encode a confusion network, with additional fields for the utterance, as one line of JSON.
 
-    Each bin is a list of entries ``{"word", "posterior", "start", "duration"}``, sorted by decreasing posterior. In
-    the entry for no word, ``word`` is null. Times are in seconds, and are omitted if unknown.
+    Each bin is a list of entries ``{"word", "posterior", "start", "duration"}``, sorted by decreasing posterior. If
+    an entry represents the absence of a word, its ``word`` is null. Times are in seconds, and are omitted if unknown.
     """
     bins = []
     for place in range(network.num_bins):

@@ -82,7 +82,7 @@ def read_plf(
     content = bytes(content)
     inside = content.rstrip(b"\r\n")
     if b"\n" in inside:
-        message = "there is more than one line; read several lattices one by one"
+        message = "there is more than one line; pass each line separately"
         raise FormatError(message, path, key=key, line=line + 1)
     result = _formats.read_plf(
         inside,

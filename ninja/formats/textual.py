@@ -162,7 +162,7 @@ def refuse_spaces(name: bytes, key: str) -> None:
 
 
 def refuse_empty(lattice: Lattice) -> None:
-    """Raise LatticeError for a lattice without a final state, which only Kaldi's formats can store."""
+    """Raise LatticeError for a lattice without a final state, which the format cannot store."""
     if not lattice.is_final.any():
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
 

@@ -314,7 +314,7 @@ def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
     if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
         raise ValueError("an invalid tensor")
     if len(shape) != len(strides) or len(shape) > 16:
-        raise ValueError("a tensor with too many axes or strides")
+        raise ValueError("a tensor with over 16 axes, or without a stride per axis")
     if not all(type(number) is int and 0 <= number < 1 << 62 for number in (begin, *shape, *strides)):
         raise ValueError("a tensor whose shape, strides or offset is not a valid number")
     if math.prod(max(length, 1) for length in shape) >= 1 << 59:

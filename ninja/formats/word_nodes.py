@@ -1,4 +1,4 @@
-"""Conversion of lattices to graphs with words on nodes instead of arcs, for formats that require them."""
+"""Conversion of lattices to graphs with words on nodes, for formats that do not store words on arcs."""
 
 from __future__ import annotations
 

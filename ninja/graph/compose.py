@@ -31,7 +31,7 @@ def compose(
         lattice: The first operand.
         other: A lattice, or an FST (cyclic FSTs are allowed).
         phi_label: Input label, > 0, of failure arcs in the FST, such as the back-off arcs of a grammar. If a state has
-            no arc for a word, its failure arc is followed; this consumes no word.  [default: no failure arcs]
+            no arc for a word, its failure arc is followed without consuming the word.  [default: no failure arcs]
         max_arcs: Maximum number of arcs in the composition.
 
     Returns:
@@ -69,7 +69,7 @@ def compose(
 
 
 def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Interpolate the costs of two lattices for the same utterance, keeping the word sequences in both lattices.
+    """Interpolate the costs of two lattices for the same utterance; only word sequences in both lattices are kept.
 
     Args:
         first: The first lattice; its costs are multiplied by ``alpha``, and its alignments are kept.

@@ -131,7 +131,7 @@ def accuracy_posteriors(
         model: The transition model.
         criterion: A frame is correct if it has the phone ("mpfe") or the density ("smbr") of the reference.
         scales: Scales that define the total cost.
-        silence_phones: Phones whose frames are never correct.
+        silence_phones: Phones whose frames are never correct, unless ``one_silence_class`` is set.
         one_silence_class: Treat silence phones as one class: any silence phone is correct where the reference has one.
 
     Returns:
@@ -188,7 +188,11 @@ def accuracy_posteriors(
 
 
 def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
-    """Return the frame of each state, int32 [num_states]; raise LatticeError unless all paths match the alignment."""
+    """Return the frame of each state, int32 [num_states].
+
+    Raises:
+        LatticeError: A path and the alignment differ in length.
+    """
     lattice = lattice.replace(time=None)  # use the labels, not times given by a format
     frames, time = num_frames(lattice), state_times(lattice)
     if frames != len(alignment):
@@ -200,7 +204,12 @@ def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
 
 
 def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return ``(arc or final state, frame)`` arrays for all labels; ``start`` contains the first frames of arcs."""
+    """Return the arc (or final state) and the frame of each label.
+
+    Args:
+        begin: Offsets of the labels of each arc (or final state).
+        start: First frame of each arc (or final state).
+    """
     owner = owners(begin)
     return owner, start[owner].astype(np.int64) + np.arange(owner.size) - begin[owner]
 

@@ -75,7 +75,7 @@ class _Rows:
 
 
 def remove_local_epsilons(fst: Fst) -> Fst:
-    """Remove epsilons where this does not enlarge the FST and remove states on no complete path."""
+    """Remove epsilons where this does not enlarge the FST, and then the states that are on no complete path."""
     columns = (fst.ilabel, fst.olabel, fst.dst, fst.cost)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     begin = fst.arc_begin.tolist()

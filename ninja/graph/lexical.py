@@ -1,4 +1,4 @@
-"""Lattices of lexical words, used for comparing words, and the mapping from their arcs to written words."""
+"""Lattices of lexical words (see `ninja.lattice.text`), and the mapping from their arcs to written words."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def oracle(
     *,
     forms: LexicalTable | None = None,
 ) -> Oracle | list[Oracle]:
-    """Find the path with the fewest word errors, ignoring its cost.
+    """Find the path with the fewest word errors, regardless of its cost.
 
     The result is exact if the number of states times the number of reference words is at most 8 million. For longer
     recordings, time and memory grow linearly: each state is compared with at least 256 reference words on either side

@@ -38,7 +38,7 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 
 
 class ProbableArcs(NamedTuple):
-    """The arcs with posteriors that reach a threshold, grouped by the lattices of a batch."""
+    """The arcs of a batch whose posteriors reach a threshold, grouped by lattice."""
 
     begin: npt.NDArray[np.int64]  # [num_lattices + 1]; the arcs of lattice i are begin[i] : begin[i + 1]
     start: npt.NDArray[np.int32]  # [num_arcs], first frame

@@ -61,8 +61,8 @@ class _Part:
         Args:
             first: First frame.
             last: Last frame plus 1.
-            before: Number of frames that count as near before a frame.
-            after: Number of frames that count as near after a frame.
+            before: Largest number of frames by which a state near a frame can precede the frame.
+            after: Largest number of frames by which a state near a frame can follow the frame.
 
         Returns:
             Probabilities, float64 [last − first].
@@ -76,7 +76,7 @@ class _Part:
         return np.clip(1.0 - np.cumsum(change)[:-1], 0.0, 1.0)
 
     def states(self, first: int, last: int) -> Ids:
-        """Return the states from frame `first` to frame `last`, both included."""
+        """Return the states whose frames are in the range from `first` to `last`, inclusive."""
         return np.flatnonzero((self.time >= first) & (self.time <= last))
 
     def labels_after(self, state: int, count: int) -> list[int] | None:
@@ -213,14 +213,15 @@ def join_windows(
         scales: Scales applied to the costs to compute posteriors.
 
     Raises:
-        LatticeError: A window has no times or no complete path, windows do not overlap or are not in order, or two
-            windows have no word boundary in common.
+        LatticeError: A window has no times or no complete path, only some windows have alignments, windows do not
+            overlap or are not in order, or two windows have no word boundary in common.
         SymbolError: The windows have different symbol tables.
-        OptionError: There are no windows, or the frame shift is not above 0.
+        OptionError: There are no windows, there is not one start time per window, or the frame shift or the LM scale is
+            not above 0.
     """
     if not windows or len(windows) != len(begins):
         raise OptionError(
-            f"{counted(len(begins), 'start time')} for {counted(len(windows), 'window')}; specify one per window"
+            f"{counted(len(begins), 'start time')} for {counted(len(windows), 'window')}; specify one start per window"
         )
     if not frame_shift > 0:
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")

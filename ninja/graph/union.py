@@ -61,7 +61,7 @@ def union(
     """
     check_finite("acoustic_scale", acoustic_scale)
     if not lattices:
-        raise OptionError("there are no lattices to unite; specify at least one")
+        raise OptionError("there are no lattices; specify at least one")
     check_range("delta", delta, above=0, finite=True)
     check_range("max_arcs", max_arcs, least=1)
     check_one_table(lattices)
@@ -103,7 +103,7 @@ def combine(
     Raises:
         LatticeError: A lattice has no path from the start to a final state, or a cost exceeds the range of float32.
         SymbolError: The lattices have different symbol tables.
-        OptionError: There are no lattices, there is not one weight per lattice, or a weight is not above 0.
+        OptionError: There are no lattices, the numbers of weights and lattices differ, or a weight is not above 0.
 
     Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
     combination based on a recursion for edit distance".

@@ -208,7 +208,7 @@ def lost_fields(
 
 
 def describe_losses(lost: Counter[str]) -> str:
-    """For each lost field, describe how many lattices lose it."""
+    """Return a message that lists the lost fields and the number of lattices that lose each field."""
     fields: dict[int, list[str]] = {}
     for field, count in sorted(lost.items()):
         fields.setdefault(count, []).append(field)

@@ -266,7 +266,8 @@ def test_rows_of_other_columns_are_not_joined(tmp_path):
     second = lattices(tmp_path / "texts.parquet")[1]
     with package.write(tmp_path / "y.parquet") as output:
         output.write(first)
-        with pytest.raises(LatticeError, match="key 'b': the columns of the row differ from the first output row"):
+        message = "key 'b': the columns of the row differ from those of the first output row"
+        with pytest.raises(LatticeError, match=message):
             output.write(second)
 
 

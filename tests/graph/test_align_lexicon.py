@@ -188,7 +188,7 @@ def test_a_lexicon_is_read(tmp_path: Path) -> None:
         ("1 1 0\n", "int:1: expected"),
         ("1 2147483647 6\n", "int:1: expected"),
         ("0 0\n", "int:1: word 0 has no phones"),
-        ("1 1 6\n1 2 6\n", "int:2: word 1 has the same phones on an earlier line, but the output word 1"),
+        ("1 1 6\n1 2 6\n", "int:2: word 1 has the same phones on an earlier line, but with the output word 1"),
         ("", "the file has no words"),
     ],
 )

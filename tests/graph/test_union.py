@@ -167,7 +167,7 @@ def test_union_takes_what_is_common_from_the_first() -> None:
 
 def test_options_of_union_out_of_range_are_refused() -> None:
     lattice = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0})
-    with pytest.raises(OptionError, match="there are no lattices to unite"):
+    with pytest.raises(OptionError, match="there are no lattices; specify at least one"):
         union([])
     with pytest.raises(OptionError, match="acoustic_scale is nan"):
         union([lattice], math.nan)

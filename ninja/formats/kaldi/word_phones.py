@@ -34,7 +34,7 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
         if word == 0 and not phones:
             raise FormatError("word 0 has no phones, so it would match everywhere; remove the line", name, line=number)
         if known.setdefault((word, *phones), put) != put:
-            message = f"word {word} has the same phones on an earlier line, but the output word "
+            message = f"word {word} has the same phones on an earlier line, but with the output word "
             raise FormatError(f"{message}{known[(word, *phones)]}; remove one of the lines", name, line=number)
     if not known:
         raise FormatError("the file has no words; is it align_lexicon.int?", name)

@@ -22,7 +22,7 @@ _ABBREVIATION = re.compile(r"(?:Mr|Mrs|Ms|Dr|St|Prof|[A-Z])\.")
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """One or two lines of text that are shown together."""
+    """Lines of text that are shown together."""
 
     begin: float  # seconds
     end: float
@@ -33,11 +33,13 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
     """Divide timed words into captions.
 
     A caption ends at the end of a sentence, before a pause of at least a second, or before a word that would make the
-    caption exceed 7 seconds or two lines of 42 characters. In the last case, it ends after its last comma instead if
-    the comma is in its second half. The end of a sentence does not end a caption if the next word begins within a
-    second of the caption's start. A caption is shown from the start of its first word to the end of its last word. If
-    another caption follows, this time is extended to a second per 20 characters (at least 1 and at most 7 seconds), but
-    not beyond the start of the next caption.
+    caption exceed 7 seconds or two lines of 42 characters. In the last case, it ends instead after the last comma
+    (or semicolon, colon or dash) in its second half, if there is one. The end of a sentence does not end a caption if
+    the next word begins within a second of the caption's start.
+
+    A caption is shown from the start of its first word to the end of its last word. If another caption follows, this
+    time is extended to a second per 20 characters (at least 1 and at most 7 seconds), but not beyond the start of the
+    next caption.
 
     Args:
         words: The words.
@@ -84,7 +86,7 @@ def wrapped(words: Sequence[str]) -> list[str]:
 
 
 def balanced(words: Sequence[str]) -> tuple[str, ...]:
-    """Divide words into as many lines as ``wrapped`` does; for two lines, minimize the length of the longer one."""
+    """Divide words into as many lines as ``wrapped`` does; for two lines, minimise the length of the longer line."""
     lines = wrapped(words)
     if len(lines) != 2:
         return tuple(lines)

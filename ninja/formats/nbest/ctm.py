@@ -43,7 +43,7 @@ class CtmOptions:
 
 
 class _Word(NamedTuple):
-    """A line in the file."""
+    """A word in a CTM file, and its line."""
 
     line: int
     channel: str

@@ -76,7 +76,7 @@ class CtmEncoder:
         return b""
 
     def _rows(self, nbest: NBest, words: Sequence[str]) -> list[str]:
-        """Create the CTM lines of a list that was read from another format."""
+        """Create new CTM lines for a list, without the lines of an input file."""
         timing = self._timed.of(nbest, words)
         file, channel = timing.recording or nbest.key, timing.channel or CHANNEL
         has_confidences = timing.confidences is not None

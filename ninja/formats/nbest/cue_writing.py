@@ -43,7 +43,9 @@ class CaptionEncoder:
         """Encode the best hypothesis of a list and return the next bytes of the file.
 
         Raises:
-            LatticeError: The utterance has no times, or begins before the previous one.
+            LatticeError: The utterance has no times, begins before the previous utterance, or belongs to another
+                recording.
+            SymbolError: A word would end the text of the cue.
         """
         content = self._captions(nbest)
         return self.end() + content

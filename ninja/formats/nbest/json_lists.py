@@ -102,7 +102,7 @@ def read_lists(
 
 
 def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
-    """Return the first two entries in a file, or fewer entries and the error that follows them."""
+    """Return at most the first two entries in a file, and the error that was raised while reading them, or None."""
     ahead: list[Any] = []
     try:
         ahead.extend(islice(entries, 1))
@@ -193,7 +193,7 @@ def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _List | None:
     if fields.skip and not listed and not is_pair:
         return None
     if not isinstance(listed, list):
-        raise where.error(f"expected a list of hypotheses at {fields.nbest!r}")
+        raise where.error(f"expected a list of hypotheses at {fields.nbest!r}, found {shown(listed)}")
     hypotheses = hypotheses_of(listed, fields, where)
     record = record_of({} if is_pair else entry, listed, hypotheses, fields)
     return _List(where.key, hypotheses, where.line, is_pair, record)
@@ -248,7 +248,11 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the objects in JSON lines; if no line is an object, raise `error`, the error for the whole document."""
+    """Yield the objects in JSON lines; if no line is an object, raise an error.
+
+    This is the error of the first invalid line, or `error` (the error for the whole document) if no line is invalid or
+    the document cannot be decoded.
+    """
     pending: list[Object] | None = []  # lines before the first object
     number = 0
     for line, row in each_row(content, path, fields.encoding, marked=True):

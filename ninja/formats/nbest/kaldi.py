@@ -77,7 +77,7 @@ def linear_hypothesis(lattice: Lattice) -> Hypothesis:
 
 
 def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Lattice]:
-    """Convert each hypothesis to a linear lattice, with keys as in ``lattice-to-nbest``.
+    """Convert each hypothesis to a linear lattice; the keys are numbered as in ``lattice-to-nbest``.
 
     Raises:
         LatticeError: A cost exceeds the range of float32.
@@ -122,7 +122,7 @@ def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str 
             line_of_path, state = _Line(line=line), 0
         else:
             if line_of_path.done or fields[0] != str(state) or len(fields) > 4:
-                message = f"expected the only arc from state {state}, found {row[:60]!r}"
+                message = f"expected a single arc from state {state}, found {row[:60]!r}"
                 raise FormatError(message, path, key=key, line=line)
             if len(fields) <= 2:
                 weight = _weight(fields[1] if len(fields) == 2 else ",,", path, key, line)

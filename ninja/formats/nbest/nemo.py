@@ -114,7 +114,7 @@ def read_manifest(content: bytes, field: str = "audio_filepath", path: str | Non
         key = os.path.splitext(os.path.basename(name))[0] if field.endswith("path") else name
         first = keys.setdefault(key, line)
         if first != line:
-            message = f"{key!r} is also the key of the utterance in line {first}; use another field as the key"
+            message = f"{key!r} is also the key of the utterance on line {first}; use another field as the key"
             raise FormatError(message, path, line=line)
         objects[key] = entry
     return objects

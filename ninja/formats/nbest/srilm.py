@@ -63,7 +63,7 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
       SRILM's language model does not always count pauses, noises and tags, and sometimes counts multiwords
       (``you_know``) as several words. Hypotheses of probability 0 are dropped.
 
-    Scores are log-probabilities, higher is better; costs are negative natural logarithms. Silent words such as ``<s>``
+    Scores are log-probabilities (higher is better); costs are negative natural logarithms. Silent words such as ``<s>``
     are dropped, and their costs are added to the next word or to the end. Empty lines and comments (``##``) are
     ignored. A file that contains only a header is read as an empty sentence.
 
@@ -147,7 +147,8 @@ def write_srilm(
 def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothesis:
     """Parse a line of the format without a header."""
     if len(fields) < 3:
-        raise FormatError("expected two scores and the number of words", path, key=key, line=line)
+        message = f"expected two scores and the number of words, found {' '.join(fields)[:60]!r}"
+        raise FormatError(message, path, key=key, line=line)
     acoustic = number(fields[0], "an acoustic score", path, line, key)
     graph = number(fields[1], "a language model score", path, line, key)
     if not (fields[2].isascii() and fields[2].isdigit()):
@@ -237,7 +238,8 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
 def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
     if hypothesis.begin is None or hypothesis.end is None:
         if names or hypothesis.labels is not None:
-            raise LatticeError(f"the words have no times, which {SECOND} requires", key=nbest.key)
+            message = f"the words have no times, which {SECOND} requires; use --to srilm:variant=scores"
+            raise LatticeError(message, key=nbest.key)
         return f"({_bytelogs(hypothesis.acoustic_cost + hypothesis.graph_cost)})"
     shift = nbest.frame_shift or SrilmOptions().frame_shift
     digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two digits, for frames of 0.01 s

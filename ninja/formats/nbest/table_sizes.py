@@ -62,7 +62,7 @@ def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> It
 
 
 def check_batch(batch: Any, row: int, size: int, path: str | None) -> None:
-    """Check the number of values in a batch, and the number of bytes in its strings.
+    """Check the number of values in each column of a batch, and the number of bytes that they need.
 
     Args:
         batch: ``pyarrow.RecordBatch``.
@@ -107,7 +107,7 @@ def _leaves(array: Any) -> Iterator[Any]:
 
 
 def _num_bytes(array: Any) -> int:
-    """Return the number of bytes in the strings of a decoded array."""
+    """Return the number of bytes that the values of an array need after decoding."""
     import pyarrow
     import pyarrow.compute
 

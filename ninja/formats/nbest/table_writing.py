@@ -57,11 +57,12 @@ class TableEncoder:
         Raises:
             LatticeError: The input row and the first row have different columns, or a column cannot store its new
                 value.
+            SymbolError: A word or the key cannot be written as UTF-8.
         """
         row = row_of(nbest)
         schema = self._plain_schema() if row is None else row.row.schema
         if self._schema is not None and not schema.equals(self._schema):
-            message = "the columns of the row differ from the first output row; write the list to another file"
+            message = "the columns of the row differ from those of the first output row; write the list to another file"
             raise LatticeError(message, key=nbest.key)
         try:
             batch = self._plain_row(nbest, schema) if row is None else self._changed_row(nbest, row)
@@ -125,7 +126,7 @@ class TableEncoder:
         return self._arrow.record_batch(arrays, schema=row.schema)
 
     def _list_columns(self, listed: list[dict[str, Any]], row: Any, columns: ObjectFields) -> dict[str, Any]:
-        """Return the values of the columns that contain hypotheses, and of the column with the text of the best one."""
+        """Return the values of the columns that contain hypotheses, and of the text column for the best hypothesis."""
         values: dict[str, Any] = {}
         assert columns.nbest is not None
         names = row.schema.names

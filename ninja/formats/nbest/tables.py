@@ -117,7 +117,7 @@ def _record_batches(table: Any, size: int, path: str | None) -> Iterator[Any]:
 
 def _guarded(batches: Iterator[Any], path: str | None) -> Iterator[Any]:
     while True:
-        with _errors(path, "damaged"):
+        with _errors(path, "the table is damaged"):
             batch = next(batches, None)
         if batch is None:
             return

@@ -32,7 +32,7 @@ def rows(
     """Yield ``(line number, line without line end)`` for each line in a file.
 
     The last line must have a newline, unless it is a comment or `marked` is set. Set `marked` for formats in which an
-    incomplete line is recognizable. In JSON, for example, the object on such a line is not closed.
+    incomplete line can be recognised. In JSON, for example, the object on such a line is not closed.
     """
     for line, row in each_row(content, path, encoding, comment=comment, marked=marked):
         if isinstance(row, FormatError):
@@ -76,7 +76,7 @@ def decoded(row: bytes, path: str | None = None, line: int | None = None, encodi
 
 
 def split(text: str) -> list[str]:
-    """Split a text at ASCII spaces."""
+    """Split a text at ASCII whitespace."""
     return [word for word in _BLANKS.split(text) if word]
 
 

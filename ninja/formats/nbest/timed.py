@@ -76,7 +76,7 @@ class TimedWords:
         """Return the times of the best hypothesis in a list; `words` are the words of this hypothesis as text.
 
         Raises:
-            LatticeError: The utterance is missing from the segments file.
+            LatticeError: The utterance is missing from the segments file, or its segment has an invalid range.
         """
         recording, offset = None, 0.0
         begin = end = None

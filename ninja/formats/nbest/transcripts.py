@@ -57,7 +57,7 @@ def has_keys(lines: list[str]) -> bool:
 
 
 def read_transcripts(content: Content, options: TranscriptOptions) -> Iterator[NBest | FormatError]:
-    """Yield each non-blank line as an n-best list with one hypothesis."""
+    """Yield each non-blank line as an n-best list with one hypothesis, or its error if it cannot be decoded."""
     document = Document.of(content, NAME, has_lines=True, options=options)
     blocks = content.blocks() if document.content is None else [document.content]
     count = 0

@@ -18,7 +18,7 @@ _MILLISECONDS = re.compile(rb"[ ]*(-?)([0-9]{1,12})[ ]*")
 
 
 def scan_tsv(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
-    """Yield the lines after the header of a file; texts may contain tabs.
+    """Yield each line below the header of a file as a cue; texts may contain tabs.
 
     Source: openai/whisper, whisper/utils.py, WriteTSV.
     """

@@ -26,7 +26,8 @@ def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_
         frame_shift: Seconds per frame, > 0.
 
     Raises:
-        ValueError: Times run backwards: a word ends before it begins, or begins before the previous word.
+        ValueError: Times are out of range or run backwards: a word ends before it begins, or begins before the previous
+            word.
     """
     begins: list[int] = []
     ends: list[int] = []

@@ -43,7 +43,7 @@ class LexiconAlignment:
 
 
 class LexiconAligner:
-    """Callable that aligns lattices from a model to words, using a lexicon; silence gets word id 0."""
+    """Callable that aligns lattices to words, using their transition model and a lexicon; silence gets word id 0."""
 
     def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
         self.model = model

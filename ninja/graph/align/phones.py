@@ -33,7 +33,7 @@ class PhoneAlignment:
 
 
 class PhoneAligner:
-    """Callable that aligns lattices from a model to phones."""
+    """Callable that aligns lattices to phones, using their transition model."""
 
     def __init__(self, model: TransitionModel, options: PhoneAlignment | None = None) -> None:
         self.model = model

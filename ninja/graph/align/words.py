@@ -43,7 +43,7 @@ class WordAlignment:
 
 
 class WordAligner:
-    """Callable that aligns lattices from a model to words."""
+    """Callable that aligns lattices to words, using their transition model and the word-boundary types of phones."""
 
     def __init__(self, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None) -> None:
         self.model = model
@@ -86,7 +86,11 @@ class WordAligner:
         return with_zero(result[0], zero, FAULTS[result[1]] or None)
 
     def all(self, batch: Batch) -> Batch | None:
-        """Align all lattices in a batch; return None if a lattice is damaged or requires the general aligner."""
+        """Align all lattices in a batch; return None if the lattices must be aligned one by one.
+
+        This is the case if a lattice is damaged or requires a slower algorithm, if ``max_expand`` is set, or if there
+        is not enough memory.
+        """
         if self.options.max_expand > 0.0:  # the limit differs between lattices
             return None
         limits = MAX_STATES, MAX_LABELS
