@@ -221,7 +221,7 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
 
 
 def _whole(column: Any, path: str | None) -> Any:
-    """Check that the null mask of a column is complete, as Arrow requires to count nulls."""
+    """Return a column after checking that its null mask is complete, which Arrow assumes when it counts nulls."""
     missing = column.buffers()[0]
     if missing is not None and 8 * missing.size < len(column):
         raise FormatError("a column is truncated", path)

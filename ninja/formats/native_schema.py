@@ -1,4 +1,4 @@
-"""The schema of Arrow lattice files (version 1), and the checks of a file before Arrow reads it."""
+"""The schema of Arrow lattice files (version 1), and checks that a file must pass before Arrow reads it."""
 
 from __future__ import annotations
 

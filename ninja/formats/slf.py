@@ -83,7 +83,7 @@ class SlfOptions:
                     f"{name!r} is not a field with a score; specify names such as l or n, or i[0] for lists"
                 )
         if len(set(names)) != len(names) or len(names) > 30:
-            raise OptionError("each field can be used only once, for one of the costs")
+            raise OptionError(f"each field can be used only once, and at most 30 in all, but the fields are {names}")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:
         """Return ``(field, list index or -1, is acoustic)`` for each field that is part of a cost."""

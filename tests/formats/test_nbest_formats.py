@@ -378,7 +378,7 @@ REFUSED = [
         b'{"u": [{"score": 1, "words": [{"word": "a", "start": 2, "end": 1}]}]}',
         "times run backwards: word 1, 'a', ends at 1 s, before it begins at 2 s",
     ),
-    ("ctm", b"a 1 0.1 0.2\n", "f:1: expected file, channel, start, duration, word, found"),
+    ("ctm", b"a 1 0.1 0.2\n", "f:1: expected file, channel, start, duration and word, found"),
     ("ctm", b"a 1 0.1 0.2 <ALT_BEGIN>\n", r"f:1: there are alternatives \(<ALT>\)"),
     ("ctm", b"a 1 -1 0.2 b\n", "f:1, key 'a': the start -1.0 s or the duration 0.2 s of a word is out of range"),
     ("ctm", b"a 1 0 1 x\nb 1 0 1 x\na 1 1 1 x\n", "f:3, key 'a': the lines of the utterance are not consecutive"),

@@ -111,7 +111,7 @@ def _lines(content: Pieces, path: str | None, options: CtmOptions, comments: lis
 
 def _word(fields: list[str], row: str, line: int, path: str | None, key: str, shift: float) -> _Word:
     if len(fields) not in (5, 6):
-        raise FormatError(f"expected file, channel, start, duration, word, found {row[:60]!r}", path, line=line)
+        raise FormatError(f"expected file, channel, start, duration and word, found {row[:60]!r}", path, line=line)
     _, channel, begin_text, duration_text, word = fields[:5]
     if word.upper().startswith("<ALT"):
         raise FormatError("there are alternatives (<ALT>); keep only one of them", path, line=line)

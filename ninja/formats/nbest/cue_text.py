@@ -81,7 +81,7 @@ def _tokens(text: str, markup: Markup) -> Iterator[Token]:
 
 
 def voice(text: str, markup: Markup) -> str | None:
-    """Return the speaker (``<v Anna>``) of a text, or None unless there is exactly one."""
+    """Return the speaker (``<v Anna>``) of a text, or None if the text has no speaker or several speakers."""
     if not markup.times:
         return None
     voices = {html.unescape(match[1]).strip() for match in _VOICE.finditer(text)}

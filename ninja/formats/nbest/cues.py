@@ -225,7 +225,7 @@ def _decoded(text: bytes, path: str | None, line: int, encoding: str) -> str:
 def _word_times(
     times: tuple[int, int], spoken: Sequence[Token], cue: Cue, path: str | None
 ) -> list[tuple[float, float]] | None:
-    """Return ``(start, end)`` in seconds for each word, or None unless all words have times."""
+    """Return ``(start, end)`` in seconds for each word, or None if a word has no times."""
     segments = [token.segment for token in spoken]
     if not segments or segments[-1] == 0 or segments[0] > 1 or len({*segments}) < len(segments):
         return None

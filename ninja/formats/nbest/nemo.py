@@ -203,7 +203,7 @@ class _Encoder:
         self._beam = 0
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode the lines of a list."""
+        """Encode a list and return its lines."""
         length = len(nbest.hypotheses)
         if self._beam and length != self._beam:
             message = f"this list has {length} hypotheses, but earlier lists have {self._beam}; all must have the same"

@@ -18,7 +18,7 @@ AHEAD = 16  # number of batches whose size is computed at once
 
 
 def check_parquet(metadata: Any, size: int, path: str | None) -> None:
-    """Check the numbers of rows and bytes that the row groups of a Parquet file claim.
+    """Check the numbers of rows and bytes that the footer of a Parquet file specifies.
 
     Args:
         metadata: The footer, ``pyarrow.parquet.FileMetaData``.
