@@ -94,7 +94,7 @@ def from_fst(
 
 
 def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words: bool) -> Fst:
-    """Return the arc-labelled FST of a lattice with these costs as weights; see ``to_fst``.
+    """Return the arc-labelled FST of a lattice with the given costs as weights; see ``to_fst``.
 
     Args:
         lattice: The lattice.
@@ -144,7 +144,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
     if olabel.size and ((bad := olabel >= named.size).any() or (bad := ~named[olabel]).any()):
         label = int(olabel[np.flatnonzero(bad)[0]])
         raise LatticeError(
-            f"output label {label} refers to no arc (1 to {num_arcs}) or final state of the lattice", key=key
+            f"output label {label} refers to neither an arc (1 to {num_arcs}) nor a final state of the lattice", key=key
         )
     zero = np.zeros(1, np.float32)
     begin = np.concatenate([[0], like.ali_begin[:-1], like.final_ali_begin[:-1] + like.ali.size])

@@ -145,7 +145,8 @@ class UnitLM(LanguageModel, ABC):
             is_first: Whether each word is the first of a sentence, [n].
 
         Returns:
-            (parents, ids, function): the parent and the id of each unit, and a function that sums unit scores by word.
+            ((parents, units), function): the parent node and the unit of each node in the new trie, and a function that
+            sums the scores of these nodes over the units of each word.
         """
         places, count, units = self._places(word, is_first)
         begin, end, unit = places.tolist(), (places + count).tolist(), units.tolist()
@@ -423,7 +424,7 @@ def with_lexical_forms(
 
 
 def models_of(lm: LanguageModel | Mixture | None) -> list[LanguageModel]:
-    """Return the models of a mixture, or the model itself."""
+    """Return the models of a mixture, or a list of the model itself; the list is empty for None."""
     if isinstance(lm, Mixture):
         return [model for _, model in lm.named_models()]
     return [] if lm is None else [lm]

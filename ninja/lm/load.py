@@ -122,13 +122,13 @@ def load(
             ``words.txt`` or ``words.txt.gz`` in the same directory]
         oov_score: Score of unknown words in an n-gram model without ``<unk>``, regardless of the history: ``"skip"``
             for no cost, as in SRILM; ``"spread"`` to share the probability 1 / (vocabulary size) among them; or
-            a natural-log probability. The next word is scored without a history. By default, unknown words are refused.
-            Models with ``<unk>`` ignore this option.
+            a natural-log probability. The word after an unknown word is scored without a history. By default, unknown
+            words are refused. Models with ``<unk>`` ignore this option.
         classes: SRILM class definitions (``ngram -classes``), with lines ``CLASS [probability] word …``, for an n-gram
             model whose vocabulary contains the classes.
         multi_char: Character at which words are split into parts that are scored one by one, such as ``"_"`` for SRILM
             multiwords.
-        text_transform: ``"lower"`` to lower-case words for Hugging Face models, for lattices in upper case.
+        text_transform: ``"lower"`` to lower-case words for Hugging Face models, if the lattices are in upper case.
         backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster,
             and computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for
             these networks on the CPU, else torch. The scores differ by at most 1e-4 in single precision.
@@ -136,6 +136,7 @@ def load(
 
     Raises:
         ModelError: The file is missing, damaged or inconsistent, or its format is unknown.
+        FormatError: The class definitions are invalid.
         OptionError: An option is out of range, or torch cannot use the device.
         DependencyError: A library that the model needs is not installed.
     """
@@ -343,7 +344,7 @@ def open_network(path: str, options: LoadOptions) -> LanguageModel:
         from ninja.lm.recurrent.array_lstm import ArrayLstm
 
         return ArrayLstm(network, options)
-    with needed_for(f"a network of {network.kind}", path):
+    with needed_for(f"a network of type {network.kind}", path):
         from ninja.lm.checkpoint import open_checkpoint
     return open_checkpoint(network, options)
 

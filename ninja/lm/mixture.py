@@ -89,7 +89,8 @@ class MixtureLM(LanguageModel):
     Each model has its own word ids, <unk> and penalty for unknown words. A slot is a column of a table with
     one row per model; the column contains the slots of the models.
 
-    Words that are unknown to a model without <unk> must not be scored; the word maps in `parts` identify such words.
+    Words that are unknown to a model without <unk> must not be scored; the word maps that `parts` yields identify
+    such words.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class MixtureLM(LanguageModel):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Create a mixture for the words of a symbol table; the other arguments are passed to `WordMap`."""
+        """Create the language model; `unk_penalty` and `map_words` are passed to the `WordMap` of each model."""
         complete(words, unk_penalty, *(lm for lm, _ in mixture.models if not isinstance(lm, Mixture)))
         self.vocabulary = _renumber(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
@@ -121,7 +122,7 @@ class MixtureLM(LanguageModel):
         self._network = next((row for row, part in enumerate(self._parts) if part.lm.state_size is not None), None)
         self.state_size = None if self._network is None else self._parts[self._network].lm.state_size
         if not self._parts:
-            raise OptionError("all weights of the mixture are 0")
+            raise OptionError("all weights of the mixture are 0; specify at least one nonzero weight")
         # <s> can be read within a text only if all models have it.
         self.bos = self._begin if all(part.lm.bos is not None for part in self._parts) else None
         self._slot = np.empty((len(self._parts), 0), np.int64)  # [models, capacity]

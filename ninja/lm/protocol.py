@@ -326,7 +326,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class BatchedLM(LanguageModel, locks=False):
-    """Wrapper that calls a language model with at most `limit` histories or words at once; None means no limit.
+    """Wrapper that advances or scores at most `limit` histories per call of a language model; None means no limit.
 
     If a call runs out of memory, the call is repeated in smaller batches. For the rest of the run, the limit is half
     the batch size that failed.

@@ -113,7 +113,11 @@ class StoredNetwork:
         for name, shape in shapes.items():
             array = self.arrays[name]
             if not (array.dtype.kind == "f" or self.is_scaled(name)):
-                raise ModelError(f"{name} is not a tensor of numbers; {AGAIN}", self.path)
+                raise ModelError(
+                    f"{name} is of type {array.dtype}, but must be a floating-point array, or an int8 matrix with "
+                    f"scales; {AGAIN}",
+                    self.path,
+                )
             if array.shape != shape:
                 message = f"{name} has shape {list(array.shape)}, but the configuration needs {list(shape)}; {AGAIN}"
                 raise ModelError(message, self.path)
@@ -154,7 +158,7 @@ def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
         raise ModelError(message, path)
     kind = content.get("kind")
     if kind not in KINDS:
-        known = " and ".join(map(repr, KINDS))
+        known = ", ".join(map(repr, KINDS))
         raise ModelError(f"unsupported network type {kind!r}; upgrade Ninja, which supports {known}", path)
     for key, expected in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
         if not isinstance(content.get(key), expected):
@@ -190,7 +194,7 @@ def _own_config(
     """Return the complete configuration of a network that Ninja trains, after checking that its sizes are plausible."""
     for token in (BOS, EOS):
         if token not in words:
-            raise ModelError(f"the vocabulary does not contain {token}; train on whole sentences, one per line", path)
+            raise ModelError(f"the vocabulary does not contain {token}; {AGAIN}", path)
     if kind == LSTM:
         config = {"normaliser": 0, "projection": 0, **config}
     if set(config) != {*SIZES[kind], "dropout"}:
@@ -261,11 +265,11 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
     except FormatError as error:
         raise ModelError(f"{error.message}; {AGAIN}", path, byte=error.byte) from error
     except RecursionError as error:
-        raise ModelError("lists are nested too deeply", path) from error
+        raise ModelError(f"lists are nested too deeply; {AGAIN}", path) from error
 
 
 def _unflattened(content: Safetensors) -> dict[str, Any]:
-    """Restore the dictionary that a safetensors file was written from."""
+    """Restore the dictionary from which a safetensors file was written."""
     result: dict[str, Any] = {STATE: dict(content.arrays)}
     for key, text in content.metadata.items():
         try:
@@ -293,7 +297,7 @@ def is_safetensors(head: bytes) -> bool:
 
 
 def read_safetensors(content: bytes | memoryview | mmap.mmap) -> Safetensors:
-    """Parse the bytes of a file, after checking that the arrays lie within them and do not overlap.
+    """Parse the bytes of a safetensors file, after checking that the arrays lie within the file and do not overlap.
 
     Raises:
         FormatError: The file is truncated, damaged or inconsistent; the message contains the byte offset or the name
@@ -338,7 +342,7 @@ def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
     end = LENGTH + size
     if end > len(whole):
         raise FormatError(
-            f"the header has {size} bytes, but {len(whole) - LENGTH} follow; the file is truncated", byte=0
+            f"the header has {size} bytes, but only {len(whole) - LENGTH} follow; the file is truncated", byte=0
         )
     try:
         text = bytes(whole[LENGTH:end]).decode("utf-8", "surrogatepass")

@@ -75,5 +75,7 @@ def surprise_of_model(model: ConfidenceModel, lm: str | None = None) -> WordSurp
             raise OptionError(f"the confidence model uses the language model {model.lm}; specify it (--confidence-lm)")
         return WordSurprise(load(SHIPPED[model.lm]))
     if (name := name_of_lm(lm)) != model.lm:
-        raise OptionError(f"the confidence model was fitted with the language model {model.lm}, not with {name}")
+        raise OptionError(
+            f"the confidence model was fitted with the language model {model.lm}, not with {name}; specify {model.lm}"
+        )
     return WordSurprise(load(lm))

@@ -137,7 +137,11 @@ def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1,
 
 
 def encode(path: str | os.PathLike[str], words: list[str], part: Part | None = None) -> Sentences:
-    """Read a text as word ids; words outside the vocabulary are replaced with ``<unk>``."""
+    """Read a text as word ids; words outside the vocabulary are replaced with ``<unk>``.
+
+    Raises:
+        FormatError: The text contains no sentences.
+    """
     number = {word: identity for identity, word in enumerate(words)}
     unk = number[UNK]
     flat: list[np.ndarray] = []

@@ -138,7 +138,7 @@ def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list
     """
     if lm.whole_sentences:
         raise ModelError(
-            "this model can score only whole sentences, not words; use --algorithm nbest, without a mixture"
+            "the model can score only whole sentences, not words; use a causal model or ninja rescore --algorithm nbest"
         )
     if not sentences:
         return []
@@ -203,7 +203,7 @@ class _Descent:
             self.score[child[batch]] = score
 
     def _advance(self) -> None:
-        """Extend each history at the top of the stack with its next child."""
+        """Advance the next children of the histories at the top of the stack, at most `max_histories` at once."""
         top = self.stack[-1]
         batch = slice(top.entered, top.entered + self.max_histories)
         child, above = top.inner[batch], top.above[batch]

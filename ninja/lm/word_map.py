@@ -21,7 +21,7 @@ from ninja.lm.protocol import LanguageModel, OOVScore
 WordMapping = Literal["case", "unk"]
 
 NUM_NAMED = 8  # number of unknown words in a message
-MAP_WORDS = "set map_words if the model spells it differently"  # advice on unknown words
+MAP_WORDS = "set map_words if the model uses another spelling"  # advice on unknown words
 NO_WORD = -1
 # Labels that some decoders leave on arcs and that are not words.
 MARKS = ("<s>", "</s>", "<eps>")
@@ -365,7 +365,7 @@ class Words:
         return cls(vocabulary, first, last, vocabulary.id(unk), unk_words)
 
     def fit(self, num_words: int, path: str | None = None) -> Words:
-        """Return self after checking that the network scores `num_words` words.
+        """Return self after checking that the vocabulary has as many words as the network scores.
 
         Raises:
             ModelError: The vocabulary does not contain `num_words` words.
@@ -378,6 +378,8 @@ class Words:
 
 def find(path: str, words: SymbolTable | None, text: str | None) -> SymbolTable:
     """Return the vocabulary of a model: `words`, else `text`, else ``words.txt`` in the model's directory.
+
+    A compressed file, ``words.txt.gz``, is also found.
 
     Args:
         path: Path of the model.
@@ -408,7 +410,8 @@ def _parse(text: str, path: str) -> SymbolTable:
     irregular = next((number for number, line in enumerate(lines, 1) if len(line) != fields), None)
     if fields not in (1, 2) or irregular:
         raise ModelError(
-            f"line {irregular or 1} of the model's vocabulary is neither a word nor a word and its id; export it again",
+            f"line {irregular or 1} of the model's vocabulary is invalid: expected a word on "
+            "each line, or a word and its id on each line; export the model again",
             path,
         )
     try:

@@ -85,7 +85,7 @@ def _blocks(file: Any, begin: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_begin(path: str, position: int, size: int) -> bool:
-    """Return whether a lattice begins here in a binary archive, followed by another lattice or the end of the file."""
+    """Return whether a binary archive has a lattice at a position, followed by another one or the end of the file."""
     num_lattices = 0
     try:
         with open_stream(Place(path, position, end=size)) as stream:

@@ -262,7 +262,7 @@ def _refuse_nothing(inputs: Inputs, before: tuple[int, int], *, may_be_empty: bo
 
 
 def _keep(error: NinjaError) -> None:
-    """Do nothing, which makes the log store a failure instead of raising it."""
+    """Do nothing; with this function as its ``on_error``, a log stores failures instead of raising them."""
 
 
 class _Chunk(NamedTuple):
@@ -354,8 +354,8 @@ class OnBatches:
 
     Args:
         function: Function that accepts a batch, and returns a batch or a sequence with a result for each lattice. If it
-            raises an error, it is called again for each lattice separately, so that errors affect only the lattices
-            that cause them.
+            raises a ``NinjaError`` or ``MemoryError``, it is called again for each lattice separately, so that errors
+            affect only the lattices that cause them.
         is_expanding: Whether the function can return any number of lattices for each input lattice.
     """
 

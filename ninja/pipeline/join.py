@@ -114,7 +114,7 @@ def _records(plan: Plan) -> list[Record]:
 
 
 def _join(plan: Plan, output: PartOutput, records: list[Record], file: Output) -> None:
-    """Concatenate the shard files for an output, and verify their checksums."""
+    """Concatenate the shard files for an output, or copy the first if all must be equal; verify their checksums."""
     archive = os.path.basename(target(output.name).archive)
     first: str | None = None  # checksum of the first part
     for record in records:

@@ -61,7 +61,7 @@ class Engine(Source):
         self._steps: Generator[None, None, None] | None = None
 
     def _poll(self) -> Utterance | None:
-        """Return the next rescored utterance in input order, skipping utterances delivered through futures."""
+        """Return the next rescored utterance in input order; utterances that failed or have a future are skipped."""
         if self._steps is None:
             ahead = self.source.read_ahead(self.options.batch_arcs)
             if not ahead:

@@ -151,7 +151,10 @@ class BoundModels:
         maps: Sequence[WordMap] = (),
         prompts: Prompts | None = None,
     ) -> None:
-        """Combine the new model with the old model, which gets weight -1; reuse the combined word map from `maps`."""
+        """Combine the new model with the old model, which gets weight -1.
+
+        A single new model reuses its word map in `maps`.
+        """
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
@@ -198,7 +201,9 @@ class BoundModels:
             VocabularyError: There is no symbol table, or an arc's word is unknown to a model without <unk>.
         """
         if lattice.words is None:
-            raise VocabularyError("the lattice has no symbol table", key=lattice.key)
+            raise VocabularyError(
+                "the lattice has no symbol table; specify the words.txt with which it was created", key=lattice.key
+            )
         words_and_costs = self._bound(lattice, lattice.words).of(lattice)
         for part in self._parts:
             part.refuse_unknown(lattice)
@@ -217,8 +222,8 @@ class BoundModels:
     def carried_words(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
         """Return the word ids that an utterance adds to its recording's history, followed by ``<s>`` if it exists.
 
-        With ``<s>``, the model begins the next sentence as in training, but still remembers this sentence. The scores
-        of an n-gram model do not change, because it ignores words before ``<s>``. Unknown words are omitted.
+        With ``<s>``, the model begins the next sentence as in training, but the history still contains this sentence.
+        The scores of an n-gram model do not change, because it ignores words before ``<s>``. Unknown words are omitted.
 
         Args:
             words: Word ids of the best path, in the lattice's symbol table.

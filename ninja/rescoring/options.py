@@ -96,7 +96,7 @@ class SearchOptions:
     )
     prune_beam: float | None = option(
         None,
-        "Drop an arc before the search if every path through it costs more than the best path plus this.  "
+        "Drop an arc before the search if the cost of every path through it exceeds the best cost by more than this.  "
         "[default: beam + 2; 5 for cover]",
         0,
     )

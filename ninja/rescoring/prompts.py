@@ -53,7 +53,7 @@ class Prompts:
                 continue
             if len(fields) <= index:
                 raise FormatError(
-                    f"expected {index + 1} columns separated by tabs, found {len(fields)}", name, line=line
+                    f"expected at least {index + 1} columns separated by tabs, found {len(fields)}", name, line=line
                 )
             if fields[0] in by_key:
                 raise FormatError(f"utterance {fields[0]!r} occurs twice", name, line=line)

@@ -70,7 +70,7 @@ class Rescorer:
 
     Lattices that are submitted concurrently are rescored in one batch by a thread of the Rescorer. Do not use the
     models elsewhere at the same time. A submitted lattice is rejected if more than the fraction ``max_unknown`` of its
-    words is unknown to a model; lattices from an iterable are tested together, as in `rescore`.
+    arcs have words that are unknown to a model; lattices from an iterable are tested together, as in `rescore`.
 
     Args:
         lm: A language model (see ``ninja.lm.load``), a mixture, None to only subtract the old model, or model files
@@ -137,8 +137,7 @@ class Rescorer:
     def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
         """Yield the rescored lattices in input order, computed lazily; see `rescore`.
 
-        Unlike `rescore`, this method waits until the source has yielded `batch_arcs` arcs or has ended before it
-        rescores.
+        Unlike in `rescore`, rescoring begins only when the source has yielded `batch_arcs` arcs or has ended.
         """
         return self._results(IterableSource(lattices), RescoreReport() if log is None else log)
 
@@ -223,8 +222,8 @@ class Rescorer:
             entities: Phrases of this utterance; see `submit`.
 
         Raises:
-            OptionError: Entities are specified without a context, the Rescorer has several passes, or the model reads
-                phrase lists or scores only whole sentences.
+            OptionError: Entities are specified without a context, the Rescorer has several passes, carry-over, prompts
+                or a context model, or the model reads phrase lists or scores only whole sentences.
             ClosedError: The Rescorer is closed.
         """
         service = self._opened(entities)

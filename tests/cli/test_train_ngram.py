@@ -70,8 +70,8 @@ def test_lists_put_classes_into_the_text_and_the_held_out_text(ninja, text, enti
     output = tmp_path / "lm.arpa"
     code, _, errors = ninja("train", "ngram", text, "--classes", entities, "--dev", text, "-o", output)
     assert code == 0
-    assert "ninja: @name: 2 phrases in the lists, 3 found in the text" in errors
-    assert "ninja: @place: 2 phrases in the lists, 1 found in the text" in errors
+    assert "ninja: @name: 2 phrases in the lists, 3 occurrences in the text" in errors
+    assert "ninja: @place: 2 phrases in the lists, 1 occurrence in the text" in errors
     assert "ninja: 1 phrase belongs to several classes: 'ann' (@name, @place); 2 occurrences were" in errors
     assert "11 words in the vocabulary, including 2 classes (@name, @place)" in errors
     assert "unknown words" not in errors.splitlines()[-1]

@@ -186,7 +186,7 @@ def test_a_cost_beyond_float32_is_refused() -> None:
 def test_a_label_that_names_no_arc_is_refused() -> None:
     lattice = small()
     for label in (7, 4):  # beyond all labels; state 0, which is not final
-        with pytest.raises(LatticeError, match=rf"key 'utt': output label {label} refers to no arc \(1 to 3\)"):
+        with pytest.raises(LatticeError, match=rf"key 'utt': output label {label} refers to neither an arc \(1 to 3\)"):
             from_fst(machine_of(f"0 1 {label} 0.5\n1\n"), like=lattice)
 
 

@@ -298,9 +298,9 @@ def test_a_phrase_of_several_classes_stands_for_them_by_turns():
         ["ring", "@place"],
     ]
     assert tagger.notes() == [
-        "@place: 2 phrases in the lists, 3 found in the text",
-        "@name: 1 phrase in the lists, 1 found in the text",
-        "<title>: 1 phrase in the lists, 1 found in the text",
+        "@place: 2 phrases in the lists, 3 occurrences in the text",
+        "@name: 1 phrase in the lists, 1 occurrence in the text",
+        "<title>: 1 phrase in the lists, 1 occurrence in the text",
         "1 phrase belongs to several classes: 'paris' (@place, @name, <title>); 4 occurrences were assigned to "
         "these classes in turn",
     ]
@@ -310,9 +310,9 @@ def test_classes_without_phrases_and_phrases_never_found_are_named():
     tagger = Tagger({"@name": ["tom chen"], "$song": ["x"], "@empty": []})
     assert tagger.tag(["@name", "and", "@stranger", "tom", "x"]) == ["@name", "and", "@stranger", "tom", "$song"]
     assert tagger.notes() == [
-        "@name: 1 phrase in the lists, 0 found in the text, 1 tokens already in the text",
-        "$song: 1 phrase in the lists, 1 found in the text",
-        "@empty: 0 phrases in the lists, 0 found in the text",
+        "@name: 1 phrase in the lists, 0 occurrences in the text, 1 token already in the text",
+        "$song: 1 phrase in the lists, 1 occurrence in the text",
+        "@empty: 0 phrases in the lists, 0 occurrences in the text",
         "classes that do not occur in the text, so they are poorly trained: @empty",
         "class tokens in the text without a phrase list: @stranger",
     ]

@@ -110,10 +110,10 @@ def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp
 @pytest.mark.parametrize(
     ("scale", "reason"),
     [
-        (None, "embedding.weight is not a tensor of numbers"),
+        (None, "embedding.weight is of type int8"),
         (
             torch.ones(5),
-            "missing or unexpected weights: embedding.weight.scale|embedding.weight is not a tensor of numbers",
+            "missing or unexpected weights: embedding.weight.scale|embedding.weight is of type int8",
         ),
         (torch.full((6,), float("inf")), "embedding.weight.scale contains NaN"),
         ([1.0] * 6, "embedding.weight.scale is not a tensor"),
@@ -278,7 +278,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
         (["config", "layers"], 1, "unexpected weights: lstm.bias_hh_l1"),
         (["state", "bias"], None, "missing or unexpected weights: bias"),
         (["state", "bias"], [0.0] * 6, "bias is not a tensor"),
-        (["state", "bias"], torch.zeros(6, dtype=torch.int64), "bias is not a tensor of numbers"),
+        (["state", "bias"], torch.zeros(6, dtype=torch.int64), "bias is of type int64"),
         (["state", "bias"], torch.zeros(1).expand(6), "state.bias uses the same bytes repeatedly"),
         (["state", "bias"], torch.full((6,), float("nan")), "bias contains NaN"),
     ],

@@ -156,7 +156,7 @@ def test_an_unknown_word_without_unk_costs_its_lattice_only_once_others_are_done
     )
     assert list(results) == ["good"]
     assert [str(error) for error in errors] == [
-        "key 'bad': the other contains neither 'unheard-of' nor <unk>; set map_words if the model spells it differently"
+        "key 'bad': the other contains neither 'unheard-of' nor <unk>; set map_words if the model uses another spelling"
     ]
     assert isinstance(errors[0], VocabularyError)
 

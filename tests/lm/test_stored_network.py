@@ -101,10 +101,10 @@ def test_matrices_are_checked_with_their_scales(path):
     for arrays, message in [
         ({name: network.arrays[name][:5]}, f"missing or unexpected weights: {name}.scale"),
         ({f"{name}.scale": scale.astype(np.float64)}, f"missing or unexpected weights: {name}.scale"),
-        ({f"{name}.scale": None}, f"{name} is not a tensor of numbers"),
+        ({f"{name}.scale": None}, f"{name} is of type int8"),
         ({"bias": None}, "missing or unexpected weights: bias"),
         ({"bias": network.arrays["bias"][:2]}, r"bias has shape \[2\], but the configuration needs \[6\]"),
-        ({"bias": np.zeros(6, np.int8)}, "bias is not a tensor of numbers"),
+        ({"bias": np.zeros(6, np.int8)}, "bias is of type int8"),
     ]:
         changed = {key: array for key, array in {**network.arrays, **arrays}.items() if array is not None}
         with pytest.raises(ModelError, match=message):

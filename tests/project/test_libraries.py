@@ -104,8 +104,11 @@ def test_commands_say_which_library_to_install(light, tmp_path):
     lattices, words, text = EXAMPLES / "lat.ark.gz", ("--words", EXAMPLES / "words.txt"), EXAMPLES / "text"
     key = text.read_text().split(maxsplit=1)[0]
     wanted = {
-        ("rescore", lattices, *words, "--backend", "torch", "-o", "out.ark"): ("a network of lstm needs torch", TORCH),
-        ("lm", "score", "english", text, "--device", "cuda"): ("a network of lstm needs torch", TORCH),
+        ("rescore", lattices, *words, "--backend", "torch", "-o", "out.ark"): (
+            "a network of type lstm needs torch",
+            TORCH,
+        ),
+        ("lm", "score", "english", text, "--device", "cuda"): ("a network of type lstm needs torch", TORCH),
         ("train", text, "--dev", text, "-o", "out.pt"): ("training a network needs torch", TORCH),
         ("convert", lattices, "-o", "out.pt"): ("writing a k2 file needs torch", TORCH),
         ("convert", lattices, "-o", "out.arrow"): ("the native format needs pyarrow", "pip install pyarrow"),

@@ -23,7 +23,7 @@ def test_a_table_has_a_prompt_per_utterance(tmp_path):
     ("text", "column", "message"),
     [
         ("u1\ta\nu1\tb\n", 2, "prompts.tsv:2: utterance 'u1' occurs twice"),
-        ("u1\ta\nu2\n", 2, "prompts.tsv:2: expected 2 columns separated by tabs, found 1"),
+        ("u1\ta\nu2\n", 2, "prompts.tsv:2: expected at least 2 columns separated by tabs, found 1"),
         ("id\ttopic\n", "turn", "prompts.tsv:1: there is no column 'turn'; the header contains topic"),
         ("u1\ta\n", 1, "the prompt column is 1, but must be 2 or more"),
     ],

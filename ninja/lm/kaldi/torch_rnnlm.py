@@ -59,7 +59,7 @@ def _lstm_cell(gates: torch.Tensor, before: torch.Tensor, peephole: torch.Tensor
 
 
 def _word_embedding(model: KaldiModel) -> torch.Tensor:
-    """Return a row for each word, float32 [words, embedding]."""
+    """Return the embedding of each word, float32 [words, embedding]."""
     features = model.embedding
     if not isinstance(features, Features):
         return torch.tensor(features)

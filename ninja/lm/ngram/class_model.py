@@ -26,7 +26,7 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
     """Read class definitions with lines ``CLASS [probability] word …``; the default probability is 1.
 
     Raises:
-        FormatError: An expansion is empty or occurs twice, or a probability is not in [0, 1].
+        FormatError: An expansion is empty or occurs twice, a probability is not in [0, 1], or there are no definitions.
 
     Source: SRILM, classes-format(5).
     """

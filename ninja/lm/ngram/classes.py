@@ -104,8 +104,9 @@ class Tagger:
     def notes(self) -> list[str]:
         """Return lines that summarise the replacements."""
         lines = [
-            f"{name}: {counted(count, 'phrase')} in the lists, {self.num_tagged[name]} found in the text"
-            + (f", {self.num_present[name]} tokens already in the text" if self.num_present[name] else "")
+            f"{name}: {counted(count, 'phrase')} in the lists, "
+            f"{counted(self.num_tagged[name], 'occurrence')} in the text"
+            + (f", {counted(self.num_present[name], 'token')} already in the text" if self.num_present[name] else "")
             for name, count in self.num_phrases.items()
         ]
         unused = [name for name in self.num_phrases if not self.num_tagged[name] + self.num_present[name]]

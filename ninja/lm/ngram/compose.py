@@ -73,7 +73,9 @@ def compose_ngram(
         raise OptionError(f"scale is {scale}, but must be finite")
     if word_map is None:
         if lattice.words is None:
-            raise VocabularyError("the lattice has no symbol table", key=lattice.key)
+            raise VocabularyError(
+                "the lattice has no symbol table; attach its words.txt with Lattice.with_words", key=lattice.key
+            )
         word_map = WordMap(lattice.words, lm)
     word, extra = word_map.of(lattice)
     composed, arc_map = _lm.compose_ngram(lattice, lm.model, word, extra, lm.eos, scale, max_arcs)

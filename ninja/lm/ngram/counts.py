@@ -111,7 +111,9 @@ def encode(
     num_words = len(tokens) - 2 * num_sentences
     if num_unknown == num_words:
         raise VocabularyError(
-            "no word of the text is in the vocabulary; specify a vocabulary in the text's language and spelling", path
+            "no word of the text is in the vocabulary; specify a vocabulary in the text's language and spelling, "
+            "or a smaller min_count",
+            path,
         )
     return Text(words, tokens, num_sentences, num_words, num_unknown, int(unknown.sum()))
 
@@ -159,7 +161,7 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
 def _keys(
     before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
 ) -> Iterator[tuple[int, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
-    """Yield (first position, mask of the positions that end an n-gram, (context, word) keys) for each block."""
+    """Yield (first position, mask of positions at which an n-gram ends, (context, word) keys) for each block."""
     for first in range(1, len(token), BLOCK):
         word = token[first : first + BLOCK]
         context = before[first - 1 : first - 1 + len(word)]

@@ -141,11 +141,11 @@ def _stored_words(path: str) -> list[str]:
                     return [word.decode("utf-8") for word in words]
                 except UnicodeDecodeError as error:
                     raise ModelError(
-                        f"the word {error.object!r} is not UTF-8; build the model from UTF-8", path
+                        f"the word {error.object!r} is not UTF-8; build the model from text in UTF-8", path
                     ) from error
             begin = content.rfind(UNKNOWN, 0, begin) if len(words) < count else -1
     raise ModelError(
-        "the file does not contain its words; build it again without -v, or pass the words with "
+        "the file does not contain the model's words; build it again without -v, or pass the words with "
         "load(path, words=SymbolTable.read(...))",
         path,
     )

@@ -202,9 +202,9 @@ def train_ngram(
 
     Raises:
         FormatError: The text is empty, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains
-            whitespace.
-        OptionError: An option is out of range, `vocabulary` and `min_count` are both specified, or `unk_share` leaves
-            probability 0 for a word that does not occur in the text.
+            whitespace or a lone surrogate.
+        OptionError: An option is out of range, `vocabulary` and `min_count` are both specified, a sentence is a string,
+            the text is too long, or `unk_share` leaves probability 0 for a word that does not occur in the text.
         VocabularyError: All words were replaced with ``<unk>``.
     """
     options = options or NgramOptions()
@@ -261,7 +261,7 @@ def _effective(ngrams: Ngrams, longer: Ngrams | None, begins: npt.NDArray[np.boo
 
 
 def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts:
-    """Estimate discounts from counts of counts, as kenlm does in lm/builder/adjust_counts.cc."""
+    """Return the specified discounts, or estimate them from counts of counts as kenlm's adjust_counts.cc does."""
     n1, n2, n3, n4 = (int(times) for times in np.bincount(np.minimum(count, 5), minlength=6)[1:5])
     counts_of_counts = (n1, n2, n3, n4)
     if options.discounts is not None:
@@ -307,7 +307,7 @@ def _interpolated(
     discounts: Discounts,
     shorter: Numbers,
 ) -> tuple[Numbers, Numbers]:
-    """Return (γ of each context up to the last one with n-grams, probability of each n-gram)."""
+    """Return (γ of each context up to the last context of an n-gram, probability of each n-gram)."""
     discount = np.array([0.0, *discounts.of_count])[np.minimum(count, 3)]
     total = np.bincount(prefix, count)
     discounted = np.bincount(prefix, np.where(retained, discount, count))

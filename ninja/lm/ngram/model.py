@@ -145,7 +145,7 @@ def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
 
     Args:
         path: Path of the file.
-        words: Symbol table.  [default: ``words.txt`` in the same directory]
+        words: Symbol table.  [default: ``words.txt`` or ``words.txt.gz`` in the same directory]
 
     Raises:
         ModelError: The file is damaged or truncated (the error contains the byte offset), the symbol table is missing,
@@ -167,7 +167,8 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
 
     Args:
         path: Path of the file.
-        words: Symbol table.  [default: the table in the file, else ``words.txt`` in the same directory]
+        words: Symbol table.  [default: the table in the file, else ``words.txt`` or ``words.txt.gz`` in the same
+            directory]
 
     Raises:
         ModelError: The file is damaged or truncated (the error contains the byte offset); two back-off arcs, or two

@@ -242,7 +242,7 @@ class ArrayPoolLM(PoolLM):
 
         Args:
             embedding: Output embedding of each word.
-            bias: Added to each word's score, float32 [words]; None for feature embeddings.
+            bias: Added to each word's score, float32 [words]; None if there is no bias.
             width: Width of a row.
             output: Offset of the network's output in a row.
             options: Load options; scores are normalised by default.
@@ -342,7 +342,7 @@ class ArrayPoolLM(PoolLM):
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
-        """Compute all rows of a batch in pieces; `RowThreads.run` chooses their size unless the options set it."""
+        """Compute all rows of a batch in pieces of `max_batch` rows, or of a size that `RowThreads.run` chooses."""
         if self._max_batch is None:
             self._threads.run(compute, num_rows, fewest)
             return
@@ -444,7 +444,7 @@ class _Layer:
 
 
 def _normaliser(network: StoredNetwork) -> Callable[[Floats, Slots], Floats]:
-    """Return a function that estimates the log-normaliser of each row of network outputs, float32 [n, embedding]."""
+    """Return a function that estimates log-normalisers; for arguments and result, see `ArrayPoolLM`."""
     names = (f"normaliser.{number}" for number in (0, 2, 4))
     first, second, last = (
         _networks.Product(network.weight(f"{name}.weight"), network.weight(f"{name}.bias")) for name in names

@@ -100,7 +100,7 @@ class _Layer:
         self.num_outputs, self.num_cells = project.shape
 
     def step(self, below: torch.Tensor, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """Write the output and cell after `old` into `new`; return the output, float32 [n, outputs]."""
+        """Write the output and cell that follow the state `old` to `new`; return the output, float32 [n, outputs]."""
         n, p = self.num_cells, self.num_outputs
         gates = self.gates(torch.cat((below, old[:, : self._width]), 1))  # [n, 4 cells]
         if gates.is_cpu:  # six times as fast as torch's operations one by one

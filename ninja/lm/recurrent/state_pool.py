@@ -42,7 +42,7 @@ class StatePoolLM(PoolLM):
 
         Args:
             embedding: Output embedding of each word, float32 [words, embedding].
-            bias: Added to each word's score, float32 [words].
+            bias: Added to each word's score, float32 [words]; None if there is no bias.
             width: Width of a row.
             output: Offset of the network's output in a row.
             options: Load options; scores are normalised by default.
