@@ -268,7 +268,7 @@ def _begins(*heads: bytes) -> Callable[[Candidate], bool]:
 
 
 def _torch_program(candidate: Candidate) -> str | None:
-    """Return the type of a torch archive that contains a program, for messages, or None for other candidates."""
+    """Return the type of a torch archive, for messages, if the archive contains a program, else None."""
     names = candidate.names
     if any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name.lower() for name in names):
         return "a TorchScript archive"

@@ -178,7 +178,7 @@ def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
 
 
 def _check_arrays(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Reject weights that are not arrays or not finite."""
+    """Reject weights that are not arrays, or that contain NaN or infinity."""
     for name, weight in state.items():
         if not isinstance(name, str) or not isinstance(weight, np.ndarray):
             raise ModelError(f"{name} is not a tensor of numbers; {AGAIN}", path)
@@ -238,7 +238,7 @@ def lstm_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> Any:
-    """Read a file: its arrays (bfloat16 as float32), dictionaries, lists, strings and numbers.
+    """Read the arrays (bfloat16 as float32), dictionaries, lists, strings and numbers in a model file.
 
     This function never runs code from the file. ``torch.load(weights_only=True, mmap=True)`` does not either, but it
     allocates as many bytes as the file requests: a pickle of 40 bytes with ``bytearray(2**31)`` takes 2 GB. It does not

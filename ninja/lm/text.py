@@ -47,7 +47,7 @@ class Part:
 
 
 def held_out_part(path: str | os.PathLike[str]) -> Part:
-    """Select the sentences of a text to hold out: every 20th sentence, but at most about 5,000 sentences.
+    """Select the held-out sentences of a text: every 20th sentence, but at most about 5,000 sentences.
 
     Raises:
         FormatError: The text has fewer than two sentences.
@@ -183,7 +183,7 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
 
 
 def runs(length: Sequence[int], max_tokens: int, max_items: int | None = None) -> Iterator[slice]:
-    """Divide items that are sorted by length into batches.
+    """Divide a sequence of items, sorted by length, into batches, and yield the slice of each batch.
 
     Args:
         length: Length of each item, in ascending order.

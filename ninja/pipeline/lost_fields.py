@@ -26,7 +26,7 @@ class LostFields:
         self._num_unrecorded = 0  # n-best lists that lost their other fields
 
     def note_source(self, lattice: Lattice) -> None:
-        """Record the fields of an input lattice and, if necessary, the lattice's position in the file."""
+        """Record the fields of an input lattice; n-best lists whose fields the output can restore are kept."""
         key = lattice.key
         if lattice.time is not None:
             self._timed.add(key)

@@ -139,7 +139,7 @@ class Engine(Source):
                 utterance.release()
 
     def finish_early(self, utterance: Utterance) -> None:
-        """Finish an utterance whose deadline has expired; its result is the first-pass lattice."""
+        """Finish an utterance whose deadline has expired; the result keeps the first-pass costs."""
         lattice = utterance.lattice
         if self.options.output == "best":
             lattice = path_lattice(lattice, best_path(lattice, self.options.scales))
@@ -310,7 +310,7 @@ class SearchEngine(Engine):
         )
 
     def _admit(self, half: _HalfBatch, busy: bool) -> None:
-        """Add lattices up to the arc limit; finished lattices that wait for an earlier lattice also count."""
+        """Add lattices up to the arc limit, which includes finished lattices that wait for an earlier lattice."""
         while not half.utterances or half.num_arcs < self.batch_arcs // 2:
             with self.in_flight.lock:
                 most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf

@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class PoolLM(LanguageModel, ABC):
-    """A network as a `LanguageModel` whose histories are rows of a pool.
+    """A network as a `LanguageModel` that stores the state of each history in a row of a pool.
 
     A row contains the network's output after the last word of a history; the product of the output and a word's
     embedding is the score of that word. The log-normaliser of a history is exact, or estimated by a trained network. It

@@ -56,7 +56,7 @@ class LstmLM(StatePoolLM):
         self._begin()
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
-        """Read one word after each state: float32 [n, row] → [n, row]."""
+        """Advance each state by one word: float32 [n, row] → [n, row]."""
         below = self._embedding[:, : self._width].index_select(0, self._tensor(words))  # [n, width]
         new = torch.empty_like(row)
         place = 0

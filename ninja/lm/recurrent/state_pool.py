@@ -78,7 +78,7 @@ class StatePoolLM(PoolLM):
 
     @abstractmethod
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
-        """Read one word after each state: float32 [n, row] → [n, row]; a row of zeros is the state before ``<s>``."""
+        """Advance each state by one word: float32 [n, row] → [n, row]; a row of zeros is the state before ``<s>``."""
 
     def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
         """Compute the rows of new slots; several threads call this concurrently for different slots."""
