@@ -74,7 +74,7 @@ def examine_deeply() -> Iterator[Finding]:
 
 
 def claims() -> list[Claim]:
-    """Return the files that this distribution and another installed distribution both contain, sorted by path.
+    """Return the files that this and another installed distribution contain with different content, sorted by path.
 
     pip overwrites such files silently, and uninstalling either distribution deletes them.
     """
@@ -170,7 +170,7 @@ def _model() -> str:
 def _build_tool() -> Finding:
     tool = find_build_tool()
     text = (
-        f"{tool}; calls meant for it are forwarded"
+        f"{tool}; calls of ninja that are meant for it are forwarded"
         if tool
         else f"not found outside the environment of {sys.executable}"
     )

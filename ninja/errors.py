@@ -114,11 +114,11 @@ class TableError(SymbolError):
 
 
 class ModelError(NinjaError, ValueError):
-    """A language model file has the wrong type, or is damaged or inconsistent."""
+    """A model has the wrong type, is damaged or inconsistent, or returns invalid values."""
 
 
 class VocabularyError(NinjaError, ValueError):
-    """The vocabulary of a language model does not contain enough of the words in the lattices for meaningful scores."""
+    """Words cannot be scored, because a vocabulary does not contain them or a lattice has no symbol table."""
 
 
 class OptionError(NinjaError, ValueError):
@@ -224,7 +224,7 @@ class Log:
         self.on_error(error)
 
     def checking_words(self, stage: Any) -> AbstractContextManager[Any]:
-        """Return a context manager that checks words for a stage's models; see ``RescoreReport.checking_words``."""
+        """Raise an `OptionError`, because only a ``RescoreReport`` can check words for the models of a stage."""
         name = type(stage).__name__
         raise OptionError(f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))")
 

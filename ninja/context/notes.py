@@ -25,7 +25,7 @@ def entity_notes(
 ) -> Iterator[str]:
     """Yield notes about probable mistakes, and about words that are not in the lattices' symbol table."""
     yield from entities.problems
-    new = "; they are added to it" if is_augmenting else ""
+    new = "; these words are added to the table" if is_augmenting else ""
     for unknown in entities.unknown(words, normalizer):
         yield f"{_name(entities)}: {unknown}{new}"
 

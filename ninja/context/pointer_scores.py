@@ -43,7 +43,9 @@ def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scale
         ModelError: The context model was trained for another language model.
     """
     if lattice.words is None:
-        raise VocabularyError("the lattice has no symbol table", key=lattice.key)
+        raise VocabularyError(
+            "the lattice has no symbol table; specify the words.txt with which it was created", key=lattice.key
+        )
     lattice.words.complete()
     stage.bind(lattice.words, log)
     assert stage.forms is not None

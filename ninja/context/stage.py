@@ -192,7 +192,9 @@ class Contextual:
             VocabularyError: The lattice has no symbol table, or a word is unknown to a model without <unk>.
         """
         if lattice.words is None:
-            raise VocabularyError("the lattice has no symbol table", key=lattice.key)
+            raise VocabularyError(
+                "the lattice has no symbol table; specify the words.txt with which it was created", key=lattice.key
+            )
         assert self._binding is not None
         lists = (*self.entities.of(lattice.key), *more)
         lattice, self.added = self._binding.files.add_context(lattice, lists, boosts=self._has_grammar)
@@ -218,14 +220,15 @@ class Contextual:
         return other
 
     def matches(self, key: str, words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the best path through the grammar that accepts an utterance's words."""
+        """Return the phrases on the grammar's best path through the words of an utterance."""
         assert self._binding is not None
         return self._binding.files.matches(self.entities.of(key), words)
 
     def bind(self, words: SymbolTable, log: Log, largest: int = 0) -> Tracker:
         """Load the files for a symbol table, unless the stage is already bound to it.
 
-        Notes about suspicious content of the files are added when the stage is bound for the first time.
+        Notes about suspicious content of the files are added when the stage is bound for the first time; for a growing
+        table, `note_late` adds them.
 
         Args:
             words: Symbol table of the lattices.

@@ -104,9 +104,9 @@ def beam_search(
         ends with probability zero.
 
     Raises:
-        ModelError: `step` does not return log-probabilities of the right shape.
-        OptionError: A unit is missing from the tracker or the CTC model, or `ctc` and `lists` differ in the number of
-            utterances.
+        ModelError: `step` returns NaN, values above 0 or an array of the wrong shape.
+        OptionError: A unit is missing from `step`, the tracker or the CTC model, or `ctc` and `lists` differ in the
+            number of utterances.
 
     Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2; for CTC scores and the end of the
     search, Watanabe and others 2017 (see `CtcPrefixes`).

@@ -130,8 +130,8 @@ def ctc_lattice(
     Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of the hypothesis: each
     word has its cost in the best alignment, and the last arc, which has no word, has the remaining cost. Graph costs
     are 0. The time of a state is its time in the best alignment of the first hypothesis through this state. Silence
-    between words is represented by an arc without a word. The label of a frame is 1 plus the column that this alignment
-    assigns to the frame, or 1 plus the blank's column between words.
+    between words is represented by an arc without a word. The label of a frame is 1 plus the column that the best
+    alignment assigns to the frame, or 1 plus the blank's column between words.
 
     Args:
         logprob: See ``ctc_nbest``.
@@ -196,6 +196,7 @@ def from_ctc(
         ModelError: The values do not match `scale`, or the number of columns differs from the number of units.
         OptionError: The blank is missing, or a name is not a unit.
         LatticeError: No hypothesis within the beam consists of words in the lexicon.
+        SymbolError: A word is not in `words`.
     """
     if not isinstance(units, CtcUnits):
         if blank is None:

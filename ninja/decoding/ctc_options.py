@@ -16,12 +16,12 @@ class CtcOptions:
     """Beams for the search, and score weights for a tracker; see `Hypothesis` for the total score."""
 
     beam: int = described(100, "Maximum number of prefixes per frame; 0 means no limit.")
-    score_beam: float = described(20.0, "Drop prefixes whose score is below the best score by more than this, in nats.")
+    score_beam: float = described(20.0, "Drop prefixes whose score is more than this many nats below the best score.")
     max_units: int = described(
         0, "Extend prefixes only with this many of the most probable units of each frame; 0 means no limit."
     )
     min_logprob: float = described(
-        -math.inf, "Drop units whose log-probability (nats) is below this, except the best unit of each frame."
+        -math.inf, "Drop units whose log-probability is below this value, in nats, except the best unit of each frame."
     )
     context_scale: float = 1.0  # factor of the tracker's scores
     length_reward: float = 0.0  # added for each unit, nats; only with a tracker

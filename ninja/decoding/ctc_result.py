@@ -162,7 +162,7 @@ def make_result(
 
 
 def _same_nodes(parent: npt.NDArray[np.int32], kind: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """For each node, return the first node whose path from the root has the same kinds; parents precede children."""
+    """Return, for each node, the first node whose path from the root has the same kinds; parents precede children."""
     pairs = (parent.astype(np.int64) << 32) | kind
     if len(np.unique(pairs)) == len(pairs):  # the usual case, which is much faster
         return np.arange(len(parent), dtype=np.int32)
@@ -180,7 +180,7 @@ def _spelled(
     units: CtcUnits,
     lexicon: CtcLexicon | None,
 ) -> list[tuple[str, ...]]:
-    """Return the word of each node, and the words with the same spelling."""
+    """Return the word of each node, followed by the words that have the same spelling in the lexicon."""
     if lexicon is not None:
         return list(map(lexicon.words.__getitem__, state.tolist()))
     text = "".join(map(units.text.__getitem__, unit.tolist()))
@@ -197,7 +197,10 @@ def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: s
         if number is None and unknown is not None:
             number = words.id(unknown)
         if number is None:
-            message = f"word {word!r} is not in the symbol table; specify a lexicon with its words, or the unknown word"
+            message = (
+                f"word {word!r} is not in the symbol table; specify a lexicon with only words of the table, "
+                "or the unknown word"
+            )
             raise SymbolError(message, words.path, key=key)
         if number == EPSILON:
             raise SymbolError(

@@ -1,4 +1,4 @@
-"""The class `CtcStream`: the growing lattice of an utterance with CTC frames that arrive in chunks."""
+"""The class `CtcStream`: the growing lattice of an utterance whose CTC frames arrive in chunks."""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ def log_probabilities(
         key: Utterance id, for messages.
 
     Raises:
-        ModelError: The output is not a matrix, a value is NaN or +inf, or the probabilities of a frame do not sum to 1.
+        ModelError: The output is not a matrix, a value is NaN or +inf, a probability is negative, or the probabilities
+            of a frame do not sum to 1.
+        OptionError: `scale` is unknown.
     """
     values: npt.NDArray[np.float64] = np.ascontiguousarray(matrix, np.float64)
     if values.ndim != 2 or not values.shape[1]:

@@ -59,7 +59,7 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
             raise FormatError(f"{word!r} has an empty spelling; write its units after the word", path, line=line)
         for position, number in enumerate(numbers):
             if kind[number] in (BOUNDARY, NEVER) or (position and kind[number] == BEGINS):
-                message = f"in the spelling of {word!r}, {units.names[number]!r} cannot be unit {position + 1}"
+                message = f"in the spelling of {word!r}, {units.names[number]!r} is not allowed as unit {position + 1}"
                 raise SymbolError(message, path, line=line)
         state = 0
         for number in numbers:

@@ -97,7 +97,7 @@ class SpelledTracker:
         self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the state with its word finished, score
 
     def clear(self) -> None:
-        """Discard all states, and phrase lists that are no longer in use."""
+        """Discard all states; if less than half of the room for phrase words is free, also discard these words."""
         self._tracker.clear()
         self._forget()
         if self._words.room < self._room // 2:

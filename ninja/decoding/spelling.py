@@ -10,7 +10,7 @@ from ninja.errors import OptionError
 class Spelling:
     """A rule that determines how a decoder's units spell words.
 
-    A unit that starts with the boundary begins a new word; any other unit continues the current word. This covers
+    A unit that starts with the boundary begins a new word; any other unit continues the current word. The rule covers
     sentencepiece units, such as ``▁to`` and ``m``, and characters, if the boundary itself is the unit for the space.
     """
 

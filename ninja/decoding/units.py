@@ -62,8 +62,8 @@ def ctc_units(
         raise OptionError(f"the blank is column {blank}, but there are only {len(names)} units")
     if boundary is not None and scheme != "letters":
         raise OptionError(
-            f"the boundary {boundary!r} can be used only with letters, because {scheme} mark the beginning of words; "
-            "omit it"
+            f"the boundary {boundary!r} can be used only with letters, because the names of {scheme} determine where "
+            "words begin; omit it"
         )
     text = list(names)
     kind = np.full(len(names), BEGINS if scheme == "words" else INSIDE, np.uint8)

@@ -16,7 +16,9 @@ from ninja.lattice.text import NONE, make_normalizer
 _INSERTION, _DELETION, _SUBSTITUTION = 3, 3, 4  # the benchmark's costs
 
 _FIELDS = ("utt", "text", "rare", "bias")
-_COLUMNS = "an utterance id, its text, the JSON list of its rare words and the JSON biasing list, separated by tabs"
+_COLUMNS = (
+    "an utterance id, its text, the JSON list of its rare words and optionally the JSON biasing list, separated by tabs"
+)
 
 
 @dataclass(frozen=True, slots=True)

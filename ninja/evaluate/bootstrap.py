@@ -22,7 +22,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The mean over all replications, and its 95% confidence interval, in percent."""
+    """The mean of a rate over all replications and the 95% confidence interval of the rate, in percent."""
 
     mean: float
     half_width: float

@@ -165,7 +165,9 @@ def test_one_bad_lattice_does_not_cost_the_others(file):
     assert [
         key for key, _ in stage([("bad", bad), ("one", choice("one"))], RescoreReport(on_error=failures.append))
     ] == ["one"]
-    assert str(failures[0]) == "key 'bad': the lattice has no symbol table"
+    assert str(failures[0]) == (
+        "key 'bad': the lattice has no symbol table; specify the words.txt with which it was created"
+    )
     with pytest.raises(VocabularyError):
         list(stage([("bad", bad)]))
 

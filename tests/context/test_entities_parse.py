@@ -289,7 +289,7 @@ LONG = "9" * 5000
         ('{"<s>": []}', "unknown key '<s>'"),
         ('{"lists": ["a"]}', "e: 'lists' must be an object with names as keys, not a list"),
         ('{"utterances": {"u": ["tom"]}}', "e: utterance 'u': expected an object with classes as keys, found a list"),
-        ('{"utterances": {"": {}}}', "e: the name of an utterance must be a string, not ''"),
+        ('{"utterances": {"": {}}}', "e: the name of an utterance must be a non-empty string, not ''"),
         (
             '{"utterances": {"u": {"name": []}}}',
             "utterance 'u': unknown key 'name'; allowed keys: .*, \"group\", \"lists\"",
@@ -369,7 +369,7 @@ LONG = "9" * 5000
             'e:1: a line must contain "utt", "group", "list", or "all": true',
         ),
         ('{"all": 1}\n{"utt": "u"}', 'e:1: "all" must be true, not 1'),
-        ('{"utt": 3}', "e:1: the name of an utterance must be a string, not 3"),
+        ('{"utt": 3}', "e:1: the name of an utterance must be a non-empty string, not 3"),
         ('{"utt": "u", "names": []}', "e:1: utterance 'u': unknown key 'names'; allowed keys"),
         ('{"utt": "u"}\n{"utt": "u"}', "e:2: utterance 'u': occurs twice, first in line 1; merge the occurrences"),
         ('{"list": "l"}\n\n{"list": "l"}', "e:3: list 'l': occurs twice, first in line 1; merge the occurrences"),

@@ -217,7 +217,7 @@ def test_damaged_evidence_about_a_phrase_is_refused(row, message):
         ("{}", 'expected "accepted" and "rejected" changes'),
         ('{"accepted": 1, "rejected": []}', "'accepted' must be a list"),
         ('{"accepted": [], "rejected": [3]}', "'rejected', entry 1: expected an object"),
-        ('{"accepted": [{"phrase": ""}], "rejected": []}', "'phrase' must be a string"),
+        ('{"accepted": [{"phrase": ""}], "rejected": []}', "'phrase' is '', but must be a string"),
         ('{"accepted": [{"phrase": "a", "class": "", "before": "b", "utt": "u"}], "rejected": []}', '"begin" must be'),
     ],
 )

@@ -295,7 +295,7 @@ def test_lexicons_that_the_units_cannot_spell_are_refused(tmp_path):
     path.write_text("ab a b\nb\n")
     with pytest.raises(FormatError, match=r"lexicon.txt:2: 'b' has an empty spelling"):
         read_ctc_lexicon(path, LETTERS)
-    with pytest.raises(SymbolError, match="in the spelling of 'x', '▁a' cannot be unit"):
+    with pytest.raises(SymbolError, match="in the spelling of 'x', '▁a' is not allowed as unit"):
         ctc_lexicon([("x", ["b", "▁a"])], PIECES)
     with pytest.raises(FormatError, match="the lexicon contains no words"):
         ctc_lexicon([], LETTERS)

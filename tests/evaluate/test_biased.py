@@ -147,7 +147,7 @@ def test_rates_add_only_to_rates() -> None:
     ("content", "message"),
     [
         (b"", "lists: the file is empty"),
-        (b"u1\ta\t[]\t[]\n\n", "lists:2: expected an utterance id, its text, the JSON list of its rare words and the"),
+        (b"u1\ta\t[]\t[]\n\n", "lists:2: expected an utterance id, its text, the JSON list of its rare words and"),
         (b"u1 a b\n", "lists:1: expected an utterance id.*separated by tabs; found 'u1 a b'"),
         (b"u1\ta\t[]\t[]\t[]\n", "lists:1: expected an utterance id"),
         (b"u1\ta\t[]\nu1\ta\t[]\n", "lists:2: utterance 'u1' occurs twice"),

@@ -34,7 +34,8 @@ class OldCosts:
     def changes(self, lattice: Lattice, acoustic_scale: float, changes: Sequence[Change]) -> npt.NDArray[np.float64]:
         """Return the cost of new words minus the cost of the path that they replace, in nats, float64 [changes].
 
-        The words before and after the path are taken from the best sentence through the path, up to the n-gram order.
+        Both word sequences are scored in context: with up to ``order - 1`` words on each side, taken from the best
+        sentence that contains the path.
         """
         if not changes:
             return np.zeros(0)

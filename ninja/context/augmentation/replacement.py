@@ -73,7 +73,7 @@ class WrittenReplacements:
         return Replacement(state, int(self._state[end]), arcs, tuple(self._written.ids(words)), num_phones)
 
     def _begins_sentence(self, state: int) -> bool:
-        """Return whether a sentence begins in a state, according to the best path to that state."""
+        """Return whether a sentence begins at a state, according to the best path to that state."""
         table, src = self._written.table, self._source.src
         while (arc := int(self._best_in[state])) >= 0:
             word = int(self._source.word[arc])

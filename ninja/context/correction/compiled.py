@@ -111,7 +111,8 @@ def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Norma
 
     Args:
         phrases: The list. Phrases with a weight <= 0 are ignored.
-        sounds: Alphabet of phones; phrases without a pronunciation are compared by letters.  [default: letters only]
+        sounds: Alphabet of phones; phrases without a pronunciation are compared by letters. If None, all
+            phrases are compared by letters.
         normalizer: Normalizer that returns lexical forms.
     """
     members: dict[str, tuple[str, Phrase]] = {}

@@ -70,7 +70,7 @@ class Corrector:
     Args:
         decision: Model of the probability that a candidate correction is right.
         surprise: Word costs under an n-gram model.
-        sounds: Phones and their confusion costs.  [default: compare letters]
+        sounds: Phones and their confusion costs. If None, letters are compared.
         threshold: Minimum probability of a correction, in [0, 1].  [default: the threshold of `decision`]
         normalizer: Normalizer that returns the lexical forms by which words are compared.
     """
@@ -203,7 +203,7 @@ class Corrector:
         ]
 
     def _ranked(self, candidates: Candidates) -> list[tuple[int, float]]:
-        """Return the candidates and their probabilities, the most probable first."""
+        """Return the indices and the probabilities of the candidates, the most probable candidate first."""
         if not candidates.matches:
             return []
         probability = self.decision.probabilities(candidates.features, candidates.spans, candidates.log_prior)
@@ -215,8 +215,8 @@ class Corrector:
     ) -> list[Change]:
         """Return changes to phrases that occur in the transcript but are spelled differently in their lists.
 
-        The spelling is not changed if lists contain several spellings of the phrase, if no list contains capitals, or
-        if all its words are common words, such as "may" and "will".
+        The spelling is not changed if the lists contain several spellings of the phrase, if its list contains no
+        capitals, or if all words of the phrase are common, such as "may" and "will".
         """
         changes: list[Change] = []
         end_of_last = 0
@@ -259,7 +259,8 @@ def _change(
 def _written(transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool) -> tuple[str, ...]:
     """Return the words of a phrase with the punctuation and the initial capital of the words that it replaces.
 
-    A phrase from a list without capitals is capitalised if all the replaced words are capitalised.
+    A phrase from a list without capitals is capitalised if all the replaced words are capitalised. If a
+    transcript of several words is entirely in capitals, the phrase is also written in capitals.
     """
     words = transcript.written
     before = [word for word in words[:begin] if any(map(str.isalnum, word))]

@@ -36,7 +36,9 @@ class Decision:
         """
         table = read_toml(path)
         if table.get("format") != FORMAT:
-            raise FormatError(f'not a decision model for corrections: format = "{FORMAT}" is missing', path)
+            raise FormatError(
+                f"not a decision model for corrections: format is {table.get('format')!r}, but must be {FORMAT!r}", path
+            )
         names = ("bias", "threshold", "confident_threshold", *(f"weight_{name}" for name in FEATURES))
         for name in names:
             if not isinstance(table.get(name), int | float) or isinstance(table[name], bool):
@@ -78,7 +80,7 @@ def overlaps(spans: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
 
 
 def log_totals(score: Doubles, overlap: npt.NDArray[np.bool_]) -> Doubles:
-    """Return, for each candidate, ``ln(1 + sum of exp(score))`` over the candidates that overlap it."""
+    """Return ``ln(1 + sum of exp(score_k) over the candidates k that overlap c)`` for each candidate c."""
     largest = np.maximum(score.max(initial=0.0), 0.0)
     total: Doubles = largest + np.log(overlap @ np.exp(score - largest) + np.exp(-largest))
     return total

@@ -1,4 +1,4 @@
-"""Transcript edits: recognised and corrected words, and verdicts about corrections."""
+"""Transcript edits: recognised and corrected words, and verdicts on corrections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from ninja.errors import FormatError, OptionError
 from ninja.files.stream import text_of
 
-COLUMNS = "recognised and corrected text, or a key before them"
+COLUMNS = "recognised and corrected text, optionally preceded by a key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,9 @@ def _verdicts(text: str, path: str) -> list[Verdict]:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not valid JSON: {error}", path) from error
     if not isinstance(content, dict) or "accepted" not in content or "rejected" not in content:
-        raise FormatError('expected "accepted" and "rejected" changes, as saved by the page of `ninja correct`', path)
+        raise FormatError(
+            'expected "accepted" and "rejected" changes, as saved by the review page of `ninja correct --report`', path
+        )
     verdicts = []
     for name in ("accepted", "rejected"):
         changes = content[name]
@@ -148,7 +150,7 @@ def _verdict(is_right: bool, change: Mapping[str, Any], position: _Position) -> 
     for name in ("phrase", "class", "before", "utt"):
         value = change.get(name)
         if not isinstance(value, str) or (name in ("phrase", "before") and not value.strip()):
-            position.refuse(f"{name!r} must be a string, not {value!r}")
+            position.refuse(f"{name!r} is {value!r}, but must be a string ('phrase' and 'before' must not be blank)")
         if any("\ud800" <= char <= "\udfff" for char in value):
             position.refuse(f"{name!r} is {value!r}, which is not valid Unicode")
         texts.append(value)

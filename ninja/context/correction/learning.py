@@ -66,14 +66,14 @@ def learn_edits(
 ) -> LearnResult:
     """Use transcript edits to learn phrases, their weights, and the words that are recognised in their place.
 
-    Recognised and corrected texts are aligned by lexical forms. Where the texts differ, a listed phrase or a sequence
-    of rare words in the corrected text is evidence for this phrase, and a listed phrase in the recognised text is
-    evidence against that phrase. The recognised texts are then corrected with the result; a change that does not bring
-    a recognised text closer to the corrected text is evidence against the phrase. Edits that earlier runs learned are
-    ignored.
+    Recognised and corrected texts are aligned by lexical forms. Where the texts differ, a listed phrase in the
+    corrected text counts as evidence for the phrase, a sequence of rare words in the corrected text as evidence for a
+    new phrase, and a listed phrase in the recognised text as evidence against the phrase. The recognised texts are then
+    corrected with the result; a change that does not bring a recognised text closer to the corrected text counts as
+    evidence against the inserted phrase. Edits that were counted in earlier runs are ignored.
 
     Args:
-        edits: Edits, or verdicts about corrections.
+        edits: Edits, or verdicts on corrections.
         content: Content of the entity file to extend, including the evidence from earlier runs.
         corrector: Corrector that compares phrases and words.
         min_count: Minimum number of edits that must support a new phrase, a changed weight or a recognised form, ≥ 1.
@@ -122,7 +122,7 @@ def learn(
         edits: Edits, or a file that `read_edits` reads.
         lists: Path of the entity file to extend. The file itself is not changed.  [default: start with no phrases]
         min_count: Minimum number of edits that must support a new phrase, a changed weight or a recognised form, ≥ 1.
-        groups: Group of each utterance, in the format of Kaldi's utt2spk.
+        groups: File with the group of each utterance, in the format of Kaldi's utt2spk.
         letters_only: Compare letters instead of phones.
         normalizer: Normalizer that returns the lexical forms by which words are compared.
         log: Log that receives the notes.
@@ -167,7 +167,7 @@ def entity_bytes(path: Name) -> bytes:
     with open_raw(os.fspath(path)) as stream:
         content = stream.read()
     if content.startswith(GZIP):
-        raise OptionError(f"{os.fspath(path)}: evidence from edits cannot be added to a compressed file; decompress it")
+        raise OptionError(f"{os.fspath(path)}: evidence from edits requires an uncompressed file; decompress it")
     return content
 
 
@@ -235,7 +235,8 @@ def _longest(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def _places(pairs: Sequence[tuple[str | None, str | None]]) -> list[int]:
     """Return the index of the recognised word at which each corrected word begins, then the number of recognised words.
 
-    Recognised words that are aligned with no corrected word belong to the next corrected word if that word is wrong.
+    Recognised words that are aligned with no corrected word belong to the next corrected word if that word was
+    misrecognised.
     """
     place: list[int] = []
     at = waiting = 0
@@ -249,7 +250,7 @@ def _places(pairs: Sequence[tuple[str | None, str | None]]) -> list[int]:
 
 
 def _regions(pairs: Sequence[tuple[str | None, str | None]]) -> Iterator[Region]:
-    """Yield the regions where the texts differ and each text contains words."""
+    """Yield the regions where the texts differ and both texts contain words."""
     begin = first = 0
     for is_same, group in groupby(pairs, lambda pair: pair[0] == pair[1]):
         rows = list(group)
@@ -287,7 +288,7 @@ def _names(region: Region, corrected: Transcript, place: Sequence[int], correcto
 
 
 def _is_capitalised(at: int, transcript: Transcript) -> bool:
-    """Return whether a lexical word is capitalised within a sentence that also contains words in lower case."""
+    """Return whether a word is capitalised inside a sentence; False for "I", and if all words are capitalised."""
     word = transcript.word[at]
     written = transcript.written
     return (
@@ -302,7 +303,7 @@ def _is_capitalised(at: int, transcript: Transcript) -> bool:
 def _new_phrase(
     name: Region, corrected: Transcript, recognised: Transcript, corrector: Corrector, *, is_whole: bool
 ) -> Iterator[PhraseEvidence]:
-    """Yield the `PhraseEvidence` for a name in the corrected text.
+    """Yield the `PhraseEvidence` for a name in the corrected text, unless the name or the replaced text is too long.
 
     Args:
         name: The name, and the recognised words that it replaced.

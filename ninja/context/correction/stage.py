@@ -1,4 +1,4 @@
-"""``Correction``, the stage that corrects lattices and n-best lists, and ``correct``."""
+"""The class ``Correction``, which corrects lattices and n-best lists, and the function ``correct``, which uses it."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class CorrectedUtterance:
 class Correction:
     """Pipeline stage that corrects the words in lattices, n-best lists and transcripts.
 
-    Each hypothesis of an n-best list is corrected. In any other lattice, the words of the best path are corrected: the
-    phrase is added as a path that is cheaper than the words that it replaces.
+    Each hypothesis of an n-best list is corrected. In any other lattice, the words of the best path are corrected: each
+    phrase is added as a path that is cheaper than the words that the phrase replaces.
 
     Args:
         correcting: Files and options. They are loaded when the first lattice is corrected.
@@ -91,7 +91,7 @@ class Correction:
         self._written: dict[int, tuple[SymbolTable, WrittenWords]] = {}  # by the id of the symbol table
 
     def load(self, log: Log) -> Corrector:
-        """Load the files on the first call and add notes about suspicious content to the log."""
+        """Return the corrector; the first call loads the files and adds notes about suspicious content to the log."""
         if self._corrector is None:
             correcting = self.correcting
             self._entities = _entities(correcting, self._normalizer)
@@ -140,7 +140,9 @@ class Correction:
             VocabularyError: The lattice has no symbol table.
         """
         if lattice.words is None:
-            raise VocabularyError("the lattice has no symbol table", key=lattice.key)
+            raise VocabularyError(
+                "the lattice has no symbol table; specify the words.txt with which it was created", key=lattice.key
+            )
         lists = self.entities.of(lattice.key)
         self.num_utterances += 1
         if not lists or not lattice.num_arcs:
@@ -189,7 +191,7 @@ class Correction:
         return insert(lattice, chains, written.words)
 
     def _table(self, lattice: Lattice) -> WrittenWords:
-        """Return the growing symbol table of the results."""
+        """Return the written words of the results, with a growing symbol table."""
         words = lattice.words
         assert words is not None
         if id(words) not in self._written:
@@ -324,7 +326,7 @@ def _chain(lattice: Lattice, arcs: npt.NDArray[np.int64], words: Sequence[int], 
 
 
 def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Confidences]:
-    """Return the words of a hypothesis, and their confidences if the file contains any."""
+    """Return the words of a hypothesis, and their confidences if the file contains one for every word, else None."""
     words = tuple(map(str, hypothesis.words))
     origin = None if lattice.record is None else lattice.record.origin
     if origin is None or origin.words != words or not origin.confidences:
@@ -334,7 +336,7 @@ def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Conf
 
 
 def _best_path(lattice: Lattice, scales: Scales) -> tuple[Words, Confidences, npt.NDArray[np.int64]]:
-    """Return (words, word posteriors or None if they are unknown, arcs) for the best path."""
+    """Return the words of the best path, their posteriors (None if they are unknown), and the arcs of the path."""
     path = best_path(lattice, scales)
     assert lattice.words is not None
     words = tuple(lattice.words.spell(path.words.tolist()))

@@ -72,7 +72,7 @@ class _Keys:
         self._product = linear(key, None) if shared else lambda queries: queries @ key.T
 
     def log_sums(self, queries: torch.Tensor) -> Floats:
-        """Return ln Σ exp over the products of each query with all keys, float32 [queries]."""
+        """Return the log-sum-exp of the products of each query with all keys, float32 [queries]."""
         return np.concatenate([logsumexp(self._product(batch)) for batch in queries.split(self._batch)])
 
 
@@ -87,7 +87,7 @@ class _EncodedSet:
 
     @property
     def offset(self) -> float:
-        """Factor applied to the pointer's offset to score "no phrase": ln of the number of phrases, at least 0."""
+        """Factor of the pointer's offset in the score of "no phrase": ln of the number of phrases, at least 0."""
         return math.log(max(len(self.key), 1))
 
 
@@ -102,7 +102,7 @@ class _EncodedList:
     num_known: int  # size of the vocabulary when the list was encoded
 
     def without(self, others: Sequence[_EncodedList]) -> tuple[npt.NDArray[np.int64], torch.Tensor, _Keys | None]:
-        """Return the words and keys of the phrases that are not in the other lists."""
+        """Return the words, keys and packed keys (None if empty) of the phrases that are not in the other lists."""
         duplicates = {text for other in others for text in self.row.keys() & other.row.keys()}
         if not duplicates:
             return self.words, self.key, self.keys
@@ -213,7 +213,7 @@ class ContextLM(MixtureLM):
 
     @exclusive
     def with_copy_probability(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ln P without the pointer, probability that it was copied from a phrase) for each word, [n] each."""
+        """Return ln P of each word without the pointer, and the probability that it was copied, float64 [n] each."""
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)
         copied = single + longer + inside
@@ -227,7 +227,7 @@ class ContextLM(MixtureLM):
         self._no_phrase[slots] = np.nan
 
     def _read(self, slots: Slots, words: npt.NDArray[np.int32], new: Slots) -> None:
-        """Compute the probability mass of `new` histories, which extend the histories `slots` by one word each."""
+        """Set the probability masses of the histories `new`, which extend the histories `slots` by one word each."""
         is_in_phrase = self._mass[slots].any(1)
         entered = np.full(len(slots), NOWHERE)
         for phrases, rows in self._by_list(slots):

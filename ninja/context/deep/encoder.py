@@ -128,7 +128,7 @@ def read_content(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ModelError("not a context model; train one with ninja train context", path)
     if content.get("version") != VERSION:
         raise ModelError(
-            f"the context model has version {content.get('version')!r}, but this version of Ninja reads {VERSION}", path
+            f"the context model has version {content.get('version')!r}, but this release reads version {VERSION}", path
         )
     return content
 
@@ -149,7 +149,7 @@ def in_half(network: torch.nn.Module, path: str | os.PathLike[str]) -> dict[str,
 
 
 def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-    """Set the weights of a network.
+    """Set the weights of a network, and switch the network to evaluation mode.
 
     Raises:
         ModelError: Weights are missing or unexpected, have the wrong shape, or are not finite.

@@ -71,7 +71,7 @@ class PhraseTree:
 
         Args:
             nodes: Nodes, int64 of any shape; `NOWHERE` yields 0 for both fractions.
-            words: The next words, in a shape that can be broadcast.
+            words: The next words, in a shape that can be broadcast to the shape of `nodes`.
 
         Returns:
             Three arrays in the shape of `nodes`: the fraction of each node's phrases that end with the word, the

@@ -65,7 +65,11 @@ class PhraseEvidence:
         )
 
     def is_new(self, min_count: int) -> bool:
-        """Return whether enough edits inserted the phrase for the phrase to be added for all utterances."""
+        """Return whether to add the phrase for all utterances.
+
+        Insertions must exceed rejections by at least `min_count`, and an edit must have inserted the phrase in an
+        utterance whose lists lack it.
+        """
         return self.added > 0 and self.inserted - self.rejected >= min_count
 
     def forms(self, min_count: int) -> tuple[str, ...]:
@@ -76,7 +80,8 @@ class PhraseEvidence:
     def factor(self, min_count: int) -> float:
         """Return the factor applied to the phrase's weight: (1 + insertions) / (1 + rejections), within bounds.
 
-        The factor is at most 1 if no edit inserted the phrase in an utterance that has the phrase in its lists.
+        The factor is 1 if fewer than `min_count` edits inserted or rejected the phrase, and at most 1 if no edit
+        inserted the phrase in an utterance whose lists contain it.
         """
         if self.inserted + self.rejected < min_count:
             return 1.0
@@ -170,7 +175,8 @@ def divide(text: str, path: str) -> tuple[str, list[Run]]:
         if row.begins_run:
             if row.content.get("version") != VERSION:
                 row.refuse(
-                    f"unsupported version {row.content.get('version')!r}; upgrade Ninja, which supports {VERSION}"
+                    f"unsupported version {row.content.get('version')!r}; upgrade Ninja, as this release supports only "
+                    f"version {VERSION}"
                 )
             runs.append((Run(row.count("min_count", 1), row.texts("edits")), []))
         elif not runs:
@@ -192,7 +198,7 @@ def without_last_run(content: bytes, path: str) -> bytes:
     """Return the content of an entity file without its last run; lines that were added after the run are kept.
 
     Raises:
-        FormatError: The file contains no run.
+        FormatError: The file contains no run, or a marked line is damaged.
     """
     lines = re.findall(rb"[^\n]*\n|[^\n]+\Z", content)
     mark = MARK.encode()

@@ -62,7 +62,7 @@ class PhraseList:
 
 @dataclass(frozen=True, slots=True)
 class UnknownWords:
-    """Phrases of a class with words that are not in a symbol table; a phrase in several lists is counted once."""
+    """Phrases of a class that contain words missing from a symbol table; a phrase in several lists is counted once."""
 
     class_name: str
     num_phrases: int  # number of phrases in the class
@@ -164,7 +164,8 @@ class Entities:
 
         Raises:
             FormatError: The file has the wrong format; a phrase is empty, too long, or in a list twice with different
-                weights; a weight is not finite; an utterance occurs twice; or a list or group is not defined.
+                weights; a weight is not in [-100, 100]; an utterance, group or list is defined twice; or a list or
+                group is not defined.
             InputError: The file or a phrase file cannot be read.
             OptionError: An output would overwrite a phrase file.
         """

@@ -25,7 +25,10 @@ _ONE_CASE = 0.9  # if at least this fraction of a table is in one case, unknown 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """Rules of normalisation. Words in the symbol table are never changed; whitespace is collapsed to single spaces."""
+    """Rules for normalising phrases; whitespace is always collapsed to single spaces.
+
+    A word in the symbol table is changed only if `case` is "lower" or "upper".
+    """
 
     case: Case = "words"  # "words": the case found in the symbol table; for unknown words, the table's usual case
     punctuation: bool = True  # strip punctuation at both ends of words: "(chen," -> "chen"
@@ -93,7 +96,7 @@ class Normaliser:
         return changed if changed in ("", start) else self._word(changed)
 
     def _in_parts(self, word: str) -> str | None:
-        """Divide a word into as few words from the table as possible; return None if this is impossible."""
+        """Divide a word into as few words of the table as possible, separated by spaces; return None if that fails."""
         if self.words is None or word.isalpha():
             return None
         at_hyphens = [part for part in _HYPHENS.split(word) if part]
@@ -159,7 +162,7 @@ def _in_case(word: str, case: Case) -> str:
 
 
 def _without(word: str, keep: str) -> str:
-    """Strip the punctuation at both ends of a word, except signs that are spoken and apostrophes in `keep`."""
+    """Strip punctuation from both ends of a word, except spoken signs; apostrophes are stripped if `keep` is empty."""
     spoken = _SPOKEN if keep else _SPOKEN.replace("'", "")
     punctuation = (char for char in word if char not in spoken and unicodedata.category(char) in _PUNCTUATION)
     return word.strip("".join(punctuation))

@@ -8,7 +8,7 @@
     TSV     SCOPE ⇥ CLASS ⇥ PHRASE [⇥ WEIGHT [⇥ PRONUNCIATION]]
             SCOPE ⇥ "lists", "group" or "file" ⇥ NAME; SCOPE is KEY, *, group:NAME or list:NAME
 
-The lines of a phrase file to which a list refers are CLASS ⇥ PHRASE [⇥ WEIGHT [⇥ PRONUNCIATION]].
+A list can refer to a phrase file, each line of which is CLASS ⇥ PHRASE [⇥ WEIGHT [⇥ PRONUNCIATION]].
 This module checks the format; ``lists`` checks phrases, names and duplicates.
 """
 
@@ -215,7 +215,10 @@ def _from_lines(text: str, path: str) -> list[Section]:
 
 def _section(kind: Kind, name: object, content: object, location: Location) -> Section:
     if not isinstance(name, str) or not name.strip():
-        message = f"the name of {'an' if kind == 'utt' else 'a'} {_LABEL[kind]} must be a string, not {_shown(name)}"
+        message = (
+            f"the name of {'an' if kind == 'utt' else 'a'} {_LABEL[kind]} must be a non-empty string, "
+            f"not {_shown(name)}"
+        )
         raise FormatError(message, location.path, line=location.line)
     section = Section(kind, name, location)
     if not isinstance(content, Mapping):
@@ -244,7 +247,7 @@ def _section(kind: Kind, name: object, content: object, location: Location) -> S
 
 
 def _class_of(key: object) -> str | None:
-    """Return the class that a key denotes; None if it is not a class."""
+    """Return the class that a key denotes, or None if the key is not a class."""
     if key in ("", NO_CLASS):
         return ""
     return key if isinstance(key, str) and is_class(key) else None
@@ -382,7 +385,7 @@ def _add_file(section: Section, file: object, first: object, location: Location 
 
 
 def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Location, list[str]]]:
-    """Yield (location, columns) for each nonempty line except comments; it has `least` to `least` + 2 columns."""
+    """Yield (location, columns) for each line except empty lines and comments; allow `least` to `least` + 2 columns."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):
             fields = line.split("\t")

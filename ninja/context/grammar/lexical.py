@@ -109,7 +109,7 @@ class LexicalContext:
             self._ids.update((word, [next(ids) for _ in form]) for word, form in zip(new, forms, strict=True))
 
     def matches(self, tracker: Tracker, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases and their positions on the best path through the grammar that accepts written words."""
+        """Return the phrases, with their positions, on the grammar's best path through a sequence of written words."""
         forms = self.table.normalizer.forms(words)
         self.learn(lists)
         position = [index for index, form in enumerate(forms) for _ in form]

@@ -225,7 +225,7 @@ class _Backward:
     def _respelled(
         self, phrases: Respelling, before: int, arc: int, phrase: _Spelling | None, rest: _Rest | None
     ) -> tuple[_Rest | None, int]:
-        """Return the words of a phrase to be respelled before an arc, and the written word of the arc."""
+        """Return the part of a phrase that must be respelled before an arc, and the written word of the arc."""
         forward = self._forward
         written, word = forward.written[arc], forward.word[arc]
         if rest is None and phrase is None:

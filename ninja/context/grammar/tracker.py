@@ -190,7 +190,7 @@ class Tracker:
         self._names.clear()
 
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
-        """Return the phrases on the best path through the grammar that accepts a sentence.
+        """Return the phrases on the grammar's best path through a sentence.
 
         Args:
             start: A state that `start` returned since the last `clear`.
