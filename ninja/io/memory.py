@@ -45,9 +45,9 @@ def from_nbest(
         A lattice with at most one arc per word, plus one arc per hypothesis.
 
     Raises:
-        LatticeError: A score is not finite.
+        LatticeError: A score is not finite, or exceeds the range of float32.
         OptionError: The key is empty, a hypothesis is not a pair or triple as above, or `scores` is invalid.
-        SymbolError: A word is not in ``words``.
+        SymbolError: A word is not in ``words``, or is epsilon.
     """
     if scores not in ("logprob", "cost"):
         raise OptionError(f"scores is {scores!r}, but must be logprob or cost")

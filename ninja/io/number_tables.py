@@ -201,7 +201,7 @@ def _read_script(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tu
 
 
 def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:
-    """Open the tables in a source one by one, including the tables in file lists."""
+    """Yield ``(table, open stream)`` for each table in a source, including the tables in file lists."""
     for table in tables(source, allow_pipes=allow_pipes):
         with closing(open_stream(table.place)) as stream:
             kind = kind_of(table, stream)

@@ -41,7 +41,7 @@ class Words:
             source is read. None uses `table`, unless it grows.
         others: Function that returns entries for all words in the sources, for a growing table that this object
             creates; see `SymbolTable.growing`.
-        keep_tables: Let lattices keep the symbol table in their file, and allow some files to contain ids while others
+        keep_tables: Let lattices keep the symbol table of their file, and allow some files to contain ids while others
             contain words.
     """
 
@@ -72,7 +72,7 @@ class Words:
 
     @property
     def known(self) -> SymbolTable | None:
-        """Symbol table of the lattices read so far; None if they have only ids."""
+        """Symbol table of the lattices read so far; None if they have ids without a symbol table."""
         if self._is_spelled or not self._grows:
             return self.table
         return None if self._vocabulary is None else self._vocabulary.words
@@ -191,7 +191,7 @@ class Reading:
         return min(1.0, self._position / self._size) if self._size and self._position else None
 
     def begin(self) -> SymbolTable | None:
-        """Read the first lattices; return their symbol table, or None if the lattices have only ids."""
+        """Read the first lattices; return their symbol table, or None if they have ids without a symbol table."""
         for batch in self._batches:
             self.first_batches.append(batch)
             if len(batch):
@@ -404,7 +404,7 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
 
 
 def words_in(sources: Sources, format: str | None, encoding: str) -> SymbolTable | None:
-    """Read sources and return a symbol table of the words they contain as text, or None if they contain no words."""
+    """Read sources and return a symbol table of the words that they contain as text, or None if there are none."""
     words = SymbolTable.growing()
     options = ReadOptions(Words(words), format, encoding, read_ahead=False, on_note=lambda _: None)
     spells = False
@@ -463,17 +463,17 @@ def read(
             ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or several of
             these. A lattice without a key uses the file name as its key.
         batches: Yield `Batch` objects, each with many lattices that functions process in one call.
-        words: Symbol table to attach, or its path; a word that is not in the table is an error. The words in all files,
-            including files with symbol tables, are added to ``SymbolTable.growing()``; no file can then contain only
-            ids.
+        words: Symbol table to attach, or its path; a word that is not in the table is an error. If the table grows
+            (``SymbolTable.growing()``), the words in all files, including files with symbol tables, are added to it,
+            and no file can contain only ids.
         format: Format of all files, such as ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
             docs/formats.md. None detects the format of each file; formats without a signature are detected from the
             extension.
         encoding: Encoding of text in non-Kaldi formats.
         on_error: Callback for the error of each invalid lattice, which is skipped; with None, the first error is
-            raised. Lattices in Ninja's format are read only when they are used, and their errors are raised then.
-            Errors that apply to all lattices (``error.of_run``) are always raised. After damage in a binary archive,
-            the rest of the archive cannot be read.
+            raised. With None, lattices in Ninja's format are read only when they are used, and raise their errors at
+            that time. Errors that apply to all lattices (``error.of_run``) are always raised. After damage in a binary
+            archive, the rest of the archive cannot be read.
         allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
             and they are emulated. Commands in script files are never run.
         read_ahead: Read ahead of the caller in a thread: up to 2 MB of an uncompressed file if there are several

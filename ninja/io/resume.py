@@ -78,7 +78,8 @@ class ResumedWriter(KaldiWriter):
             raise OptionError(message + advice, self.name)
         if lattice.words is not None and lattice.words.path is None:
             raise OptionError(
-                "--resume requires --words (words=) for this input; otherwise, word ids could differ from the output"
+                "--resume requires --words (words=) for this input; otherwise, word ids could differ from those in the "
+                "output"
             )
 
     def _put(self, key: str, item: Any) -> None:

@@ -1,4 +1,4 @@
-"""Check that a resumed output has the same scales as in the earlier attempt."""
+"""Check that a resumed output has the same scales as the earlier attempt."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
     then, now = before.values(), {} if chosen is None else chosen.values()
     differ = [name for name in {**then, **now} if _value(then, name) != _value(now, name)]
     old = " and ".join(f"{name} {_value(then, name)}" for name in differ)
-    new = " and ".join(_value(now, name) for name in differ) if now else "without scales"
+    new = " and ".join(_value(now, name) for name in differ) if now else "no scales"
     advice = "use the same options, or omit --resume (resume=) to start again"
-    raise OptionError(f"{place}: an earlier attempt was run with {old}, not {new}; {advice}")
+    raise OptionError(f"{place}: an earlier attempt was run with {old}, but this attempt with {new}; {advice}")
 
 
 def _value(values: dict[str, float], name: str) -> str:

@@ -1,8 +1,8 @@
 """Sources of lattices, and the scale files next to them; each name is resolved once, and each file is opened once.
 
 The scale file of ``rescored.ark.gz`` is ``rescored.ark.gz.scales.toml``. The scale file of a folder is
-``lattices.scales.toml`` in the folder. The keys of a scale file are options of ``ninja rescore``: ``acoustic_scale``,
-``word_penalty``, ``lm_weight``.
+``lattices.scales.toml`` in the folder. The keys of a scale file are named like the command-line options:
+``acoustic_scale``, ``word_penalty``, ``lm_scale`` (if it is not 1), and ``lm_weight`` for rescored lattices.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class SourceFile:
 
     @cached_property
     def script_files(self) -> list[SourceFile]:
-        """Return the archives to which a script file refers, without duplicates; skip names that cannot be resolved."""
+        """Archives to which a script file refers, without duplicates; names that cannot be resolved are skipped."""
         tables: dict[str, Table] = {}
         for row in self.content().split(b"\n"):
             fields = row.split(None, 1)
@@ -227,7 +227,7 @@ class SourceFile:
 
     @property
     def lattice_files(self) -> list[SourceFile]:
-        """Lattice files in a folder, or its recogniser result files if it contains no lattices."""
+        """Lattice files and damaged files in a folder; also recogniser result files if it contains no lattices."""
         skipped = {"nothing", "companion"}
         if any(file.holds == "lattices" for file in self.files):
             skipped.add("results")
@@ -278,7 +278,7 @@ class Sources:
             return []
 
     def select(self, names: Sequence[Name]) -> Sources:
-        """Return sources with different names; a name that is already resolved shares its files with these sources."""
+        """Return `Sources` for other names; names that are already resolved share their files with this object."""
         selection = Sources(tuple(names), allow_pipes=self._allow_pipes, guard=self._guard)
         selection._files = self._files
         return selection
@@ -340,7 +340,7 @@ def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
     Raises:
         FormatError: A command is not allowed.
         InputError: No file matches a pattern.
-        OptionError: An rspecifier has an unknown option.
+        OptionError: An rspecifier has an unknown option, or does not contain exactly one of ``ark`` and ``scp``.
 
     Source: Kaldi util/kaldi-table.cc (ClassifyRspecifier), util/kaldi-io.cc (ClassifyRxfilename).
     """
@@ -361,7 +361,7 @@ def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
     if unknown:
         raise OptionError(f"rspecifier {source!r} has the unknown option {unknown[0]!r}")
     if len(kinds) != 1:
-        raise OptionError(f"rspecifier {source!r} must contain 'ark' or 'scp' once")
+        raise OptionError(f"rspecifier {source!r} must contain exactly one of 'ark' and 'scp'")
     kind: Literal["ark", "scp"] = "ark" if kinds[0] == "ark" else "scp"
     places = resolve(match[2].strip(), allow_pipes=allow_pipes)
     return [Table(place, kind, permissive="p" in options) for place in places]

@@ -1,4 +1,4 @@
-"""Lexical forms for written English: the normalization rules of Whisper's evaluation, with numbers spelled out."""
+"""Lexical forms for written English: the normalisation rules of Whisper's evaluation, with numbers spelled out."""
 
 from __future__ import annotations
 

@@ -42,10 +42,10 @@ class NumberedLattices:
     items: object | None  # all lattices as arguments of kernels, if some are changed; they borrow the arrays
 
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return ``(forms, parts)``, with the written form of each arc in the changed lattices.
+        """Return ``(forms, parts)``, which identify the written word of each arc in the changed lattices.
 
-        A form is a word id, or -1 - n for the n-th part. A part is a word id and the index of a lexical word in the
-        lexical form of this word.
+        An entry of ``forms`` is a word id, or -1 - n for row n of ``parts``. A row of ``parts`` contains a word id and
+        the index of a lexical word in the lexical form of this word.
         """
         form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items, self.changed)
         return form, np.stack((word, piece), axis=1).astype(np.int64)
@@ -109,7 +109,7 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Assign ids to words whose spelling shows that they are lexical; other words are normalised later."""
+        """Use ids as the numbers of words that are lexical by their spelling; other words are normalised later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:

@@ -189,7 +189,7 @@ class Lattice:
         return self.replace(words=words)
 
     def identical(self, other: Lattice) -> bool:
-        """Return whether two lattices have the same key, kind and arrays; symbol tables are not compared."""
+        """Return whether two lattices have the same key, kind and arrays; frame shifts and symbol tables may differ."""
         return (
             self.key == other.key
             and self.kind == other.kind
@@ -246,11 +246,11 @@ def check(lattice: Lattice) -> None:
         refuse(f"arc {first(bad)} has the negative word id {lattice.word[first(bad)]}")
     for name in ("graph", "acoustic"):
         if (bad := ~np.isfinite(getattr(lattice, name))).any():
-            refuse(f"arc {first(bad)} has the {name} cost {getattr(lattice, name)[first(bad)]}")
+            refuse(f"arc {first(bad)} has the {name} cost {getattr(lattice, name)[first(bad)]}, but it must be finite")
     for name in ("final_graph", "final_acoustic"):
         cost = getattr(lattice, name)
         if (bad := np.isnan(cost) | np.isneginf(cost)).any():
-            refuse(f"state {first(bad)} has the {name} cost {cost[first(bad)]}")
+            refuse(f"state {first(bad)} has the {name} cost {cost[first(bad)]}, but it must be finite or +inf")
     if not lattice.is_final.any():
         refuse("no state is final")
     if lattice.time is not None and lattice.time.shape != (num_states,):
@@ -411,14 +411,17 @@ class ListLattice(Lattice):
 
 
 def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
-    """If `source` is a ``ListLattice``, convert `lattice` to a ``ListLattice`` with the same record."""
+    """Convert `lattice` to a ``ListLattice`` with the record of `source`.
+
+    If `source` is not a ``ListLattice``, or `lattice` already is one, `lattice` is returned unchanged.
+    """
     if isinstance(source, ListLattice) and not isinstance(lattice, ListLattice):
         return ListLattice.of(lattice, source.num_hypotheses, source.record)
     return lattice
 
 
 def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """Return a contiguous, read-only array with a dtype; the caller must not keep writable references to the values."""
+    """Return a contiguous, read-only array of the given dtype; the caller must not keep writable references to it."""
     array = np.ascontiguousarray(array, dtype)
     array.flags.writeable = False
     return array

@@ -229,7 +229,7 @@ class SymbolTable:
         return list(self._id) if self.grows else self._id.keys()
 
     def irregular(self) -> list[str]:
-        """Return the words with characters other than lower-case letters and apostrophes, in the order of the table."""
+        """Return the words with characters other than apostrophes, lower-case and caseless letters, in table order."""
         size, words = self._irregular
         if size != len(self):
             names = self.names

@@ -52,7 +52,7 @@ _ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  
 MIN_SHARE = 0.02  # minimum share of words with final punctuation in written text
 _SAMPLE = 4096  # approximate number of words of a table that are tested
 LOOKS_WRITTEN = (
-    "words end with punctuation: using normalizer basic (ignores case and punctuation); none compares words unchanged"
+    "words end with punctuation: using normalizer basic (ignores case and punctuation); use none to compare them as is"
 )
 
 
@@ -351,7 +351,7 @@ class LexicalTable:
         return self.lexical.intern(self.normalizer.words(words))
 
     def written_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids that lexical words have as written words; unknown words get ids above all ids in the table."""
+        """Return the ids of lexical words in the table of written words; missing words get ids above all its ids."""
         names = list(words)
         ids = self.words.intern(names)
         if -1 in ids:

@@ -39,6 +39,6 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         model = rnnlm.read(name)
         checkpoint.save(checkpoint.Checkpoint(model, model.words, {"source": "Kaldi RNNLM"}), target)
     else:
-        message = f"{kind} cannot be converted to {output!r}; convert a Kaldi RNNLM to a checkpoint, a checkpoint to"
-        others = f"{ENDING} or .pt, and Ninja's LSTM also to .onnx, or to a directory that ends in / for Caffe2"
+        message = f"{kind} cannot be converted to {output!r}; supported: a Kaldi RNNLM to a checkpoint, a checkpoint"
+        others = f"to {ENDING} or .pt, and Ninja's LSTM to .onnx, or to Caffe2 nets in a directory (DIR/)"
         raise ModelError(f"{message} {others}", name)

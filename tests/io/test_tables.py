@@ -108,7 +108,7 @@ def test_a_name_that_exists_is_a_path_whatever_its_letters(tmp_path, monkeypatch
         ("ark:cat -n plain.ark |", FormatError, "is not allowed"),
         ("ark:| gzip -c", FormatError, "to write to"),
         ("ark,x:plain.ark", OptionError, "unknown option 'x'"),
-        ("ark,scp:a,b", OptionError, "must contain 'ark' or 'scp' once"),
+        ("ark,scp:a,b", OptionError, "must contain exactly one of 'ark' and 'scp'"),
         ("lat.9*.gz", InputError, "no file matches"),
         ("lat9.JOB.gz", InputError, "no file matches"),
         ("log", FormatError, "contains no lattices"),

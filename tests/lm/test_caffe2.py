@@ -193,7 +193,7 @@ def test_an_unknown_operator_is_named_with_its_place(folder):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"external_input": ("words",)}, "input `word` is missing; inputs are words, expected word, NAME_prev"),
+        ({"external_input": ("words",)}, "`word` is missing; the inputs are words; expected word, NAME_prev"),
         ({"external_output": ("hidden_0",)}, "the outputs are hidden_0; expected exactly one of logits"),
         (
             {"external_output": ("logits", "hidden_0", "hidden_1", "cell_1")},
@@ -229,7 +229,7 @@ def test_blobs_that_the_first_net_does_not_fill_are_named(folder, blob, reason):
         (
             "gates_0_w",
             np.zeros((40, 9)),
-            r"FC, which computes 'gates_0': the weight has 9 inputs, but the input is \[1, 12\]",
+            r"FC, which computes 'gates_0': the weight has 9 inputs, but the input \[1, 12\]",
         ),
         (
             "cell_0_prev",
@@ -254,7 +254,7 @@ def test_failures_of_torch_name_the_operator_and_inputs(folder):
         load(folder)
     missing = (dataclasses.replace(o, inputs=("lost",)) if o.outputs == ("flat_0",) else o for o in net.operators)
     change(folder, PREDICT, operators=tuple(missing))
-    with pytest.raises(ModelError, match="its input 'lost' is not an output of an earlier operator"):
+    with pytest.raises(ModelError, match="its input 'lost' is neither an output of an earlier operator"):
         load(folder)
 
 

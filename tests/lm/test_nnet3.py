@@ -290,7 +290,7 @@ def test_a_component_that_makes_no_sense_is_refused_by_name(tmp_path, kind, fiel
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\0B<TransitionModel> ", "not an nnet3 network, which begins with <Nnet3>; specify final.raw"),
+        (b"\0B<TransitionModel> ", "not an nnet3 network: <Nnet3> is missing at the start; specify final.raw"),
         (b"\0B<Nnet3> \n\n<NumComponents> \4\xff\xff\xff\x7f", "the file ends where a token is expected"),
         (b"\0B<Nnet3> \n\n<NumComponents> T", "byte 28: expected a number, found the byte 0x54"),
         (b"<Nnet3> \n\n<NumComponents> many ", r":3, byte \d+: expected an integer"),

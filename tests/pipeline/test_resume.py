@@ -41,9 +41,11 @@ def contents():
 def test_an_interrupted_output_is_not_taken_up_with_other_scales(name):
     assert interrupt(name).num_saved == 2
     before = contents()
-    with pytest.raises(OptionError, match=r"was run with lm_weight 0\.5, not 0\.9; use the same options, or omit"):
+    with pytest.raises(
+        OptionError, match=r"was run with lm_weight 0\.5, but this attempt with 0\.9; use the same options, or omit"
+    ):
         interrupt(name, MORE)
-    with pytest.raises(OptionError, match=r"run with acoustic_scale 0\.1 and .*, not without scales; use"):
+    with pytest.raises(OptionError, match=r"run with acoustic_scale 0\.1 and .*, but this attempt with no scales; use"):
         interrupt(name, None)
     assert contents() == before
     with package.write(name, resume=True, chosen=HALF) as output:
@@ -56,7 +58,9 @@ def test_an_interrupted_output_is_not_taken_up_with_other_scales(name):
 def test_a_finished_output_is_not_taken_up_with_other_scales():
     write_all("a.gz", [lattice("a")], chosen=HALF)
     before = contents()
-    with pytest.raises(OptionError, match=r"a\.gz: an earlier attempt was run with lm_weight 0\.5, not 0\.9"):
+    with pytest.raises(
+        OptionError, match=r"a\.gz: an earlier attempt was run with lm_weight 0\.5, but this attempt with 0\.9"
+    ):
         interrupt(chosen=MORE)
     assert contents() == before
     with package.write("a.gz", resume=True, chosen=HALF) as output:
@@ -114,7 +118,7 @@ def test_no_output_of_several_is_written_where_one_has_other_scales(ninja):
     line = ["context", "lat.JOB.gz", "--words", "words.txt", "--entities", "names.txt", "-o", "out/lat.JOB.gz"]
     code, _, errors = ninja(*line, "--resume")
     assert code == 2
-    made = "out/lat.2.gz: an earlier attempt was run with --acoustic-scale 0.5, not 0.1"
+    made = "out/lat.2.gz: an earlier attempt was run with --acoustic-scale 0.5, but this attempt with 0.1"
     assert errors == f"ninja: error: {made}; use the same options, or omit --resume to start again\n"
     assert sorted(os.listdir("out")) == [".lat.2.gz.part", ".lat.2.gz.scales.toml.part"]
 

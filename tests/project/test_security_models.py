@@ -79,7 +79,10 @@ def test_code_beside_a_model_of_a_known_kind_is_not_run(model):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attn_implementation": "evil/kernel"}, "attn_implementation is 'evil/kernel', which is downloaded code"),
+        (
+            {"attn_implementation": "evil/kernel"},
+            "attn_implementation is 'evil/kernel', but Ninja does not run downloaded code",
+        ),
         ({"_attn_implementation": {"": "evil/kernel"}}, "downloaded code"),
         ({"text_config": {"_experts_implementation": "evil/kernel@v1"}}, "downloaded code"),
     ],

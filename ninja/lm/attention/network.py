@@ -115,7 +115,7 @@ def batches(blocks: list[Block], max_tokens: int) -> list[list[Block]]:
 
 
 def pad(blocks: list[Block], padding: int) -> Ids:
-    """Return the ranks of each block's tokens, right-padded, [blocks, tokens]; the first rank is −1, for ``<s>``."""
+    """Return the ranks of the tokens, padded with `padding`, [blocks, tokens]; the first rank is −1, for ``<s>``."""
     width = max(len(block.rank) for block in blocks) + 1
     rank = np.full((len(blocks), width), padding, np.int64)
     rank[:, 0] = -1

@@ -1,4 +1,4 @@
-"""HTTP client that sends JSON requests to a completions endpoint on a few connections and retries failed requests.
+"""HTTP client that sends JSON requests to a completions endpoint over a few connections and retries failed requests.
 
 The client uses `http.client` from the standard library, so it adds no dependency. It follows no redirects and uses no
 proxies, so it contacts only the host in the URL.
@@ -138,7 +138,7 @@ class Client:
                 problem = f"unexpected response ({type(error).__name__}: {error})"
         times = counted(self._options.retries + 1, "attempt")
         raise self.error(
-            f"{problem}; gave up after {times}: check the server; the next run reuses the scores in the cache", path
+            f"{problem}; gave up after {times}: check the server, and set endpoint_cache to reuse the scores", path
         )
 
     def error(self, problem: str, path: str = "") -> EndpointError:

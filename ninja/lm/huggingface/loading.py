@@ -30,12 +30,14 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiec
 
 
 def open_directory(path: str, options: LoadOptions) -> LanguageModel:
-    """Open a language model.
+    """Open a directory with a Hugging Face model as a language model.
 
-    A causal model becomes a `CausalLM`. A masked model becomes a `MaskedLM`, which can score only whole sentences.
-    ``<s>`` is the tokenizer's ``bos_token``, or its ``eos_token`` if there is no ``bos_token``; ``</s>`` is its
-    ``eos_token``. If the tokenizer has neither, the ids in the configuration are used; a causal model without these is
-    rejected.
+    A causal model becomes a `CausalLM`. ``</s>`` is the ``eos_token`` of the tokenizer, or else of the configuration;
+    ``<s>`` is the ``bos_token`` of the tokenizer, or else of the configuration, or else ``</s>``. A causal model
+    without an ``eos_token`` is rejected.
+
+    A masked model becomes a `MaskedLM`, which can score only whole sentences. Its tokenizer must define ``mask_token``,
+    ``cls_token`` (or ``bos_token``) and ``sep_token`` (or ``eos_token``).
 
     Raises:
         ModelError: A file is missing or damaged, or the model type is not supported.
@@ -124,7 +126,7 @@ def _masked(model: Any, tokenizer: Any, options: LoadOptions, path: str | None =
     after = _first_id(tokenizer.sep_token_id, tokenizer.eos_token_id)
     if before is None or after is None or tokenizer.mask_token_id is None:
         raise ModelError(
-            "the tokenizer of a masked model must define mask_token, cls_token and sep_token; add the missing ones",
+            "the tokenizer of a masked model must define mask_token, cls_token and sep_token; add the missing tokens",
             path,
         )
     num_pieces = model.get_input_embeddings().weight.shape[0]
@@ -205,7 +207,7 @@ def _check_kernels(config: dict[str, Any], path: str) -> None:
             inherited = key if "_implementation" in key else ""
             stack += [(inherited or str(name), inner) for name, inner in value.items()]
         elif "_implementation" in key and "/" in str(value):
-            raise ModelError(f"{key} is {value!r}, which is downloaded code that Ninja does not run; remove it", path)
+            raise ModelError(f"{key} is {value!r}, but Ninja does not run downloaded code; remove {key}", path)
 
 
 def _is_masked(config: dict[str, Any], path: str) -> bool:
@@ -235,7 +237,7 @@ def _is_masked(config: dict[str, Any], path: str) -> bool:
 
 
 def _first_id(*ids: Any) -> int | None:
-    """Return the first valid id; the id of a list is its first element."""
+    """Return the first argument that is an id, or the first id in it if it is a list; None if there is none."""
     for number in ids:
         if isinstance(number, list) and number:
             return int(number[0])

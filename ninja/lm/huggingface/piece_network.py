@@ -297,7 +297,7 @@ class PieceLM(AttentionLM):
 
 
 class LogitsLM(PieceLM):
-    """A network whose logits are used directly: it is quantised or wrapped, or has a nonstandard output layer.
+    """A network whose logits are used directly, because it is quantised or wrapped, or has a nonstandard output layer.
 
     A row stores the natural-log probabilities of all pieces, so it takes more memory than a row of `PieceLM`.
     """
@@ -403,7 +403,7 @@ def dtype_of(model: Any) -> torch.dtype:
 
 
 def _inside(model: Any) -> list[Any]:
-    """Return the transformers model that a PEFT module wraps."""
+    """Return a list with the transformers model that a PEFT module wraps; for other modules, the list is empty."""
     inner = getattr(model, "get_base_model", None)
     return [] if inner is None else [inner()]
 

@@ -60,7 +60,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     if "word" not in predict.external_input:
         inputs = ", ".join(name for name in predict.external_input if name not in filled) or "weights only"
         message = (
-            f"input `word` is missing; inputs are {inputs}, expected word, NAME_prev per state, seq_lengths, timestep"
+            f"`word` is missing; the inputs are {inputs}; expected word, NAME_prev per state, seq_lengths, timestep"
         )
         raise ModelError(message, predict.path)
     missing = [n for n in predict.external_input if n not in filled and n not in FED and not _is_state(n)]
@@ -132,7 +132,9 @@ def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[St
 def _run(operator: Operator, blobs: Blobs, function: Function) -> list[torch.Tensor]:
     missing = [name for name in operator.inputs if name not in blobs]
     if missing:
-        raise operator.error(f"its input {missing[0]!r} is not an output of an earlier operator or an input of the net")
+        raise operator.error(
+            f"its input {missing[0]!r} is neither an output of an earlier operator nor an input of the net"
+        )
     inputs = [blobs[name] for name in operator.inputs]
     try:
         outputs = list(function(operator, inputs))

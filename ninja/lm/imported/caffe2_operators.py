@@ -76,7 +76,8 @@ def _rows(operator: Operator, tensor: torch.Tensor, matrix: torch.Tensor, produc
     flat = tensor.reshape(tensor.shape[:axis].numel(), -1)
     if flat.shape[1] != matrix.shape[1]:
         raise operator.error(
-            f"the weight has {matrix.shape[1]} inputs, but the input is {list(tensor.shape)} from axis {axis}"
+            f"the weight has {matrix.shape[1]} inputs, but the input {list(tensor.shape)}, flattened from "
+            f"axis {axis}, has {flat.shape[1]}"
         )
     return [product(flat).reshape(*tensor.shape[:axis], len(matrix))]
 
@@ -216,7 +217,8 @@ def _dropout(operator: Operator, inputs: Tensors) -> Tensors:
 def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
     """LSTMUnit: compute hidden and cell states, [1, n, cells], from the previous states and gates, [1, n, 4 cells].
 
-    The gates are ordered input, forget, output, candidate. The state of a sequence that has ended does not change.
+    The gates are ordered input, forget, output, candidate. The state of a sequence that has ended does not change, or
+    is set to 0 if the argument `drop_states` is set.
     """
     with_lengths = operator.integer("sequence_lengths", 1)
     if len(inputs) != 4 + bool(with_lengths):

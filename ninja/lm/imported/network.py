@@ -58,7 +58,7 @@ class StepNetwork:
             moved = rows.movedim(part.axis, 0) if rows.dim() == part.start.dim() + 1 else rows
             if moved.shape != (len(word), *part.start.shape):
                 message = f"the network returns the state {part.name} with shape {list(rows.shape)}, but reads"
-                raise ModelError(f"{message} a different shape", self.path)
+                raise ModelError(f"{message} shape {list(part.start.shape)} per row", self.path)
             new.append(moved)
         return score, tuple(new)
 

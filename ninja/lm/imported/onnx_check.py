@@ -46,8 +46,8 @@ def check(path: str) -> None:
     """Check that onnxruntime can safely read a model.
 
     Raises:
-        ModelError: The file is damaged, contains an operator that is not in `OPERATORS`, or refers to weights outside
-            its directory.
+        ModelError: The file is damaged, contains unsupported content such as an operator that is not in `OPERATORS`, or
+            refers to weights outside its directory.
     """
     with needed_for("an ONNX model", path):
         import onnx

@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
     """
     reader = ObjectReader.open(path)
     if reader.token() != "<Nnet3>":
-        reader.fail("not an nnet3 network, which begins with <Nnet3>; specify final.raw, not final.mdl", 0)
+        reader.fail("not an nnet3 network: <Nnet3> is missing at the start; specify final.raw, not final.mdl", 0)
     lines: list[str] = []
     fails: list[Fail] = []
     reader.line()
@@ -55,7 +55,7 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError:
-            fails[-1]("a configuration line is not UTF-8; the file is damaged; copy it again")
+            fails[-1]("a configuration line is not UTF-8, so the file is damaged; copy it again")
     reader.expect("<NumComponents>")
     components: dict[str, Component] = {}
     used: dict[str, tuple[str, dict[str, FieldValue]]] = {}
