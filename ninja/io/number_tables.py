@@ -193,7 +193,7 @@ def _read_script(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tu
             continue
         places = resolve_listed(name.strip(), place.name) if name.strip() else []
         if len(places) != 1:
-            raise FormatError("expected a key and a file", place.name, line=number)
+            raise FormatError(f"expected a key and a file, found {line[:60]!r}", place.name, line=number)
         with closing(open_stream(places[0])) as stream:
             reader = ObjectReader(stream, begin=places[0].offset)
             reader.begin_entry(key)

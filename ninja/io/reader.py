@@ -158,7 +158,7 @@ class ReadOptions:
 class Reading:
     """One pass over the lattices in sources.
 
-    If a file cannot be read further, that is the last error reported for it, and reading continues with the next file.
+    After an error that prevents further reading of a file, reading continues with the next file.
 
     Args:
         sources: Sources to read.
@@ -388,7 +388,7 @@ def _chained(first: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the reader for a file, detected by its first bytes; None for Kaldi archives and unknown formats.
+    """Detect a file's format by its first bytes; return its reader, or None for Kaldi archives and unknown formats.
 
     Raises:
         FormatError: The file is empty, in an unsupported compression format, or in a known format without lattices.

@@ -298,7 +298,9 @@ class LatticeWriter:
         """Raise an error if the output cannot store a key."""
         check_key(key, self._write, self._settings.encoding)
         if self._write.unique_keys and key in self._keys:
-            raise OutputError("the key is already in the output", self.name, key=key)
+            raise OutputError(
+                "the key is already in the output, which can contain each key only once", self.name, key=key
+            )
 
     def _open(self) -> None:
         """Open the files."""
@@ -454,7 +456,7 @@ def check_key(key: str, write: Write, encoding: str) -> None:
     if write.key_is_field:
         check_field(key)
     if 4 * len(key) > LONGEST_KEY and len(os.fsencode(key)) > LONGEST_KEY:
-        raise LatticeError(f"the key is longer than {LONGEST_KEY} bytes", key=key[:60])
+        raise LatticeError(f"the key is longer than {LONGEST_KEY} bytes; use a shorter key", key=key[:60])
     if write.encoded_keys:
         try:
             key.encode(encoding)

@@ -176,7 +176,7 @@ class Lattice:
         return copy
 
     def with_costs(self, graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32] | None = None) -> Lattice:
-        """Return a copy with the arc costs replaced, float32 [num_arcs] each; the acoustic costs are optional."""
+        """Return a copy with new arc costs, float32 [num_arcs] each; if `acoustic` is None, acoustic costs are kept."""
         changed = self.replace(graph=frozen_copy(graph, np.float32))
         return changed if acoustic is None else changed.replace(acoustic=frozen_copy(acoustic, np.float32))
 

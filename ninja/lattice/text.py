@@ -281,7 +281,7 @@ def looks_written(words: Collection[str]) -> bool:
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words whose lexical forms contain a word that is missing from all lexical forms in a symbol table."""
+    """Return words with a lexical word that does not occur in the lexical form of any word in a symbol table."""
     form_of = dict(normalizer.changed(table))
     parts = {part for form in form_of.values() for part in form}
     return [
@@ -467,7 +467,7 @@ class LexicalForms:
         table = self.table_of(lattice.words)
         if table is None and lattice.words is None and not self.normalizer(None).is_identity:
             message = f"the normalizer {self.normalizer(None).name} requires the symbol table of the lattice"
-            raise VocabularyError(f"{message}; specify its words", key=lattice.key)
+            raise VocabularyError(f"{message}; set it with --words (words=)", key=lattice.key)
         return table
 
     def table_of(self, words: SymbolTable | None) -> LexicalTable | None:

@@ -186,7 +186,10 @@ class HistoryCache(LanguageModel):
 
 
 def cached(model: LanguageModel | Mixture | None, capacity: int) -> LanguageModel | Mixture | None:
-    """Wrap a model, or each model of a mixture, in a `HistoryCache`; the weights are shared."""
+    """Wrap a model, or each model of a mixture, in a `HistoryCache`; None is returned unchanged.
+
+    If a model has a twin (see `LanguageModel.twin`), the twin is wrapped instead of the model.
+    """
     if isinstance(model, Mixture):
         parts = tuple((cached(part, capacity), weight) for part, weight in model.models)
         return replace(model, models=parts)  # type: ignore[arg-type]

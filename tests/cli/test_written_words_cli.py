@@ -101,7 +101,7 @@ def test_written_references_of_lexical_lattices_suffice(ninja, tmp_path):
 def test_a_normalizer_needs_words(ninja, small):
     code, _, err = ninja("mbr-decode", small, "--normalizer", "basic")
     assert code == 1
-    assert "the normalizer basic requires the symbol table of the lattice; specify its words" in err
+    assert "the normalizer basic requires the symbol table of the lattice; set it with --words" in err
 
 
 def test_an_unknown_normalizer_is_refused(ninja, source):

@@ -271,7 +271,7 @@ def _next_scores(history: Tokens, tokens: list[int], num_pieces: int, answer: An
 
 
 def _logprob(value: Any) -> float:
-    """Return a log-probability; −inf for probability zero."""
+    """Check that a value is a log-probability and return it; −inf for probability zero."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= SUM_TOLERANCE:
         raise ValueError(f"{value!r} is not a log-probability")
     return -math.inf if value <= ZERO else float(value)

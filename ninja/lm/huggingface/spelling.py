@@ -119,7 +119,7 @@ class Spelling:
         return np.array(pieces, np.int64)
 
     def known(self, words: Sequence[str]) -> list[bool]:
-        """Return whether the pieces can spell each word."""
+        """Return for each word whether the pieces can spell it."""
         if not self._refuses:
             return [True] * len(words)
         return [

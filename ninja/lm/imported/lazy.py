@@ -83,7 +83,7 @@ class LazyLM(LanguageModel, ABC):
         """Compute the states of histories and return the scores of all words after them, float32 [slots, words]."""
 
     def _prepare(self, slots: np.ndarray) -> None:
-        """Compute the missing states of parent slots before new slots are allocated, because memory can run out."""
+        """Compute missing states of parents; called before slots are allocated for children, as memory can run out."""
 
     @abstractmethod
     def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Interfaces of imported networks on any runtime: networks read one word per call, or whole histories."""
+"""Interfaces of imported networks on any runtime: networks that read one word per call, or whole histories."""
 
 from __future__ import annotations
 

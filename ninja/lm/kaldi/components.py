@@ -56,7 +56,7 @@ class Fields:
         problem = f"not a non-empty {'matrix' if ndim == 2 else 'vector'}"
         array: Array = self._take(token, lambda v: isinstance(v, np.ndarray) and v.ndim == ndim and v.size > 0, problem)
         if not np.isfinite(array).all():
-            self.fail(f"{token} contains NaN or infinity, because the training diverged")
+            self.fail(f"{token} contains NaN or infinity: the training diverged; use an earlier iteration")
         return array
 
     def integers(self, token: str) -> list[int]:

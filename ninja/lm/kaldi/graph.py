@@ -125,7 +125,7 @@ def _inputs(line: _Line) -> list[_Sum]:
 
 
 class _Descriptor:
-    """Parser of one descriptor."""
+    """Parser for a descriptor."""
 
     def __init__(self, text: str, fail: Fail) -> None:
         self.tokens: list[str] = re.findall(r"[(),]|[^\s(),]+", text)

@@ -109,7 +109,7 @@ def read(path: str | os.PathLike[str]) -> KaldiModel:
 
 
 def _find(directory: str, *names: str) -> str:
-    """Return the path of the first given file that exists, with or without ``.gz``."""
+    """Return the path of the first given file that exists, with or without ``.gz``; raise `ModelError` if none does."""
     for name in names:
         for path in (os.path.join(directory, name), os.path.join(directory, f"{name}.gz")):
             if os.path.exists(path):
