@@ -109,7 +109,7 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Use ids as the numbers of words that are lexical by their spelling; other words are normalised later."""
+        """Number words that clearly equal their lexical forms by their ids; other words are normalised later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:

@@ -421,7 +421,7 @@ def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
 
 
 def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """Return a contiguous, read-only array of the given dtype; the caller must not keep writable references to it."""
+    """Return a contiguous, read-only array of the given dtype; the caller must keep no writable view of its memory."""
     array = np.ascontiguousarray(array, dtype)
     array.flags.writeable = False
     return array

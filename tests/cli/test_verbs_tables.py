@@ -156,9 +156,9 @@ def test_no_group_is_spread_over_two_parts_and_no_part_is_empty(groups, data):
 
 
 def test_there_must_be_enough_for_each_part():
-    with pytest.raises(OptionError, match="2 lattices cannot be divided into 3 parts"):
+    with pytest.raises(OptionError, match="the number of parts is 3, but must be from 1 to 2, the number of lattices"):
         part_of(["a", "b"], 3)
-    with pytest.raises(OptionError, match="1 speakers cannot be divided into 2 parts"):
+    with pytest.raises(OptionError, match="the number of parts is 2, but must be from 1 to 1, the number of speakers"):
         part_of(["a", "b"], 2, {"a": "s", "b": "s"})
 
 

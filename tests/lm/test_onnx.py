@@ -182,7 +182,11 @@ I64, F32 = TensorProto.INT64, TensorProto.FLOAT
             "all dimensions except the batch dimension must be fixed",
         ),
         ({"word": ["n"], "h": [2, 2]}, {"logits": "word", "new_h": "h"}, "has no dimension with the batch size n"),
-        ({"word": ["n"]}, {"logits": "word"}, r"the scores have shape \[1\] for 1 words, expected \[batch, words\]"),
+        (
+            {"word": ["n"]},
+            {"logits": "word"},
+            r"the scores have shape \[1\] for words \[1\], expected \[batch, words\]",
+        ),
         ({"words": ["n", 7]}, {"logits": "words"}, "expected `word`"),
         (
             {"words": ["n", "t"]},
