@@ -51,8 +51,9 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
         sizes[group] = sizes.get(group, 0) + 1
     groups = "lattices" if group_of is None else "speakers"
     if not 1 <= num_parts <= len(sizes):
-        message = f"the number of parts is {num_parts}, but must be from 1 to {len(sizes)}, the number of {groups}"
-        raise OptionError(message)
+        raise OptionError(
+            f"the number of parts is {num_parts}, but must be from 1 to {len(sizes)}, the number of {groups}"
+        )
     part: dict[str, int] = {}
     num_assigned = current = 0  # number of keys assigned, index of the part being filled
     num_groups_left = len(sizes)
