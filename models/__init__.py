@@ -1,7 +1,7 @@
-"""Definitions of the networks that Ninja trains, and the models that it ships.
+"""Definitions of the networks that Ninja trains or runs, and the models that it ships.
 
-The definitions use only torch and import nothing from `ninja`, so that they can be copied elsewhere.
-Importing this package does not import torch; its modules do.
+The definitions require only torch and import nothing from other packages of `ninja`, so that they can be copied
+elsewhere. Importing this package does not import torch; most of its modules do.
 """
 
 from pathlib import Path

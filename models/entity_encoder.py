@@ -4,9 +4,10 @@
     phones  ──► embedding ──► forward and backward GRU ──► pooling ─┴─► bottleneck ──► vector, of length 1
                                                                           └──► decoders of letters and of phones
 
-The decoders see only the pooled vector, without attention, so the vector must contain all information for spelling or
-pronouncing a phrase. If a phrase has no pronunciation, a network with both inputs uses only its letters. The vectors
-are trained on phonetic distances, so phrases that recognisers confuse are close to each other.
+Unless the extractor uses attention, the decoders read only the bottleneck, so the bottleneck must contain all
+information for spelling and pronouncing a phrase. If a phrase has no pronunciation, a network with both inputs uses
+only the letters of the phrase. The vectors are trained on phonetic distances, so phrases that recognisers confuse are
+close to each other.
 
 Source: after Chen, Jain, Wang, Seltzer, Fuegen, "Joint grapheme and phoneme embeddings for contextual end-to-end ASR",
 2019 (abstract and slides; sizes and losses are ours); Jeon, "Acoustic neighbor embeddings", 2020 (the distances).
@@ -65,7 +66,7 @@ class Strings(nn.Module):
         return config.hidden * {"boundary": 4, "attention-boundary": 4, "nnlm-last": 1}.get(config.extractor, 2)
 
     def forward(self, symbol: Tensor) -> tuple[Tensor, Tensor]:
-        """Return pooled vectors [batch, width] and states [time, batch, …] of symbols, int64 [time, batch]."""
+        """Return the pooled vectors [batch, width] and the states [time, batch, …] of strings, int64 [time, batch]."""
         time, batch = symbol.shape
         length = (symbol != PADDING).sum(0)  # [batch]
         last = (length - 1).clamp(min=0)
@@ -101,7 +102,7 @@ class Decoder(nn.Module):
     def forward(
         self, pooled: Tensor, symbol: Tensor, state: Tensor | None = None, valid: Tensor | None = None
     ) -> Tensor:
-        """Return the mean cross-entropy of predicting symbols, followed by END.
+        """Return the mean cross-entropy of predicting the symbols of each phrase and the END after them.
 
         Args:
             pooled: The bottleneck of each phrase, float [batch, bottleneck].
@@ -184,7 +185,10 @@ class EntityEncoder(nn.Module):
         return functional.normalize(self.vector(pooled), dim=-1), loss
 
     def _pooled(self, letters: Tensor, phones: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the bottleneck [batch, bottleneck], and the states to attend to, with a mask of the valid states."""
+        """Return the bottleneck, float [batch, bottleneck], and the arguments of the decoders for attention.
+
+        These arguments are the states and a mask of the valid states; without attention, there are none.
+        """
         symbols = {"letters": letters, "phones": phones}
         encoded = [encoder(symbols[kind]) for kind, encoder in self.strings.items()]
         pooled = self.bottleneck(torch.cat([vector for vector, _ in encoded], -1))

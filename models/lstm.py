@@ -121,7 +121,7 @@ class LSTMLanguageModel(nn.Module):
         return value
 
     def _weights(self, number: int) -> list[Tensor]:
-        """Return the weights of a layer: input to gates, last output to gates, two biases, and projection."""
+        """Return the weights of a layer: input to gates, previous output to gates, two biases, and projection."""
         kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         weights: list[Tensor] = [self.lstm.get_parameter(f"{kind}_l{number}") for kind in kinds]
         if self.lstm.proj_size:
@@ -132,7 +132,7 @@ class LSTMLanguageModel(nn.Module):
         """Return the weights for a single step of layer `number`, counted from 0.
 
         Returns:
-            Weights from the input and the last output of the layer to the gates (input, forget, cell, output), float
+            Weights from the layer's input and previous output to the gates (input, forget, cell, output), float
             [4 * hidden, input + output]. If embeddings are wider than `Config.width`, only the first `Config.width`
             components of the input and of the output have nonzero weights. The biases of the gates, float
             [4 * hidden]. The projection of the cells, float [output, hidden].

@@ -5,8 +5,8 @@
 
 The first command trains FOLDER/english.pt, or resumes an interrupted training run, and then runs the second command.
 The second command rounds the best weights to int8, trains the layers that estimate the normaliser, and writes
-english.safetensors and english.md to FOLDER. Training uses the options below, and otherwise works as in
-``ninja train``.
+english.safetensors and english.md to the folder of this script. Training uses the options below, and otherwise works
+as in ``ninja train``.
 """
 
 import dataclasses
@@ -123,7 +123,7 @@ def finish(trained: Path, train_text: str, dev_text: str) -> None:
 
 
 def show(progress: Progress) -> None:
-    """Print every measurement, and the progress at intervals."""
+    """Print the progress every 200 steps, and each time the perplexity is measured."""
     if progress.perplexity is not None or progress.step % 200 == 0:
         print(progress, flush=True)
 

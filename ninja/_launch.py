@@ -31,8 +31,9 @@ def main_asr() -> None:
 def is_build_call(arguments: list[str], folder: str = ".") -> bool:
     """Return whether a call is meant for the build tool.
 
-    This is the case if the first argument is a short option of the build tool, or if the folder contains
-    ``build.ninja`` and the first name is not a command of this program.
+    This is the case if the first argument is a short option of the build tool. If the folder contains ``build.ninja``,
+    it is also the case unless the call begins with ``-h`` or ``--help``, or the first argument that is not an option is
+    a command of this program.
     """
     if arguments and arguments[0][:2] in BUILD_OPTIONS:
         return True
@@ -48,7 +49,7 @@ def _build(arguments: list[str]) -> None:
     tool = find_build_tool()
     if tool is None:
         path = os.environ.get("NINJA_BUILD_TOOL")
-        problem = f"$NINJA_BUILD_TOOL is {path!r}, which is another program" if path else "it is not on PATH"
+        problem = f"$NINJA_BUILD_TOOL is {path!r}, which is not that tool" if path else "it is not on PATH"
         sys.exit(
             f"ninja: error: this call is meant for the build tool ninja, but {problem}; install ninja-build, or call "
             "the lattice tool as ninja-asr"

@@ -9,8 +9,8 @@ OURSELVES = b"ninja._launch"  # occurs in the scripts that pip, pipx, uv and set
 def find_build_tool() -> str | None:
     """Return the path of the build tool, or None if it is not installed.
 
-    The path is ``$NINJA_BUILD_TOOL`` if set, else the first program on PATH that has one of the tool's names and is not
-    this program.
+    If ``$NINJA_BUILD_TOOL`` is set, to a path or to the name of a program on PATH, only this program is considered.
+    Otherwise, the programs on PATH that have one of the tool's names are considered. This program is skipped.
     """
     chosen = os.environ.get("NINJA_BUILD_TOOL")
     for name in (chosen,) if chosen else BUILD_TOOLS:

@@ -92,7 +92,8 @@ class OutputFile(click.ParamType):
         """Check that a name specifies a single file in an existing folder.
 
         Raises:
-            OptionError: The name is a folder, or the file's folder does not exist.
+            OptionError: The name contains JOB, or is a folder although no folder is allowed; or the folder of the file
+                does not exist.
         """
         if names_job(name):
             raise OptionError(f"{name}: JOB is allowed only in the names of lattice outputs; remove it")
@@ -225,7 +226,7 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files in an input, excluding pipes; an unreadable input yields none, and the reader reports it."""
+        """Return the files in an input, excluding pipes; return none if it is unreadable, which the reader reports."""
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Table of the commands, and equivalents for commands and options in other toolkits.
+"""Table of the commands, and the equivalents of commands and options of other toolkits.
 
 This module imports nothing, so ``ninja._launch`` can load it before the rest of the package is imported.
 """
@@ -91,7 +91,7 @@ SECTIONS = {
             "kaldi.operations", "Split states of lattices so that each state has a unique history of n - 1 words."
         ),
         "compose": Entry("kaldi.compose", "Compose lattices with an FST, or with other lattices."),
-        "difference": Entry("kaldi.compose", "Remove the paths that match a transcript from lattices."),
+        "difference": Entry("kaldi.compose", "Remove from each lattice the paths that match its transcript."),
         "1best": Entry("kaldi.paths:one_best", "Write the best path of each lattice as a lattice."),
         "to-nbest": Entry("kaldi.paths", "Write the n best paths of each lattice as lattices."),
     },
@@ -149,7 +149,7 @@ SECTIONS = {
         "show": Entry("show", "Write a web page that shows a lattice as a graph.", has_shards=False),
         "report": Entry(
             "show",
-            "Write a web page that compares lattices before and after rescoring against references.",
+            "Write a web page that compares the errors of lattices before and after rescoring.",
             has_shards=False,
         ),
     },

@@ -64,7 +64,7 @@ def entities(
         required: Whether the option ``--entities`` is required.
         skip: Fields of `ContextOptions` for which no option is added.
         points: Whether the command has a language model, which a context model needs for scoring phrases.
-        of_requests: Whether phrases come from requests rather than from ``--entities``.
+        of_requests: Whether phrases come from requests rather than from ``--entities``; the context is then never None.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
     boosts = tuple(name for name in BOOSTS if name not in skip)

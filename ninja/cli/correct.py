@@ -120,7 +120,10 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return the output in the format of the inputs, unless the user set a format or this format cannot be written."""
+    """Return the output in the format of the inputs if it is stdout or the inputs are plain transcripts.
+
+    The output is unchanged if the user set a format, or if the format of the inputs cannot be written.
+    """
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):
         return destination

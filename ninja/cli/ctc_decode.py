@@ -98,7 +98,7 @@ def decode(
         inputs: Files that contain matrices; failures are added to the log.
         function: Function that decodes an `Emission`.
         symbols: Symbol table for the words.
-        unknown: Word that replaces words missing from the table; None raises an error for lattices with missing words.
+        unknown: Word that replaces words missing from the table; if None, a lattice with a missing word is a failure.
         frame_shift: Seconds per matrix row, or None if unknown.
     """
     log = inputs.log

@@ -96,7 +96,7 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
-    """Return the number of words unknown to a model, the share of arcs with these words, and the most frequent ones."""
+    """Return the number of words unknown to a model, the share of arcs with them, and the most frequent of them."""
     known = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})
     unknown = Counter({word: arcs for word, arcs in spelled.items() if word not in known and word not in MARKS})

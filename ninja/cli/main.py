@@ -222,7 +222,7 @@ def describe(error: Exception) -> str:
     if isinstance(error, NinjaError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "out of memory; use a smaller --batch-arcs, fewer --jobs, or prune the lattices first"
+        return "out of memory; use a smaller --batch-arcs or fewer --jobs, or prune the lattices first"
     if isinstance(error, OSError):
         stream = "standard output" if error.errno == errno.ENOSPC else "input or output"
         file = stream if error.filename is None else error.filename
@@ -287,7 +287,7 @@ class Console:
         return log
 
     def _say_failure(self, failure: NinjaError) -> None:
-        """Print a failure, or only count it after several of its kind or one for the same unreadable file."""
+        """Print a failure; only count it if enough of its kind, or one for the same unreadable file, were printed."""
         kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
         if cause in kind.shown or len(kind.shown) == MAX_SHOWN:
@@ -369,7 +369,7 @@ class Console:
         """Print a summary of the failures and a closing message, and exit.
 
         Args:
-            message: Closing message; None prints none.
+            message: Closing message; if None, no message is printed.
             failed: Exit with code 1 even if no lattice failed.
         """
         self._say_more()

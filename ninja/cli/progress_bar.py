@@ -1,4 +1,4 @@
-"""Progress line on a terminal, drawn by rich; imported only if stderr is a terminal."""
+"""Progress line on a terminal, drawn by rich; this module is imported only if stderr is a terminal."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def score(
         raise click.UsageError("several scales and --wer-dir require lattices, but SOURCE contains transcripts")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
     if segments is not None and not any(map(_may_be_stm, (reference, *(() if words else inputs.places)))):
-        raise click.UsageError("--segments requires STM files, but neither REFERENCE nor SOURCE is one")
+        raise click.UsageError("--segments requires an STM file, but neither REFERENCE nor SOURCE is one")
     cut = None if segments is None else read_segments(segments)
     texts = _references_of(lists) if lists is not None and biasing == reference else read_transcripts(reference, cut)
     if oracle:

@@ -27,7 +27,7 @@ from ninja.pipeline.shard import Outcome, Part, checksum, run_shard
 
 
 def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) -> None:
-    """Run a command on one shard unless the shard is already complete; then exit.
+    """Run a command on one shard, unless the shard is already complete, and exit.
 
     Args:
         body: Function that runs the command.

@@ -207,7 +207,7 @@ def report(
     output_file: str,
     **how: Any,
 ) -> None:
-    """Write a web page that compares lattices before and after rescoring against references.
+    """Write a web page that compares the errors of lattices before and after rescoring.
 
     BEFORE and AFTER contain lattices of the same utterances. Both are scored with the same scales, by default the
     scales in a scale file next to one of the sources. The page works offline. It shows word and oracle error rates and

@@ -67,7 +67,7 @@ def _reads(command: Command) -> Command:
 
 
 def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return a decorator that adds the input options that `build_inputs` requires to a command.
+    """Return a decorator that gives a command the input options that `build_inputs` requires.
 
     Args:
         running: Decorators that add more options to the section "Running".
@@ -280,7 +280,8 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
         names: Names of the sources.
 
     Raises:
-        OptionError: The sources have different scale files, and the user did not set all scales.
+        OptionError: The sources have different scale files, and the user did not set both the acoustic scale and the
+            word penalty; or the LM scale is ``header``, but the sources have no HTK headers or different ones.
     """
     files: CommandFiles = context.obj
     sources = files.sources.select(names)

@@ -76,7 +76,7 @@ def tune_boosts(
             "them, the largest boosts always seem best"
         )
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
-        raise OptionError("--old-lm is mixed with --class-lm; specify both or neither")
+        raise OptionError("--old-lm requires --class-lm or --augment")
     if curve is not None:
         check_picture(curve)
     shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}

@@ -153,7 +153,7 @@ class _Reader:
         if not isinstance(values, list) or not all(map(_is_number, values)):
             raise self.error(name, "must be a list of finite numbers")
         if like is not None and len(values) != len(self.table[like]):
-            raise self.error(name, f"must have as many values as {like}, {len(self.table[like])}")
+            raise self.error(name, f"must have as many values as {like} ({len(self.table[like])})")
         return tuple(map(float, values))
 
     def names(self, name: str) -> list[str]:

@@ -21,7 +21,7 @@ NO_TIMES = "the arcs have neither labels nor times, so word times are unknown; u
 def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None) -> str:
     """Format a decoded word sequence as CTM lines: key, channel 1, start, duration, word, confidence.
 
-    Times and confidences are computed in single precision, as in Kaldi, and have two digits.
+    Times and confidences are computed in single precision, as in Kaldi, and have two decimal places.
 
     Args:
         consensus: Result of ``mbr_decode``.

@@ -34,7 +34,7 @@ class ArcForms:
 
 
 def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bool = False) -> ArcForms | None:
-    """Convert lattices to lexical words; return None if no lattice requires it. See ``FormNumbers.lattices``.
+    """Convert lattices to lexical words; return None if no lattice must be converted. See ``FormNumbers.lattices``.
 
     Args:
         all_changed: Convert all lattices with words that differ from their lexical forms.
@@ -70,7 +70,7 @@ class WrittenWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BinForms:
-    """The written forms in the bins for a lattice."""
+    """The written forms in the bins of the confusion network of one lattice."""
 
     entry: npt.NDArray[np.int64]  # [num_words], entry of each word, or -1 - bin if the word has no entry
     form: Integers  # [num_entries], most probable form

@@ -148,7 +148,7 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
     [
         (["--rnnlm", "x.pt"], "--entities chooses boosts instead of rescoring weights; omit --rnnlm"),
         (["--lm-weight", 0.5, "--beam", 3], "omit --beam, --lm-weight"),
-        (["--old-lm", "x.arpa"], "--old-lm is mixed with --class-lm; specify both or neither"),
+        (["--old-lm", "x.arpa"], "--old-lm requires --class-lm or --augment"),
         (["--curve", "x.pdf"], "x.pdf: pictures can be written only as .svg or .png"),
         (["--max-general-rise", -1], "--max-general-rise is -1.0"),
     ],

@@ -188,7 +188,7 @@ def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
     write_all(archives / "single.ark", [from_arcs("alone", [0], [1], [5], [0.5], finals={1: 0.0})])
     code, out, err = ninja("confidence", archives / "a.ark", archives / "single.ark", "--lm-scale", "0.5")
     assert (code, out) == (0, "one 0.4\ntwo 0.4\nthree 0.4\nalone 1e+10\n")
-    assert "4 lattices, 1 of them with a single word sequence, average 0.68" in err
+    assert "4 lattices, 1 of them with a single word sequence, average cost difference 0.68" in err
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_models_are_read_as_they_were_written(tmp_path):
         (
             "weights = [0.25, -1.0]",
             "weights = [0.25]",
-            "must have as many values as features, 2",
+            "must have as many values as features (2)",
         ),
         ('words = ["w0"]', "words = [3]", "words is [3], but must be a list of strings"),
         ("version", "version = [", "not TOML"),

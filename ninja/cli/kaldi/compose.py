@@ -99,7 +99,7 @@ def interp(joined: Joined, destination: Output, alpha: float) -> None:
 @lattice_output("Output for the remaining lattices")
 @reads_lattices_alone
 def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> None:
-    """Remove the paths that match a transcript from lattices.
+    """Remove from each lattice the paths that match its transcript.
 
     Paths whose words equal the transcript with the same key are removed; other paths are unchanged. If no path remains,
     the lattice is reported as failed. Without --words, transcripts must contain word ids.

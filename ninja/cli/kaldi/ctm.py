@@ -49,7 +49,7 @@ def word_lines(
     """Decode the lattices in a batch; return ``(CTM lines, consensus)`` for each lattice.
 
     Args:
-        hypotheses: Initial word ids for decoding, by key; None starts from the best paths.
+        hypotheses: Initial word ids for decoding, by key; if None, decoding starts from the best paths.
         hypotheses_file: Name of the file that contains `hypotheses`, for error messages.
         estimator: Estimator that computes the confidences; None prints posteriors.
     """

@@ -36,7 +36,7 @@ SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds on the size of the 
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
-    """Return a decorator that turns a function from options to a `Determinization` into a command.
+    """Return a decorator that creates a command from a function that maps options to a `Determinization`.
 
     Args:
         skip: Fields of `DeterminizeBounds` for which no option is added.

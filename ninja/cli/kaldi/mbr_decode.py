@@ -262,7 +262,7 @@ def confidence(inputs: Inputs, output_file: str, scales: Scales, normalizer: str
             probability += math.exp(-difference)
             table.number(key, min(difference, INFINITE_COST))
     count = inputs.log.lattices
-    average = f", average {-math.log(probability / count):.6g}" if probability > 0.0 else ""
+    average = f", average cost difference {-math.log(probability / count):.6g}" if probability > 0.0 else ""
     current_console().close(f"{counted(count, 'lattice')}, {single} of them with a single word sequence{average}")
 
 

@@ -28,7 +28,7 @@ Operation = Callable[..., Any]  # takes and returns a lattice, or takes and retu
 
 
 def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[Command], Sectioned]:
-    """Return a decorator that turns a function from options to an `Operation` into a command.
+    """Return a decorator that creates a command from a function that maps options to an `Operation`.
 
     Args:
         kind: Kind of the output lattices; None keeps the kind of the results.
@@ -124,7 +124,7 @@ def scale(lm_scale: float, **scales: Any) -> Operation:
 
 
 @operation()
-@click.option("--word-ins-penalty", default=0.0, help="Natural-log cost added per word.")
+@click.option("--word-ins-penalty", default=0.0, help="Cost added per word, in nats.")
 def add_penalty(word_ins_penalty: float) -> Operation:
     """Add a word insertion penalty to the graph costs of lattices.
 

@@ -98,7 +98,7 @@ class BestPath(NamedTuple):
 
 
 def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> BestPath:
-    """Return the best path through a lattice; if ``as_lattice`` is set, the result also contains it as a lattice."""
+    """Return the best path through a lattice; if ``as_lattice`` is set, also return this path as a lattice."""
     path = graph.best_path(lattice, scales)
     return BestPath(path, len(path.alignment), graph.path_lattice(lattice, path) if as_lattice else None)
 

@@ -78,8 +78,8 @@ class _Span(NamedTuple):
 def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
     """Return a symbol table that also contains the words of all phrases, with ids above the largest existing id.
 
-    A growing table is extended in place. Any other table is copied if words are missing from it. The copy has no path,
-    so write it together with the lattices that use its ids.
+    A growing table is extended in place. Any other table is copied if words are missing from it. The copy belongs to no
+    file, so write it together with the lattices that use its ids.
     """
     phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     missing = dict.fromkeys(word for phrase in phrases for word in phrase.text.split() if word not in words)
