@@ -31,7 +31,7 @@ Fetcher = Callable[[dict[str, Matrix], Matrix], Matrix]  # values computed in th
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A function of one step's input; `kind` is a key of the operations of a library, or "identity"."""
+    """A function of one step's input; `kind` names an operation of the library, or is "identity"."""
 
     kind: str
     input_dim: int
@@ -219,7 +219,7 @@ class Network:
 
 
 def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
-    """Return the input of each node that is computed, in terms of computed nodes."""
+    """Return the input of each computed node as sums of pieces, which refer only to computed nodes."""
     dim = {INPUT: graph.input_dim} | {node.name: node.dim for node in graph.nodes}
     same: dict[str, list[_Piece]] = {INPUT: [_Piece(INPUT, 0, 0, graph.input_dim)]}
     inputs: dict[str, tuple[Part, ...]] = {}
@@ -252,7 +252,7 @@ def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
 
 
 def _cut(pieces: Sequence[_Piece], first: int, dim: int) -> list[_Piece]:
-    """Return a range of the concatenation of pieces."""
+    """Return the pieces that form the columns ``first`` to ``first + dim - 1`` of a concatenation of pieces."""
     result = []
     for piece in pieces:
         begin, end = max(first, 0), min(first + dim, piece.dim)

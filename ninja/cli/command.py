@@ -226,7 +226,7 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files in an input, excluding pipes; return none if it is unreadable, which the reader reports."""
+        """Return the files in an input, excluding pipes; return no files for an unreadable input."""
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ unboosted_option = reads(
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceSettings:
-    """Names of the files in the options for calibrated confidences; None if an option is not set."""
+    """File names from the options for calibrated confidences; None for each option that is not set."""
 
     model: str | None  # confidence model
     lm: str | None  # language model

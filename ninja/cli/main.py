@@ -287,7 +287,7 @@ class Console:
         return log
 
     def _say_failure(self, failure: NinjaError) -> None:
-        """Print a failure; only count it if enough of its kind, or one for the same unreadable file, were printed."""
+        """Print a failure; after several of the same kind, or one for the same unreadable file, only count it."""
         kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
         if cause in kind.shown or len(kind.shown) == MAX_SHOWN:

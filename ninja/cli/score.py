@@ -444,6 +444,6 @@ def _transcripts(inputs: Inputs, cut: Segments | None) -> dict[str, list[str]]:
             error.message += "; if SOURCE contains lattices, use --words"
             raise
         if repeated := transcripts.keys() & part.keys():
-            raise FormatError("another file has the same key", path, key=min(repeated))
+            raise FormatError("the key also occurs in another file; remove one occurrence", path, key=min(repeated))
         transcripts |= part
     return transcripts

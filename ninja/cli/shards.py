@@ -146,7 +146,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
 
 
 def _has_tables(part: Part) -> bool:
-    """Return whether a symbol table was written next to an output of this part."""
+    """Return whether a symbol table was written for this part."""
     return any(name.endswith(".words.txt") for name in os.listdir(part.folder)) or "words_out" in part.outputs
 
 

@@ -44,7 +44,7 @@ CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 
 @dataclass(frozen=True, slots=True)
 class GeneralSet:
-    """Utterances without phrases, and limits on how much boosts can change them; the fields are options of `tune`."""
+    """Utterances without phrases, and limits on the effect of boosts on them; the fields are options of `tune`."""
 
     general: tuple[str, ...]  # sources of lattices
     general_ref: str | None

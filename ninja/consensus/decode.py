@@ -195,7 +195,7 @@ def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> 
 
 
 def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
-    """Split columns that contain the values for all lattices into one list per lattice."""
+    """Split columns that contain the values of all lattices; return one array per lattice for each column."""
     return [runs(column, begin) for column in columns]
 
 

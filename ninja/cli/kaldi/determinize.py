@@ -95,7 +95,7 @@ def determinize_phone_pruned(
     """Determinize phones, then words, within a beam.
 
     A first pass determinizes over phones and words; a second pass determinizes over words, like `ninja
-    determinize-pruned`. The first pass keeps deeper lattices within the bounds.
+    determinize-pruned`. With the first pass, deeper lattices stay within the bounds.
 
     \b
     Example:

@@ -92,7 +92,7 @@ class Joined:
 
 
 def joins_archives(description: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[[Command], Command]:
-    """Add arguments for several sources, and the other options; the command receives the sources as ``joined``.
+    """Add several source arguments, and options for input and output; the sources are passed as ``joined``.
 
     Args:
         description: Beginning of the help text of ``-o``.
