@@ -75,8 +75,8 @@ def to_nbest(
 ) -> None:
     """Write the n best paths of each lattice as lattices.
 
-    The keys of the paths end in -1, -2, …, and costs are unchanged. The paths of a lattice have distinct word
-    sequences; with a normalizer, the sequences of lexical words are distinct as well.
+    The keys of the paths end in -1, -2, …, and costs are unchanged. Unless --random is set, the paths of a lattice have
+    distinct word sequences; with a normalizer, the sequences of lexical words are distinct as well.
 
     \b
     Example:
