@@ -226,7 +226,10 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files in an input, excluding pipes; return no files for an unreadable input."""
+        """Return the files in an input, excluding pipes.
+
+        An unreadable input has no files here; the reader reports the error later.
+        """
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:
