@@ -41,6 +41,9 @@ def aligned_line(key: str, alignment: Alignment, special: str = EPSILON, separat
 def utterance_lines(key: str, alignment: Alignment, special: str = EPSILON) -> str:
     """Format an alignment on four lines, as in Kaldi's ``per_utt``: reference, hypothesis, operations and counts.
 
+    Raises:
+        FormatError: A word equals `special`.
+
     Source: Kaldi, egs/wsj/s5/utils/scoring/wer_per_utt_details.pl.
     """
     cells = _cells(key, alignment, special)

@@ -224,7 +224,7 @@ def _insertions(
 
 
 def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Return a flag per text: whether it gets an available occurrence. Texts aligned with an equal text come first."""
+    """Assign available occurrences to texts, first to texts aligned with an equal text; return a flag for each text."""
     remaining = dict(available)
     is_assigned = [False] * len(texts)
     for i in sorted(range(len(texts)), key=lambda i: aligned[i] != texts[i]):

@@ -82,7 +82,7 @@ def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, in
 
 
 def strip_punctuation(text: str) -> str:
-    """Strip punctuation from both ends of a text."""
+    """Strip characters other than letters and digits from both ends of a text; keep combining marks at the end."""
     begin, end = 0, len(text)
     while begin < end and unicodedata.category(text[begin])[0] not in "LN":
         begin += 1

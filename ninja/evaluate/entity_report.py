@@ -28,7 +28,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """An entity that occurs more often in the hypothesis than in the reference."""
+    """An occurrence of an entity in a hypothesis without a counterpart in the reference."""
 
     key: str  # utterance id
     entity: Entity
@@ -103,7 +103,7 @@ class EntityReport:
         }
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Return the counts for entities with all words in the symbol table (`inside`), or for all other entities."""
+        """Return the counts for in-vocabulary (`inside`) or out-of-vocabulary entities; both are 0 without a table."""
         return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property
@@ -112,7 +112,10 @@ class EntityReport:
         return sum(self.rates.values(), self.absent)
 
     def of(self, keys: Iterable[str]) -> EntityReport:
-        """Return the report for a subset of the utterances; unknown ids are ignored."""
+        """Return the report for a subset of the utterances; unknown ids are ignored.
+
+        References without a hypothesis, and hypotheses without a reference, are not counted in the result.
+        """
         selected = set(keys)
         return EntityReport(
             tuple(mention for mention in self.mentions if mention.key in selected),

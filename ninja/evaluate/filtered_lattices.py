@@ -73,6 +73,10 @@ def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
 
     If any word is replaced by several words, its arcs become chains of arcs; the first arc in a chain has the costs.
     The result then has neither alignments nor times.
+
+    Args:
+        lattice: Any lattice.
+        mapping: Ids of the new words by word id; it must contain all words in the lattice except epsilon.
     """
     if all(len(words) < 2 for words in mapping.values()):
         ids = np.array(sorted({EPSILON, *mapping}))

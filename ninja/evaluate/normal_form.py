@@ -11,7 +11,7 @@ from ninja.errors import NinjaWarning
 
 
 def composed(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Normalise the words in sentences; warn if any word changes."""
+    """Normalise the words in sentences to NFC; warn if any word changes."""
     if is_normalized("NFC", "\n".join(chain.from_iterable(sentences))):  # no letter composes with a newline
         return [list(words) for words in sentences]
     num_changed = 0
@@ -28,5 +28,5 @@ def composed(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def composed_texts(texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Normalise the words in transcripts, keyed by utterance id; warn if any word changes."""
+    """Normalise the words in the transcript of each utterance to NFC; warn if any word changes."""
     return dict(zip(texts, composed(list(texts.values())), strict=True))

@@ -34,11 +34,11 @@ class PairedDifference:
 
     @property
     def words_needed(self) -> int | None:
-        """Number of reference words needed to find a true difference of this size significant in four of five tests.
+        """Number of reference words needed to detect a true difference of this size with a power of 80%.
 
         The squared standard error is inversely proportional to the number of words N, so the required number is
-        N · ((z(0.975) + z(0.8)) · standard error / difference)². It is None if the difference is 0 or has no standard
-        error.
+        N · ((z(0.975) + z(0.8)) · standard error / difference)². It is None if the difference is 0 or its standard
+        error is infinite.
 
         Source: http://micquality.com/six_sigma_glossary/sample_size_hypothesis.htm, with quantiles of the normal
             distribution.
@@ -76,6 +76,8 @@ def paired_difference(first: Values, second: Values, words: Values) -> PairedDif
 
 def ratio_error(differences: Values, words: Values) -> npt.NDArray[np.float64]:
     """Return the standard error of the ratio of the sum of differences to the sum of words, float64 [...].
+
+    The error is infinite if there are fewer than two groups.
 
     Args:
         differences: Errors minus the errors of a baseline system, [..., groups].

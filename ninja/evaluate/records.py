@@ -27,7 +27,7 @@ def read_records(
         parser: Function that accepts the whole text, and returns a function that converts a line to ``(id, value)``.
 
     Raises:
-        FormatError: The file is empty, a line is invalid, or an id occurs twice.
+        FormatError: The file is empty, not UTF-8 or damaged, a line is invalid, or an id occurs twice.
     """
     text = text_of(path)
     if not text:

@@ -110,12 +110,12 @@ def _with_oov(numbers: Sequence[int], missing: Collection[int], forms: LexicalTa
 
 
 def word_id(word: str, words: SymbolTable | None) -> int:
-    """Convert a word, or a decimal word id, to a word id; raise OptionError if it is neither."""
+    """Return the id of a word, or a decimal word id as an integer; raise OptionError for epsilon and unknown words."""
     if is_id(word) and int(word) != EPSILON:
         return int(word)
     number = None if words is None else words.id(word)
     if number is None or number == EPSILON:
-        raise OptionError(f"{word!r} is neither a word id, 1 to {LARGEST_ID}, nor a word of the symbol table")
+        raise OptionError(f"{word!r} is neither a word id from 1 to {LARGEST_ID} nor a word in the symbol table")
     return number
 
 

@@ -53,7 +53,8 @@ def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, flo
         Words by utterance id. Lines marked as ignored in scoring are skipped.
 
     Raises:
-        FormatError: A line is invalid, contains alternatives, or matches no utterance in `segments`.
+        FormatError: A line is invalid, contains alternatives, matches no utterance in `segments`, or matches the same
+            utterance as another line; or the file contains no reference.
 
     Source: NIST SCTK, doc/infmts.htm.
     """

@@ -135,6 +135,6 @@ def read_glm(path: str | os.PathLike[str]) -> GlobalMapping:
             raise FormatError(f"{row!r} requires a context; only / [ ] __ [ ] is supported", path, line=number)
         words = pattern.strip("[] \t") if exact else pattern.strip("[] \t").lower()
         if not words:
-            raise FormatError(f"{row!r} replaces nothing", path, line=number)
+            raise FormatError(f"{row!r} replaces nothing; add words before =>", path, line=number)
         rules.setdefault(words.split()[0], []).append((tuple(words.split()), tuple(replacement.strip("[] \t").split())))
     return GlobalMapping(rules, exact)

@@ -111,16 +111,16 @@ def score_written(
 def differing_forms(
     references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]], rate: ErrorRate, mode: Mode
 ) -> ErrorRate | None:
-    """Score again after ``basic`` normalization and return the result if fewer than half of the errors remain.
+    """Score again after ``basic`` normalisation and return the result if fewer than half of the errors remain.
 
     Args:
         references: Reference words by utterance id.
         hypotheses: Recognised words by utterance id.
-        rate: Errors before normalization.
+        rate: Errors before normalisation.
         mode: Treatment of references without a hypothesis; see ``score``.
 
     Returns:
-        The errors after normalization, or None if at least half of the errors remain.
+        The errors after normalisation, or None if at least half of the errors remain.
     """
     words = set(chain.from_iterable(chain(references.values(), hypotheses.values())))
     changed = {word for word in words if BASIC(word) != (word,)}

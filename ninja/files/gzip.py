@@ -109,7 +109,7 @@ class GzipReader:
         return True
 
     def _refuse_trailing_data(self) -> None:
-        """Raise `FormatError` if a later member yields no data, or is too short to contain a lattice."""
+        """Raise `FormatError` if a member after the first one has no data or is too short to contain a lattice."""
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
                 "incomplete data after the end of the gzip stream; was something appended to the file, or is it "

@@ -44,7 +44,7 @@ def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> lis
             raise FormatError(f"the command {command!r} is not allowed; {_SUPPORTED}{advice}")
         return [Place(STDIN, command=command)]
     if name.startswith("|"):
-        raise FormatError(f"{name!r} is a command to write to, not to read from")
+        raise FormatError(f"{name!r} is a command to write to, not to read from; commands for input end in |")
     if name in ("", STDIN):
         return [Place(STDIN)]
     return [Place(name)] if os.path.exists(name) else _at_offset(name) or matching(name)
@@ -70,7 +70,7 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
             check_listed(path, listed_in)
         return [place._replace(plain=True) for path in unpacked for place in matching(path)]
     if name.startswith("|"):
-        raise FormatError(f"{name!r} is a command to write to, not to read from")
+        raise FormatError(f"{name!r} is a command to write to, not to read from; commands for input end in |")
     check_listed(name, listed_in)
     if os.path.exists(name):
         return [Place(name, plain=True)]
@@ -88,7 +88,7 @@ def check_listed(name: str, listed_in: str) -> None:
     A local list can contain any local file; a remote list can contain only URLs in its folder and subfolders.
 
     Raises:
-        FormatError: The name is ``-``, or a URL that is not allowed.
+        FormatError: The name is ``-``, or is not allowed in this list.
     """
     if name in ("", STDIN):
         raise FormatError("standard input (-) is allowed only on the command line, not in a file")
@@ -132,7 +132,10 @@ def _at_offset(name: str) -> list[Place]:
         return []
     path, offset = match.groups()
     if len(offset) > len(str(LARGEST_OFFSET)) or int(offset) > LARGEST_OFFSET:
-        raise FormatError(f"the offset {offset if len(offset) < 40 else offset[:40] + '…'} is too large")
+        raise FormatError(
+            f"the offset {offset if len(offset) < 40 else offset[:40] + '…'} of {path!r} is too large; "
+            f"the maximum is {LARGEST_OFFSET}"
+        )
     return [Place(path, int(offset))]
 
 

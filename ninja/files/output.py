@@ -96,7 +96,9 @@ def _checked(target: Target) -> Target:
         if target.packed or target.archive == STDOUT:
             raise OptionError("a script file requires an uncompressed archive that is not standard output")
         if target.script in ("", STDOUT, target.archive):
-            raise OptionError(f"the script file {target.script!r} must have a different name from the archive")
+            raise OptionError(
+                f"the script file {target.script!r} must have a different name from the archive, and cannot be stdout"
+            )
     return target
 
 
@@ -288,7 +290,7 @@ def opened(path: str, guard: Guard | None = None, *, syncs_folder: bool = True) 
 
 @contextlib.contextmanager
 def opened_as_text(path: str, guard: Guard | None = None) -> Iterator[TextIO]:
-    """Write a UTF-8 text file in a ``with`` block; see `opened`."""
+    """Open a UTF-8 text file for writing in a ``with`` block; see `opened`."""
     with opened(path, guard) as file:
         stream = io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8", errors="surrogateescape")
         yield stream
@@ -297,7 +299,7 @@ def opened_as_text(path: str, guard: Guard | None = None) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def text_output(name: str, guard: Guard | None = None) -> Iterator[TextIO]:
-    """Write a UTF-8 text file in a ``with`` block; see `opened`.
+    """Open a UTF-8 text file, or stdout, for writing in a ``with`` block; see `opened`.
 
     Args:
         name: A path, ``-`` for stdout, or Kaldi's ``ark:F`` or ``ark,t:F`` for the file F.

@@ -26,7 +26,7 @@ class Range:
         return content
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read into the beginning of a buffer and return the number of bytes."""
+        """Read into the beginning of a buffer; return the number of bytes read."""
         count: int = self.raw.readinto(buffer[: self._bytes_left])  # type: ignore[attr-defined]
         self._bytes_left -= count
         return count
@@ -48,7 +48,7 @@ class ReadOne:
         return content
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read into the beginning of a buffer and return the number of bytes."""
+        """Read into the beginning of a buffer; return the number of bytes read."""
         content = self._stream.read1(len(buffer))  # type: ignore[attr-defined]
         buffer[: len(content)] = content
         return len(content)

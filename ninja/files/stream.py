@@ -69,7 +69,7 @@ def is_file(path: str) -> bool:
 
 
 def identity_of(path: str) -> Identity | None:
-    """Return the identity of a regular file (the same for all its names), or None if the file does not exist."""
+    """Return the identity of a regular file (the same for all its names), or None if there is no such file."""
     if is_remote(path):
         return remote.identity_of(path) if remote.is_file(path) else None
     try:
@@ -331,7 +331,10 @@ class Stream:
             self._process.wait()
 
     def _close(self) -> None:
-        """Close the file unless a thread reads it; otherwise, a new file could get its descriptor and lose bytes."""
+        """Close the file unless a thread is reading it.
+
+        A new file could get the same descriptor, and the thread would then read the new file.
+        """
         if self._lock.acquire(blocking=False):
             try:
                 self._raw.close()
@@ -430,7 +433,10 @@ def text_of(path: str | os.PathLike[str], *, plain: bool = False) -> str:
 
 
 def content_of(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
-    """Return the content of a file (also one named ``-``), decompressed if it is gzip; for `plain`, see `open_raw`."""
+    """Return the content of a file, decompressed if it is gzip; for `plain`, see `open_raw`.
+
+    The name ``-`` refers to a file, not to stdin.
+    """
     name = os.fspath(path)
     with open_stream(Place(f"./{name}" if name == STDIN else name, plain=plain)) as stream:
         return stream.rest()

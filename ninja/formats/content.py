@@ -254,7 +254,7 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry, and read until the rest has doubled; return False if the file ends."""
+        """Drop the bytes before the next entry and read until the rest has doubled; return False at the end of file."""
         size, least = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
         while size < least and (piece := next(self._pieces, None)) is not None:

@@ -296,7 +296,7 @@ def reader(text: str, encoding: str = "utf-8") -> Reader:
     """Return the reader for a format with options, such as ``slf`` or ``slf:frame_shift=0.016``.
 
     Raises:
-        OptionError: The format or an option is unknown.
+        OptionError: The format or an option is unknown, or the value of an option is invalid.
     """
     name, values = split_options(text)
     return Reader.of(by_name(name, "read"), values, encoding)

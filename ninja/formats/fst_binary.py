@@ -238,7 +238,7 @@ def _kept(keeps: frozenset[Field], options: OpenfstWriteOptions) -> frozenset[Fi
 
 FORMAT = Format(
     name="openfst",
-    about="OpenFst's binary FST, one per file",
+    about="FST in OpenFst's binary format, one per file",
     extensions=(".fst", ".fsa"),
     mark=_is_image,
     read=Read(_entries, OpenfstOptions, ids=True),

@@ -66,7 +66,8 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
     Raises:
         FormatError: The file is damaged or incomplete, continues after the FST, or is not a vector or const FST with
             the arc type standard, log or log64.
-        LatticeError: The FST has no start state, a NaN or infinite weight, or a negative label.
+        LatticeError: The FST has no start state, an infinite arc weight, a final weight of -infinity, a weight of NaN,
+            or a negative label.
     """
     error, byte, fields = _core.parse_machine(content)
     if error and byte >= 0:

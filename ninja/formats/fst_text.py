@@ -61,9 +61,9 @@ def read_fst_text(
     """Read a lattice from an FST in text format.
 
     Output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic costs are 0.
-    The source state in the first line is the start state. If states are not in topological order, the reachable states
-    are sorted. Without `words` (``--osymbols``), integer labels are used as ids, and a new symbol table is created for
-    names.
+    Arcs with the weight Infinity are dropped. The source state in the first line is the start state. If states are not
+    in topological order, the reachable states are sorted. Without `words` (``--osymbols``), integer labels are used as
+    ids, and a new symbol table is created for names.
 
     The format has no end mark. A truncated file is detected only if its last line lacks a newline, or if an arc enters
     a state that has no line (fstprint writes at least one line per state).
@@ -77,9 +77,10 @@ def read_fst_text(
         line: Number of the first line, for messages.
 
     Raises:
-        FormatError: A line is neither an arc nor a final state, acceptor and transducer lines are mixed, names are
-            followed by integers that may be weights or word ids, or the file is truncated.
-        LatticeError: The FST has a cycle, no final state, or an infinite or NaN arc weight.
+        FormatError: A line is neither an arc nor a final state, a weight is NaN, acceptor and transducer lines are
+            mixed, names are followed by integers that may be weights or word ids, or the file is truncated.
+        LatticeError: The FST has a cycle, no final state, a weight of -infinity, or a weight that exceeds the range of
+            float32.
         SymbolError: A word is not in ``words``.
 
     Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
@@ -228,7 +229,7 @@ def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
 
 
 def begins_fst_text(head: bytes) -> bool:
-    """Return whether the first line of a file is an arc, or its only line is a state.
+    """Return whether the first line of a file is an arc, or the only line is the final state 0.
 
     A line with four fields is an arc of a Kaldi lattice, not of an FST, if its last field is a pair of costs.
     """

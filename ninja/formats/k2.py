@@ -358,7 +358,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
     fits = np.array_equal(arcs, np.diff(machines.arc_begin) - np.diff(ends))
     in_order = bool(((rows[:, 1] > rows[:, 0]) | (rows[:, 2] == -1)).all())
     if not fits or not in_order or not np.array_equal(states, np.diff(machines.state_begin) - 1):
-        raise ValueError("it describes other arcs than the file contains")
+        raise ValueError("its arcs differ from the arcs in the file")
     alignment, final_alignment = numbers("alignment", -1), numbers("final_alignment", -1)
     records = json.loads(fields["lattices"])
     if len(records) != count:

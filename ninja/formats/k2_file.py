@@ -1,4 +1,4 @@
-"""Reader and writer, without k2 or torch, for k2 FSAs that ``torch.save`` wrote as dictionaries of tensors."""
+"""Reader and writer for k2 FSAs saved by ``torch.save`` as dictionaries; k2 is not used, and torch only for writing."""
 
 from __future__ import annotations
 

@@ -171,7 +171,9 @@ def test_a_word_for_unknown_ones_is_an_id_or_a_word_of_the_table() -> None:
     assert word_id("17", WORDS) == 17
     assert word_id("<unk>", WORDS) == 1
     for wrong in ("zzz", "<eps>", "0", "-1", "9" * 5000):
-        with pytest.raises(OptionError, match=r"is neither a word id, 1 to 2147483647, nor a word of the symbol table"):
+        with pytest.raises(
+            OptionError, match=r"is neither a word id from 1 to 2147483647 nor a word in the symbol table"
+        ):
             word_id(wrong, WORDS)
 
 

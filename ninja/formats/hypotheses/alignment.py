@@ -20,7 +20,7 @@ class Change(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Corresponding spans in two sequences; the two spans are either equal or different."""
+    """Corresponding spans in two sequences, which match if `is_equal` is True and differ otherwise."""
 
     begin: int
     end: int

@@ -114,9 +114,10 @@ class DocumentEncoder:
         """Add the hypotheses of an utterance; return the unwritten entries that precede the entry of the utterance.
 
         Raises:
-            LatticeError: The lattice was not read from a file in this format, or later entries in its file were already
-                written.
-            OutputError: The lattice is from a second file, and files in this format cannot be joined.
+            LatticeError: The lattice was not read from a file in this format, later entries in its file were already
+                written, or the utterance was added before.
+            OutputError: The lattice is from a second file, and files in this format cannot be joined, or utterances of
+                another file were added in between.
             InputError: The file has changed since it was read.
         """
         origin = origin_of(nbest, self._format)
@@ -139,15 +140,15 @@ class DocumentEncoder:
         return self._rest() + self._before(None)
 
     def notes(self) -> list[str]:
-        """Return notes about utterances and texts that were not changed."""
+        """Return notes about utterances that keep their words, and about corrections that were not made."""
         notes = []
         if self._num_kept:
             subject = counted(self._num_kept, "utterance keeps its", "utterances keep their")
-            notes.append(f"{subject} original words, because no lattice was written for them")
+            notes.append(f"{subject} original words, because no lattice was written to replace them")
         if self._num_unmatched:
-            subject = counted(self._num_unmatched, "text is", "texts are")
+            subject = counted(self._num_unmatched, "correction was", "corrections were")
             notes.append(
-                f"{subject} not changed, because the words around a correction differ from the words of the utterance"
+                f"{subject} not applied to a text or word list whose words differ from the words of the utterance"
             )
         return notes
 

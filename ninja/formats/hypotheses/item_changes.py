@@ -63,7 +63,7 @@ class ItemRevision:
                 self._change(*stretch, change.words, old if len(old) == len(change.words) else change.words)
 
     def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
-        """Replace words `first` to `last` in the list with new words; `old` contains the old words from the text."""
+        """Replace the words ``first : last`` in the list with new words; `old` contains the old words from the text."""
         bounds, items = self._entries.bounds, self._entries.items
         if first == last:
             self._insert(bounds[first - 1][1] if first else 0, new)
@@ -210,7 +210,15 @@ def _span(items: Sequence[Item]) -> Times | None:
 
 
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
-    """Format a time as JSON text in the same format as `old`, with the same number of decimals."""
+    """Format a time as JSON text in the format of `old`.
+
+    A float keeps its number of decimals, but has at least two.
+
+    Args:
+        old: The time that is replaced: a number, a text, or an object with seconds and nanoseconds.
+        seconds: The new time in seconds.
+        unit: Unit of numbers, in seconds.
+    """
     if isinstance(old, dict):
         whole, rest = divmod(round(seconds * 1e9), 10**9)
         return json.dumps({SECONDS: str(whole), NANOS: rest})

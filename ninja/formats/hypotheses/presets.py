@@ -49,7 +49,7 @@ def _is_list(document: Any) -> bool:
 
 
 def _listed(preset: Preset) -> Preset:
-    """Return a variant of a preset, for files that contain a list of such documents."""
+    """Return a variant of a preset for files that contain a list of documents."""
 
     def below(fields: WordFields) -> WordFields:
         return replace(fields, items=f"[].{fields.items}")

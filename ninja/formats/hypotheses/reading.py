@@ -200,7 +200,7 @@ class _Reading:
         return with_silence(NBest(key, tuple(hypotheses), shift if timed else None, record))
 
     def _check_begin(self, utterance: PlacedUtterance) -> None:
-        """Check that an utterance does not end before it begins, or begin before the previous one in its channel."""
+        """Check that an utterance neither ends before it begins nor begins before the previous one in its channel."""
         begin, end = utterance.times
         if begin is None or not self._preset.in_order:
             return
@@ -210,7 +210,9 @@ class _Reading:
         place = utterance.path[:-1], utterance.channel
         previous = self._begins.get(place, 0.0)
         if begin < previous:
-            message = f"times run backwards: {where} begins at {begin:g} s, before the previous one ({previous:g} s)"
+            message = (
+                f"times run backwards: {where} begins at {begin:g} s, before the previous utterance ({previous:g} s)"
+            )
             raise FormatError(message)
         self._begins[place] = begin
 
@@ -253,6 +255,6 @@ def _is_doubled(document: Any, path: Path) -> bool:
 
 
 def _fields(origin: Origin) -> dict[str, Any]:
-    """Return the fields for the start, end, speaker and channel of an utterance, if known, in JSON lines."""
+    """Return the start, end, speaker and channel of an utterance, if known, as fields for JSON lines."""
     fields = {"start": origin.begin, "end": origin.end, "speaker": origin.speaker, "channel": origin.channel}
     return {name: value for name, value in fields.items() if value is not None}

@@ -75,7 +75,7 @@ class _Ranked(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """One variant of an utterance's text, such as the one with punctuation, before and after the correction."""
+    """A variant of an utterance's text, for example with punctuation, before and after the correction."""
 
     old: list[str]  # its strings
     new: list[str]
@@ -300,7 +300,7 @@ def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool
 
 
 def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document, preset: Preset) -> list[list[str]]:
-    """Return the distinct sentences among alternatives, sorted by score."""
+    """Return the distinct sentences among alternatives, best first."""
     missing = getattr(document.options, "missing_score", None) or 0.0
     costs = alternative_costs(alternatives, preset.meaning, missing)
     by_cost = sorted(zip(alternatives, costs, strict=True), key=lambda one: np.float32(one[1]))

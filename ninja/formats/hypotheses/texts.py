@@ -130,7 +130,7 @@ def text_splices(
 def _splices(
     strings: Sequence[str], present: Sequence[Word], begin: int, end: int, new: str
 ) -> list[tuple[int, Splice]]:
-    """Return ``(index of string, splice)`` pairs; the splices replace the words `begin` to `end` with new words."""
+    """Return ``(index of string, splice)`` pairs; the splices replace the words ``begin : end`` with `new`."""
     if begin == end:
         if not new:
             return []

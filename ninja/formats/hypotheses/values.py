@@ -45,7 +45,7 @@ def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]
         for number, item in enumerate(inner):
             yield from values_at(item, rest, (*place, number)) if rest else [((*place, number), item)]
     if is_missing and -1 not in head:
-        raise FormatError(f"expected a list at {path.rpartition('[]')[0]!r}")
+        raise FormatError(f"expected a list at {path.rpartition('[]')[0]!r}, found nothing")
 
 
 def reached(value: Any, name: str, begin: Path) -> list[tuple[Path, Any]]:

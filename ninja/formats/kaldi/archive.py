@@ -182,7 +182,11 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def fill(reader: TableReader, stream: Stream, chunk: int) -> int:
-    """Read up to `chunk` bytes, or as many as are pending if that is more; return the number of bytes read."""
+    """Read at most `chunk` bytes, or the number of unparsed bytes if it is larger; return the number of bytes read.
+
+    Raises:
+        FormatError: There are more than ``LARGEST_ENTRY`` unparsed bytes, which belong to a single lattice.
+    """
     pending = reader.pending
     if pending > LARGEST_ENTRY:
         raise FormatError(
@@ -371,14 +375,14 @@ class ArchiveOutput:
             self._queue.wait()
 
     def end(self) -> None:
-        """Write all entries."""
+        """Write all remaining entries."""
         self.wait()
         self.flush()
         if self.packed is not None:
             self.packed.close()
 
     def finish(self) -> None:
-        """Write all entries, and rename the files to their final names."""
+        """Write all remaining entries, and rename the files to their final names."""
         self.end()
         for file in (self.file, self._script):
             if file is not None:
@@ -415,7 +419,7 @@ KALDI_KEEPS: frozenset[Field] = frozenset(
 
 FORMAT = Format(
     name="binary",
-    about="Kaldi lattice archive, compact or raw, binary",
+    about="Kaldi archive of compact or raw lattices in binary format",
     extensions=(".ark",),
     aliases=("kaldi",),
     mark=KALDI_IMAGE.match,

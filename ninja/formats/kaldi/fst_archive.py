@@ -143,6 +143,7 @@ def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWrit
 
     Raises:
         OptionError: The key is empty, contains whitespace, or is longer than 4096 bytes.
+        LatticeError: The lattice has no final state (text only), or a cost exceeds the range of the weight type.
     """
     key = lattice.key.encode("utf-8", "surrogateescape")
     if not key or _BLANK.search(key) or len(key) > LONGEST_KEY:

@@ -111,7 +111,7 @@ class ObjectReader:
         return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
-        """Raise a ``FormatError`` that refers to a byte offset, by default the current one."""
+        """Raise a ``FormatError`` that refers to a byte offset, by default the offset of the next byte."""
         place = self.place if place is None else place
         line = self._buffer.count(b"\n", 0, place) + 1 if self._counts_lines and not self.binary else None
         raise FormatError(message, self.name, key=self.key, line=line, byte=place)
@@ -263,7 +263,10 @@ class ObjectReader:
         return integers
 
     def table(self, num_rows: int, num_columns: int, end: str) -> npt.NDArray[np.int32]:
-        """Read integers, each preceded by its size, as int32 [num_rows, num_columns]; a text table ends with `end`."""
+        """Read a table of integers, int32 [num_rows, num_columns].
+
+        Each binary integer is preceded by its size. A text table ends before the token `end`.
+        """
         place = self.place
         if self.binary:
             values = self.integer_items(num_rows * num_columns)

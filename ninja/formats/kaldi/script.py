@@ -60,7 +60,7 @@ def script(
             lattice: Lattice | NinjaError
             try:
                 if not name:
-                    raise FormatError("expected a key and a file", script.name, line=number)
+                    raise FormatError(f"expected a key and a file, found {key!r}", script.name, line=number)
                 lattice = last_file.lattice(key, name)
             except OptionError:
                 raise

@@ -25,7 +25,7 @@ _MARK = re.compile(
 
 FORMAT = Format(
     name="text",
-    about="Kaldi lattice archive, compact or raw, text",
+    about="Kaldi archive of compact or raw lattices in text format",
     extensions=(".txt",),
     aliases=("kaldi-text",),
     mark=_MARK.match,

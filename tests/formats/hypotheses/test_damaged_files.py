@@ -95,7 +95,9 @@ def test_a_segment_that_begins_before_the_one_before_it_is_an_error(tmp_path):
     ]
     keys, errors = refused(tmp_path, {"segments": segments})
     assert keys == ["x-1", "x-3"]
-    assert errors == [", key 'x-2': times run backwards: 'segments[1]' begins at 2 s, before the previous one (5 s)"]
+    assert errors == [
+        ", key 'x-2': times run backwards: 'segments[1]' begins at 2 s, before the previous utterance (5 s)"
+    ]
 
 
 def test_a_bad_utterance_does_not_cost_the_others(tmp_path):

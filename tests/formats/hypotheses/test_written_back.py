@@ -164,7 +164,7 @@ def test_an_utterance_that_is_not_written_keeps_its_words_and_is_counted(tmp_pat
         (_, first), _ = package.read(WHISPER)
         output.write(first)
     assert target.read_bytes() == WHISPER.read_bytes()
-    assert output.notes() == ["1 utterance keeps its original words, because no lattice was written for them"]
+    assert output.notes() == ["1 utterance keeps its original words, because no lattice was written to replace them"]
 
 
 def test_two_recordings_do_not_go_into_one_file(tmp_path):
