@@ -41,7 +41,7 @@ def score_entities(
     occurrences in the hypothesis are *inserted*. The same rules for overlaps apply to hypotheses.
 
     *Errors in entities* are counted in the word alignment: deletions and substitutions of words in an entity, and
-    insertions between its first and last word. Insertions before or after an entity count only as sentence errors.
+    insertions between its first and last word. Insertions before or after an entity are errors of the utterance only.
 
     Args:
         references: Reference words by utterance id.
@@ -50,7 +50,7 @@ def score_entities(
             have no entities. A phrase in several lists belongs to the first one.
         truth: Entities spoken in each utterance; utterances without an entry contain no entities.  [default: the
             entities of ``phrases`` that the reference contains]
-        before: Words recognised without context, for comparison.
+        before: Words recognised without context, by utterance id, for comparison.
         words: Symbol table of the recogniser; entities with out-of-vocabulary words are counted separately.
         mode: Treatment of references without a hypothesis (also in ``before``); see ``ninja.evaluate.score``.
         normalizer: Normalizer applied before words are compared; see ``ninja.evaluate.score``. An entity that is found

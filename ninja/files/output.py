@@ -94,7 +94,7 @@ def _checked(target: Target) -> Target:
         raise OptionError(f"the output {target.archive!r} is not a file name")
     if target.script is not None:
         if target.packed or target.archive == STDOUT:
-            raise OptionError("a script file requires an uncompressed archive that is not standard output")
+            raise OptionError(f"a script file requires an uncompressed archive file, not {target.archive!r}")
         if target.script in ("", STDOUT, target.archive):
             raise OptionError(
                 f"the script file {target.script!r} must have a different name from the archive, and cannot be stdout"

@@ -373,7 +373,11 @@ _NONE = "none"
 
 
 def split_options(text: str) -> tuple[str, dict[str, str]]:
-    """Split ``NAME:OPTION=VALUE,OPTION=VALUE`` into the name and a dictionary of values."""
+    """Split ``NAME:OPTION=VALUE,OPTION=VALUE`` into the name and a dictionary of values.
+
+    Raises:
+        OptionError: An item is not of the form ``OPTION=VALUE``, or an option is set twice.
+    """
     name, _, rest = text.partition(":")
     values: dict[str, str] = {}
     for item in rest.split(",") if rest else ():
@@ -393,6 +397,9 @@ def fill_options(
     """Create an options dataclass from values in text form; return None if the format has no options.
 
     List items are separated by ``+``, and ``none`` means None. `defaults` for fields that do not exist are ignored.
+
+    Raises:
+        OptionError: An option is unknown, or its value is invalid.
     """
     if options is None:
         if values:

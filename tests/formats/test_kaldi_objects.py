@@ -125,7 +125,7 @@ def test_an_empty_compressed_matrix_has_no_header_of_columns(tmp_path):
         (b"\0BFM \4\1\0\0\0\4\1\0\0\0\0\0\0\0more", "more follows after the matrix"),
         (b" [\n 1 2\n 3 ]\n", r"m:1, byte \d+: the rows of a matrix differ in length"),
         (b"\n [\n 1 2\n", "m:4, byte 9: the file ends within the numbers before ]"),
-        (b" [\n 1 two ]\n", "not a number in a vector or matrix"),
+        (b" [\n 1 two ]\n", "a value in a vector or matrix is not a number"),
         (b"once upon a time", "expected .* and numbers"),
         (b"", "expected .* and numbers"),
         (b"\x1f\x8b\x08\x00" + bytes(range(1, 60)), "the gzip stream"),

@@ -24,7 +24,8 @@ def test_a_bad_matrix_in_a_text_archive_does_not_cost_those_behind_it(tmp_path):
     found, failures = collected(path)
     assert found == [("one", [[1, 2]]), ("four", [[3, 4]])]
     assert failures == [
-        f"{path}, byte 18, key 'two': not a number in a vector or matrix: could not convert string to float: b'x'",
+        f"{path}, byte 18, key 'two': a value in a vector or matrix is not a number: "
+        "could not convert string to float: b'x'",
         f"{path}, byte 32, key 'three': the rows of a matrix differ in length",
     ]
     with pytest.raises(FormatError, match="byte 18, key 'two'"):
@@ -62,7 +63,7 @@ def test_a_bad_line_of_a_list_does_not_cost_the_others(tmp_path):
     found, failures = collected(path)
     assert found == [("first", [[1, 1], [1, 1]]), ("fifth", [[1]])]
     assert [failure.partition(str(tmp_path))[2] for failure in failures] == [
-        "/a.ark, byte 0, key 'second': expected [ and numbers",
+        "/a.ark, byte 0, key 'second': expected numbers in brackets [ ]",
         "/none.ark: cannot be read: No such file or directory",
         "/list:4: expected a key and a file, found 'fourth'; commands in script files are not run",
         f"/list:6: expected a key and a file, found {rows[5][:60]!r}; commands in script files are not run",

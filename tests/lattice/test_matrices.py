@@ -70,7 +70,7 @@ def made(matrix, tmp_path, kaldiio, torch):
         (b"utt \0BFM \4\x10\0\0\0\4\x10\0\0\0", "the file claims 256 numbers of 4 bytes, but only 0 bytes remain"),
         (b"utt \0BFM \4\xff\xff\xff\xff\4\x10\0\0\0", "the size -1 × 16 is negative"),
         (b"utt [ 1 2\n 3 ]", "the rows of a matrix differ in length"),
-        (b"utt [ 1 x ]", "not a number in a vector or matrix"),
+        (b"utt [ 1 x ]", "a value in a vector or matrix is not a number"),
         (b"utt [ 1 ", "the file ends within the numbers before ], so it is truncated"),
         (b"\x93NUMPY\1\0", "f, key 'k': the .npy file is damaged"),
         (b"PK\3\4", "f: the zip file is damaged"),

@@ -310,7 +310,12 @@ class ArchiveOutput:
         return self.file
 
     def begin(self, entries: Iterable[tuple[str, int]] = (), position: int = 0) -> None:
-        """Open the script file, and begin writing after the existing `entries`, ``(key, offset)`` pairs."""
+        """Open the script file, and begin writing.
+
+        Args:
+            entries: ``(key, offset)`` for each entry that is already in the archive.
+            position: Number of bytes that these entries occupy.
+        """
         self.position = position
         if self.target.script is not None:
             self._script = PartFile(self.target.script, guard=self._guard)

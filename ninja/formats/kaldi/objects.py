@@ -249,12 +249,12 @@ class ObjectReader:
         return self.scalar()
 
     def integers(self) -> list[int]:
-        """Read a vector of integers, all of which are stored with the same size."""
+        """Read a vector of integers; binary integers must have 4 bytes."""
         place = self.place
         if not self.binary:
             values = self.array()
             if values.ndim != 1 or (values != np.floor(values)).any():
-                self.fail("expected integers", place)
+                self.fail("expected a vector of integers", place)
             return [int(value) for value in values]
         size, num = struct.unpack("<bi", self.take(5, "a vector"))
         if size != 4 or num < 0:
@@ -347,7 +347,7 @@ class ObjectReader:
     def _text_array(self, place: int) -> Array:
         if not self.at("["):
             ended = "" if self._has(1) else "; the file is truncated; copy it again"
-            self.fail(f"expected [ and numbers{ended}", place)
+            self.fail(f"expected numbers in brackets [ ]{ended}", place)
         self._at += 1
         body = self._until(b"]")
         self._at += 1
@@ -363,7 +363,7 @@ class ObjectReader:
         try:
             return np.array(fields, kind) if fields else np.empty(0, kind)
         except (ValueError, OverflowError) as error:
-            self.fail(f"not a number in a vector or matrix: {error}", place)
+            self.fail(f"a value in a vector or matrix is not a number: {error}", place)
 
     def _items(self, count: int, kind: npt.DTypeLike) -> Array:
         dtype = np.dtype(kind)

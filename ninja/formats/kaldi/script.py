@@ -25,7 +25,7 @@ class NonKaldiReader(Protocol):
         """Return a lattice from the most recently read file."""
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice from a new file, and take ownership of its stream."""
+        """Return a lattice from a new file, and take ownership of its stream unless the file is a Kaldi archive."""
 
     def close(self) -> None:
         """Close the last file."""

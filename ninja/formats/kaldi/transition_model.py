@@ -22,6 +22,10 @@ Topology = list[list[int]]  # destinations of the transitions of each state; the
 def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
     """Read the transition model from a binary or text ``final.mdl``, optionally compressed with gzip.
 
+    Raises:
+        InputError: The file cannot be read, or the name refers to several files.
+        FormatError: The file is not a transition model, or is damaged.
+
     Source: Kaldi, hmm/transition-model.cc and hmm/hmm-topology.cc, Read.
     """
     name = os.fspath(path)
@@ -48,7 +52,7 @@ def _model(reader: ObjectReader, path: str) -> TransitionModel:
     after = reader.place
     log_prob = reader.array().astype(np.float32)
     if log_prob.ndim != 1:
-        reader.fail("expected a vector of probabilities", after)
+        reader.fail("expected a vector of log-probabilities, found a matrix", after)
     reader.expect("</LogProbs>")
     reader.expect("</TransitionModel>")
 
