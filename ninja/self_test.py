@@ -2,7 +2,7 @@
 
 The reference implementations use no compiled modules, so their results differ from the results of a build that is
 defective, was made for another processor, or has unsafe optimisations. The lattices are the same on all machines; some
-contain states without a path, epsilon arcs, equal costs, and probabilities that underflow.
+contain states that are on no complete path, epsilon arcs, equal costs, and probabilities that underflow.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def by_words(paths: list[Walk]) -> dict[tuple[int, ...], float]:
 
 
 def check_close(name: str, result: float, expected: float, tolerance: float = 1e-9) -> None:
-    """Raise `Wrong` if a number is NaN or differs from the expected number by more than a relative tolerance."""
+    """Raise `Wrong` unless ``abs(result - expected) <= tolerance * max(1, abs(expected))``; a NaN is also wrong."""
     if not abs(result - expected) <= tolerance * max(1.0, abs(expected)):
         raise Wrong(f"{name} is {result!r}, but must be {expected!r}")
 
@@ -133,9 +133,9 @@ def _best_path() -> None:
         least = by_words(paths)
         nbest = graph.nbest(lattice, 5, SCALES)
         for path, cost in zip(nbest, sorted(least.values()), strict=False):
-            check_close(f"{lattice.key}: a cost of the n-best list", path.cost(SCALES), cost)
+            check_close(f"{lattice.key}: a cost in the n-best list", path.cost(SCALES), cost)
         if len(nbest) != min(5, len(least)):
-            raise Wrong(f"{lattice.key}: {len(nbest)} word sequences instead of {min(5, len(least))}")
+            raise Wrong(f"{lattice.key}: the n-best list has {len(nbest)} hypotheses instead of {min(5, len(least))}")
 
 
 def _posteriors() -> None:
@@ -165,10 +165,10 @@ def _determinize() -> None:
     for lattice in random_lattices()[1:10]:
         expected, result = by_words(walks(lattice)), by_words(walks(graph.determinize(lattice, 0.1)))
         if expected.keys() != result.keys():
-            raise Wrong(f"{lattice.key}: determinization changes its word sequences")
+            raise Wrong(f"{lattice.key}: determinization changes the word sequences")
         for words, cost in expected.items():
             check_close(
-                f"{lattice.key}: the determinized cost of {words}", result[words], cost, 1e-5
+                f"{lattice.key}: the cost of {words} after determinization", result[words], cost, 1e-5
             )  # single precision
 
 
@@ -187,7 +187,9 @@ def _oracle() -> None:
             best = graph.oracle(lattice, reference)
             errors = best.substitutions + best.insertions + best.deletions
             check_close(
-                f"{lattice.key}: the oracle errors", errors, min(_edits(w.words, reference) for w in walks(lattice))
+                f"{lattice.key}: the number of oracle errors",
+                errors,
+                min(_edits(w.words, reference) for w in walks(lattice)),
             )
 
 
@@ -196,11 +198,13 @@ def _consensus() -> None:
         consensus = mbr_decode(lattice, SCALES)
         for at, begin in enumerate(consensus.bin_begin[:-1]):
             share = float(consensus.posterior[begin : consensus.bin_begin[at + 1]].astype(np.float64).sum())
-            check_close(f"{lattice.key}: the posteriors of bin {at} together", share, 1.0, 1e-5)
+            check_close(f"{lattice.key}: the sum of the posteriors in bin {at}", share, 1.0, 1e-5)
         weights = by_words_mass(lattice)
         risk = math.fsum(p * _edits(words, tuple(consensus.words.tolist())) for words, p in weights.items())
         if not risk <= consensus.bayes_risk + 1e-4:
-            raise Wrong(f"{lattice.key}: the expected errors {risk} exceed the computed bound {consensus.bayes_risk}")
+            raise Wrong(
+                f"{lattice.key}: the expected number of errors is {risk}, above the bound {consensus.bayes_risk}"
+            )
 
 
 def by_words_mass(lattice: Lattice) -> dict[tuple[int, ...], float]:
@@ -238,7 +242,7 @@ def _archive() -> None:
             raise Wrong(f"an archive with an arc of cost {cost} was read without an error")
         digest = hashlib.sha256(Path(folder, "x.ark").read_bytes()).hexdigest()
     if digest != ARCHIVE:
-        raise Wrong(f"the archive's SHA-256 is {digest}")
+        raise Wrong(f"the archive's SHA-256 is {digest}, but must be {ARCHIVE}")
 
 
 def _language_model() -> None:

@@ -133,7 +133,9 @@ def probable_prefix(lattice: Lattice, scales: Scales, least: float) -> tuple[tup
         LatticeError: The lattice has no path.
     """
     if lattice.words is None:
-        raise VocabularyError("the lattice has no symbol table", key=lattice.key)
+        raise VocabularyError(
+            "the lattice has no symbol table; attach its words.txt with Lattice.with_words", key=lattice.key
+        )
     best = best_path(lattice, scales).words
     words = best[best != EPSILON]
     names = tuple(lattice.words.spell(words.tolist()))

@@ -32,8 +32,9 @@ RELEASED = Lattice.from_arrays("", [0, 0], [], [], [], [], [0.0])
 MIN_ARCS = 500  # smaller lattices are never reported as ambiguous
 MAX_SHARE = 0.5  # fraction of ambiguous arcs; determinized lattices have none
 ADVICE = (
-    "some lattices are not determinized: more than half of their arcs have no word, or have the same word as another "
-    "arc of the same state, so rescoring takes many times as long; run ninja prune and ninja determinize-pruned first"
+    "some lattices are not determinized: more than half of their arcs have no word, or more than half repeat the word "
+    "of another arc from the same state, so rescoring takes many times as long; run ninja prune and ninja "
+    "determinize-pruned first"
 )
 
 
@@ -152,7 +153,7 @@ class Source(ABC):
 
 
 class IterableSource(Source):
-    """Source of the utterances from an iterable; `poll` blocks until the next utterance is available."""
+    """Source that reads lattices from an iterable; `poll` blocks until the next lattice is available."""
 
     def __init__(self, lattices: Iterable[Keyed]) -> None:
         super().__init__()
@@ -368,7 +369,7 @@ class ContextStage(Protocol):
         """Load the models for the words in the lattices."""
 
     def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
-        """Return the maps from a symbol table to the words of class models; their coverage is not tested."""
+        """Return maps from a symbol table to the words of class models, for which coverage is not checked."""
 
     def over(self, lm: Model) -> Model:
         """Wrap a language model so that it reads phrases; return it unchanged if there is no context model."""
@@ -458,7 +459,11 @@ class Preparation(Source):
 
 
 def is_ambiguous(lattice: Lattice) -> bool:
-    """Return whether most arcs have no word, or most share their word with another arc that leaves the same state."""
+    """Return whether a lattice looks as if it has not been determinized.
+
+    In such a lattice, which has at least `MIN_ARCS` arcs, more than half of the arcs have no word, or more than half
+    repeat the word of another arc that leaves the same state.
+    """
     if lattice.num_arcs < MIN_ARCS:
         return False
     num_epsilons = int(np.count_nonzero(lattice.word == EPSILON))

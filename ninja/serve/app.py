@@ -52,7 +52,7 @@ COMPLETE = "X-Ninja-Complete"  # response header that tells whether the search w
 
 
 def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token: str | None = None) -> Starlette:
-    """Return an ASGI application that rescores lattices with a scorer, and closes the scorer on shutdown.
+    """Return an ASGI application that rescores lattices and corrects transcripts; it closes the scorer on shutdown.
 
     Args:
         scorer: The models and phrase lists.
@@ -78,7 +78,9 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
     async def refuse(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 404)
         detail = (
-            "there is no such path; see /docs" if status == 404 else f"{request.method} is not allowed here; see /docs"
+            "there is no such path; see /docs"
+            if status == 404
+            else f"{request.method} is not allowed on this path; see /docs"
         )
         return api.problem_response(Problem(status if status in (404, 405) else 400, detail))
 
@@ -315,7 +317,7 @@ class _Api:
     async def _corrected_utterances(
         self, transcript: Transcript, lists: tuple[PhraseList, ...], until: float
     ) -> list[tuple[ListLattice, CorrectedUtterance]]:
-        """Correct utterances one by one, which allows other requests to correct utterances in between."""
+        """Correct utterances one by one, so that utterances of other requests can be corrected in between."""
         loop, correct = asyncio.get_running_loop(), self._scorer.corrections.correct
         return [
             await loop.run_in_executor(self._correction_thread, correct, lattice, lists, until)
@@ -390,7 +392,10 @@ def _is_json(request: Request) -> bool:
 
 def _refuse_query(query: list[tuple[str, str]], *, is_json: bool) -> None:
     if is_json and query:
-        raise Problem(400, f"the query parameter {query[0][0]!r:.80} is not allowed with JSON; add it as a field")
+        raise Problem(
+            400,
+            f"the query parameter {query[0][0]!r:.80} is not allowed with a JSON body; use a field of the JSON object",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +431,7 @@ class _Job:
 
 
 def _value(text: str) -> Any:
-    """Parse a JSON document, or parse JSON lines to a list of documents."""
+    """Parse a JSON document, or parse JSON lines into a list of documents."""
     try:
         return json.loads(text)
     except ValueError:

@@ -93,9 +93,9 @@ class Corrections:
     def correct(
         self, lattice: ListLattice, lists: Sequence[PhraseList], until: float
     ) -> tuple[ListLattice, CorrectedUtterance]:
-        """Return ``(corrected utterance, changes to its best hypothesis)``; always called in the same thread.
+        """Return ``(corrected utterance, changes to its best hypothesis)``.
 
-        The first call loads the models, which takes some seconds.
+        All calls must come from the same thread. The first call loads the models, which takes some seconds.
 
         Args:
             lattice: An utterance in a transcript.
@@ -105,6 +105,7 @@ class Corrections:
         Raises:
             Problem: The time limit has passed, or a hypothesis is too long.
             VocabularyError: The utterance contains word ids instead of words.
+            NinjaError: The first call cannot load the models.
         """
         if lattice.words is None:
             raise VocabularyError("the hypotheses contain word ids; send words", key=lattice.key)

@@ -110,7 +110,7 @@ def unpacked(body: bytes, most: int, advice: str) -> bytes:
         advice: Advice to the user in the error message for larger content.
 
     Raises:
-        Problem: The content has more than `most` bytes.
+        Problem: The decompressed content has more than `most` bytes.
         FormatError: The gzip stream is damaged.
     """
     if not body.startswith(GZIP_MAGIC):
@@ -199,8 +199,8 @@ def _named(name: str) -> Format | None:
     """Return the format with the given name, or None for Kaldi archives.
 
     Raises:
-        OptionError: There is no such format, or the name contains options, which are not allowed because they may refer
-            to files.
+        OptionError: There is no such format, it consists of several files, or the name contains options, which are not
+            allowed because they may refer to files.
     """
     if name == KALDI:
         return None
@@ -232,7 +232,7 @@ def output_format(name: str) -> Format:
     """Return the format for a response.
 
     Raises:
-        OptionError: There is no such format, or response bodies cannot be in this format.
+        OptionError: There is no such format, or it is not available for responses.
     """
     format = by_name(KALDI_FORMATS[0] if name == KALDI else name, "write")
     if not _is_writable(format):
@@ -241,7 +241,7 @@ def output_format(name: str) -> Format:
 
 
 def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> bytes:
-    """Encode a lattice in a format, converted to an n-best list or a confusion network if the format requires it.
+    """Encode a lattice in a format, after conversion to an n-best list or a confusion network if necessary.
 
     Args:
         lattice: The lattice.

@@ -59,8 +59,8 @@ class _ScorerCounts:
 
         waiting, running = self._scorer.in_flight()
         total = self._scorer.totals()
-        yield GaugeMetricFamily("ninja_lattices_waiting", "Lattices waiting for the batch.", waiting)
-        yield GaugeMetricFamily("ninja_batch_lattices", "Lattices in the batch.", running)
+        yield GaugeMetricFamily("ninja_lattices_waiting", "Lattices waiting for a batch.", waiting)
+        yield GaugeMetricFamily("ninja_batch_lattices", "Lattices in a batch.", running)
         yield CounterMetricFamily("ninja_lattices", "Lattices rescored.", total.lattices)
         yield CounterMetricFamily("ninja_arcs", "Arcs of the submitted lattices.", total.arcs)
         yield CounterMetricFamily("ninja_lm_calls", "Calls of the language model.", total.calls)

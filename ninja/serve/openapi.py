@@ -62,8 +62,8 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     correct = {
         "summary": "Correct names, places and titles in a transcript.",
         "description": (
-            "Words that sound like a phrase are replaced with the phrase where this is probable. The body is a file in "
-            "a transcript format, with options in the query, or a JSON object with the transcript and the options. "
+            "Words that sound like a phrase are replaced with it if the change is probably correct. The body is a file "
+            "in a transcript format, with options in the query, or a JSON object with the transcript and the options. "
             "The response contains the same document with the corrected words, and the list of changes. "
             f"Limits: {options.max_body} bytes, {options.max_lattice_arcs} words, {MAX_WORDS} words per utterance, "
             f"{options.max_phrases} phrases, {options.max_seconds:g} s."
@@ -214,7 +214,7 @@ def _schemas(lists: list[str]) -> dict[str, Any]:
         "required": ["word"],
         "properties": {
             "word": {"type": "string"},
-            "start": {"type": "number", "description": "Seconds, if the lattice has times."},
+            "start": {"type": "number", "description": "Start of the word in seconds, if the lattice has times."},
             "end": {"type": "number"},
             "confidence": {
                 "type": "number",
@@ -388,7 +388,8 @@ td { border-top: 1px solid #8886; padding: .3rem .6rem; vertical-align: top; ove
 </style></head><body>
 <h1>Ninja</h1>
 <p>ABOUT</p>
-<p><a href="openapi.json">openapi.json</a> describes the endpoints for programs. <a href="./">Try it</a>.</p>
+<p><a href="openapi.json">openapi.json</a> describes the endpoints for programs.
+<a href="./">Rescore a lattice in the browser</a>.</p>
 CONTENT
 </body></html>
 """

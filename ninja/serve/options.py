@@ -12,7 +12,7 @@ from ninja.errors import check_range, described, documented
 class ServeOptions:
     """The server's limits."""
 
-    max_body: int = described(4_000_000, "Maximum size of a request, and of its decompressed lattice, in bytes.")
+    max_body: int = described(4_000_000, "Maximum size of a request body in bytes, before and after decompression.")
     max_lattice_arcs: int = described(200_000, "Maximum number of arcs in a lattice.")
     max_phrases: int = described(2_000, "Maximum number of phrases in a request.")
     max_requests: int = described(256, "Maximum number of concurrent requests; further requests receive status 429.")

@@ -87,4 +87,4 @@ def problem_of(error: Exception) -> Problem:
             return Problem(status, str(error), error.key or None, headers)
     if isinstance(error, MemoryError):
         return Problem(503, "out of memory; send the request again later", headers={"Retry-After": str(RETRY_SECONDS)})
-    return Problem(500, "the server failed to process the request; its log contains the error")
+    return Problem(500, "the server failed to process the request; the server's log contains the error")

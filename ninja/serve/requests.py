@@ -25,10 +25,10 @@ DESCRIPTIONS = {
     "(natural-log probabilities).",
     "key": "Utterance id.",
     "format": "Format of the lattice.  [default: detected from the content]",
-    "to": "Format of the response.  [default: the JSON document below]",
+    "to": "Format of the response.  [default: a JSON document with the schema `Answer`]",
     "n": "Maximum number of hypotheses in the response.",
-    "entities": "Phrases of this utterance: a list, or an object of lists by class such as `@name`. A phrase is a "
-    "string, or an object with `text` and `weight`.",
+    "entities": "Phrases for this request: a list, or an object that maps classes, such as `@name`, to lists. A phrase "
+    "is a string, or an object with `text` and `weight`.",
     "lists": "Names of the server's phrase lists to use.",
     "deadline_ms": "Milliseconds after which the best answer so far is returned; `complete` is false if the search "
     "had not ended.",
@@ -138,7 +138,7 @@ def correction_from_json(content: bytes) -> CorrectRequest:
     try:
         content = json.dumps(transcript, allow_nan=False).encode()
     except ValueError:
-        raise Problem(400, "transcript has a number that is too large") from None
+        raise Problem(400, "transcript contains a number that is too large") from None
     return CorrectRequest(content, **checked(values), is_value=True)
 
 
@@ -147,7 +147,7 @@ def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
     try:
         entry, has_double = loaded(content.decode("utf-8"))
     except ValueError as error:
-        raise Problem(400, f"not JSON: {str(error)[:80]}") from None
+        raise Problem(400, f"the content is not JSON: {str(error)[:80]}") from None
     if not isinstance(entry, dict):
         raise Problem(400, f"expected a JSON object, found {shown(entry)}")
     if has_double:
@@ -158,12 +158,14 @@ def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
 
 
 def content_of(name: str, value: Any, values: dict[str, Any]) -> bytes:
-    """Return a lattice in a request field as file content."""
+    """Return the lattice in a request field as the content of a file."""
     if name == "nbest":
         if not isinstance(value, list):
             raise Problem(400, f"nbest is {shown(value)}, but must be a list of hypotheses")
         if values.setdefault("format", JSON_FORMAT) != JSON_FORMAT:
-            raise Problem(400, f"format is {values['format']!r:.80}, but nbest is json; omit format")
+            raise Problem(
+                400, f"format is {values['format']!r:.80}, but the format of nbest is always json; omit format"
+            )
         key = values.get("key", "")
         return json.dumps({"key": key if isinstance(key, str) and key else "utterance", "nbest": value}).encode()
     if not isinstance(value, str):
@@ -219,7 +221,7 @@ def _deadline(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Problem(400, f"deadline_ms is {shown(value)}, but must be a number")
     if not 0 < value < math.inf:
-        raise Problem(400, f"deadline_ms is {shown(value)}, but must be above 0")
+        raise Problem(400, f"deadline_ms is {shown(value)}, but must be a finite number above 0")
     return min(float(value), 1e9)
 
 
@@ -237,7 +239,9 @@ def _entities(value: Any) -> dict[str, list[Any]]:
         raise Problem(400, f"entities is {shown(value)}, but must be a list of phrases, or an object of lists by class")
     for name, phrases in value.items():
         if name != NO_CLASS and not is_class(name):
-            raise Problem(400, f"{name!r:.80} is not a class (@…, $…, <…>) or {NO_CLASS!r}")
+            raise Problem(
+                400, f"entities contains {name!r:.80}, which is neither a class (@…, $…, <…>) nor {NO_CLASS!r}"
+            )
         if not isinstance(phrases, list):
             raise Problem(400, f"the phrases of {name!r:.80} are {shown(phrases)}, but must be a list")
     return value

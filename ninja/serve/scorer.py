@@ -83,7 +83,9 @@ class Scorer:
     ) -> None:
         files = models if isinstance(models, ModelFiles) else ModelFiles()
         if files.directions:
-            raise OptionError("iterate cannot be used in a server, whose batches share one pass; omit iterate")
+            raise OptionError(
+                "iterate cannot be used in a server, which rescores each lattice in one pass; omit iterate"
+            )
         self.vocabularies = Vocabularies(words)
         self.report = RescoreReport()  # collects notes while models are loaded
         self._max_latency = max_latency
@@ -159,8 +161,7 @@ class Scorer:
             entities: Phrases by class.
 
         Raises:
-            Problem: There is no such list, or the server has no context.
-            FormatError: A phrase is invalid.
+            Problem: There is no such list, a phrase is invalid, or the server has no context.
         """
         if unknown := [name for name in names if name not in self.lists]:
             raise unknown_list(unknown[0], self.lists)
@@ -229,7 +230,9 @@ class Scorer:
             raise OptionError("phrase lists require a context; pass context=Context(...) to Scorer")
         entities = Entities.read(path, words=self.vocabularies.current().words, normalizer=self._normalizer())
         if entities.keys:
-            raise OptionError(f"the phrase list {name} is per utterance; specify phrases for all utterances", path)
+            raise OptionError(
+                f"the phrase list {name} has phrases for single utterances; specify phrases for all utterances", path
+            )
         return entities.of("")
 
     def _entities(self, content: Mapping[str, Sequence[Any]]) -> Entities:
@@ -243,7 +246,7 @@ class Scorer:
 
 
 def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
-    """Return files and options for corrections, with the context's lexicon and confusion costs or its letters_only."""
+    """Return the files and options for corrections; lexicon, confusion costs and ``letters_only`` are the context's."""
     no_phrases = Entities.from_dict({})
     augmentation = None if context is None else context.augmentation
     if augmentation is None:

@@ -45,10 +45,10 @@ class Listener:
             raise OptionError(f"port is {self.port}, but must be from 0 to 65535")
 
     def token(self) -> str | None:
-        """Return the bearer token, without leading and trailing whitespace.
+        """Return the bearer token without leading and trailing whitespace, or None if there is no token file.
 
         Raises:
-            OptionError: The token is too short to be a secret.
+            OptionError: The token is too short, or contains whitespace.
             InputError: The file cannot be read.
         """
         if self.token_file is None:
@@ -71,13 +71,13 @@ def serve(
 
     Args:
         scorer: The models; the scorer is closed at the end.
-        listener: Address, token and TLS.
+        listener: Address, token file and TLS files.
         options: Limits.
         on_start: Called with the URL of the server once it accepts connections.
 
     Raises:
-        InputError: The address is in use, or a TLS file cannot be read.
-        OptionError: The token is too short.
+        InputError: The server cannot listen on the address, or the token file or a TLS file cannot be read.
+        OptionError: The token is too short, or contains whitespace.
         DependencyError: A library of the extra ``serve`` is not installed.
     """
     with needed_for("a server"):
@@ -183,7 +183,7 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 def _protocol(seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with a limit of `seconds` for receiving the complete head of a request."""
+    """Return uvicorn's HTTP protocol with a limit of `seconds` for receiving the head of the first request."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):

@@ -41,7 +41,8 @@ CODES = {429: LATER, 503: LATER, 500: BROKEN}
 class Streams:
     """Endpoint for streaming sessions, ``WS /v1/stream``.
 
-    A session is a connection on which a client sends growing lattices and receives rescored words.
+    A session is a connection on which a client sends a growing lattice, or the frames of a CTC model, and receives
+    rescored words.
 
     Args:
         scorer: Scorer for the lattices.
@@ -101,7 +102,7 @@ class Streams:
         if self.stopping.is_set() or self._scorer.is_closed:
             raise Problem(503, "the server is stopping", headers={"Retry-After": str(RETRY_SECONDS)})
         if self._num_sessions >= self._options.max_sessions:
-            message = f"{self._num_sessions} sessions are open; open this one later"
+            message = f"{self._num_sessions} sessions are open; try again later"
             raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
 
     async def _served(self, socket: WebSocket, fields: dict[str, Any]) -> int:
@@ -217,7 +218,7 @@ class _Stream:
             self._frames = CtcStream(request.key, request.units, words=words, frame_shift=request.frame_shift)
 
     async def update(self, message: str | bytes, in_thread: Callable[..., Awaitable[Any]]) -> str:
-        """Rescore the lattice in an update and return the answer."""
+        """Rescore the lattice or the frames in an update, and return the answer as JSON."""
         session, lattice, final = await in_thread(self._parsed, message)
         future = await in_thread(session.submit, lattice)
         rescored = await asyncio.wrap_future(future)
@@ -245,7 +246,9 @@ class _Stream:
             assert self._frames is not None
             self._num_bytes += update.frames.nbytes
             if self._num_bytes > self._limits.max_body:
-                raise Problem(413, f"the frames have more than {self._limits.max_body} bytes; end the session earlier")
+                raise Problem(
+                    413, f"the session's frames have more than {self._limits.max_body} bytes; use shorter sessions"
+                )
             try:
                 return self._frames.add(update.frames, final=update.final)
             except ModelError as error:  # the frames come from the client's model, so this is not an internal error

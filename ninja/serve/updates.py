@@ -92,7 +92,9 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
     ((name, value),) = values.items()
     if (name == "frames") != (request.units is not None):
         kind = "lattices" if request.units is None else "frames"
-        raise Problem(400, f"the update contains {name}, but the first message selects {kind} (ctc)")
+        raise Problem(
+            400, f"the update contains {name}, but the session accepts only {kind}; see ctc in the first message"
+        )
     if request.units is not None:
         if not isinstance(value, str):
             raise Problem(400, f"frames is {shown(value)}, but must be text in base64")
@@ -106,11 +108,13 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
 
 
 def _frames(content: bytes, units: CtcUnits) -> npt.NDArray[np.float32]:
-    """Convert rows of 32-bit little-endian numbers to a matrix."""
+    """Convert rows of 32-bit little-endian floating-point numbers to a matrix."""
     size = 4 * len(units.names)
     if len(content) % size:
         raise Problem(
-            400, f"the frames have {len(content)} bytes, but a frame of {len(units.names)} units has {size} bytes"
+            400,
+            f"the frames have {len(content)} bytes, which is not a multiple of {size} bytes for "
+            f"{len(units.names)} units",
         )
     return np.frombuffer(content, "<f4").reshape(-1, len(units.names))
 
@@ -123,7 +127,7 @@ def _ctc(values: Any) -> tuple[CtcUnits, float | None]:
     names, blank, boundary = values.get("units"), values.get("blank"), values.get("boundary")
     scheme, shift = values.get("scheme", "letters"), values.get("frame_shift")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not names:
-        raise Problem(400, f"units is {shown(names)}, but must be a list of names")
+        raise Problem(400, f"units is {shown(names)}, but must be a non-empty list of names")
     if len(names) > MAX_UNITS:
         raise Problem(413, f"there are {len(names)} units; at most {MAX_UNITS} are allowed")
     if isinstance(blank, bool) or not isinstance(blank, int | str):
@@ -133,5 +137,5 @@ def _ctc(values: Any) -> tuple[CtcUnits, float | None]:
     if boundary is not None and not isinstance(boundary, str):
         raise Problem(400, f"boundary is {shown(boundary)}, but must be a unit")
     if shift is not None and (isinstance(shift, bool) or not isinstance(shift, int | float) or not 0 < shift <= 1):
-        raise Problem(400, f"frame_shift is {shown(shift)}, but must be a number of seconds above 0, at most 1")
+        raise Problem(400, f"frame_shift is {shown(shift)}, but must be a number of seconds above 0 and at most 1")
     return ctc_units(names, blank, scheme, boundary=boundary), shift

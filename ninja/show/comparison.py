@@ -1,4 +1,4 @@
-"""Compare lattices before and after rescoring with reference transcripts."""
+"""Comparison of the word errors in lattices before and after rescoring."""
 
 from __future__ import annotations
 

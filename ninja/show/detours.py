@@ -86,7 +86,7 @@ def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDA
 
 
 def _best_to(src: list[int], dst: list[int], cost: list[float], num_states: int) -> tuple[list[float], list[int]]:
-    """Return ``(costs, last arcs)`` of the best path to each state."""
+    """Return ``(costs, last arcs)`` of the best path to each state; -1 for no arc."""
     best, arc_of = [inf] * num_states, [-1] * num_states
     best[0] = 0.0
     for arc, arc_cost in enumerate(cost):

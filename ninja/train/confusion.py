@@ -102,7 +102,12 @@ Variants = tuple[list[Phones], list[Phones]]
 def _stretches(
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]], pronouncer: Pronouncer, known: set[str]
 ) -> tuple[list[Variants], list[Phones]]:
-    """Return ``(pronunciations of each error region, pronunciations of each correctly recognised word)``."""
+    """Return the pronunciations of the error regions and of the correct words in pairs of word sequences.
+
+    Returns:
+        For each error region, the pronunciations of the spoken and of the recognised words; and the first pronunciation
+        of each correctly recognised word. Words and regions without a usable pronunciation are left out.
+    """
     stretches: list[Variants] = []
     plain: list[Phones] = []
     for reference, hypothesis in pairs:
@@ -124,7 +129,10 @@ def _stretches(
 
 
 def _pronunciations(words: Sequence[str], pronouncer: Pronouncer, known: set[str]) -> list[Phones]:
-    """Return at most four pronunciations of a word sequence, or an empty list if a word has none."""
+    """Return at most four pronunciations of a word sequence, or an empty list if a word has none.
+
+    Pronunciations with more than `MOST_PHONES` phones, or with phones that are not in `known`, are left out.
+    """
     variants: list[Phones] = [()]
     for word in words:
         variants = [before + after for before in variants for after in pronouncer.of(word)[:2]][:4]

@@ -117,7 +117,10 @@ def _inputs(
     rng: np.random.Generator,
     draw: Mishearing,
 ) -> list[LettersAndPhones]:
-    """Drop the letters or the phones of some phrases, but never both."""
+    """Drop the letters or the phones of some phrases, but never both.
+
+    If the encoder reads only letters, a phrase without letters gets a misspelled copy of the spoken phrase's letters.
+    """
     inputs: list[LettersAndPhones] = []
     for (letters, phones), (spelled, _), chance in zip(phrases, spoken, rng.random(len(phrases)).tolist(), strict=True):
         if options.inputs == "letters" and not letters:
@@ -138,8 +141,9 @@ def _targets(
 ) -> Tensor:
     """Return -SHARPNESS times the distances between spoken and recognised phrases, [spoken, recognised].
 
-    Phrases at corresponding positions in the two halves of a batch are neighbours; all other pairs are considered
-    distant.
+    Distances are computed between a spoken phrase and its own misrecognition, and the misrecognition of the phrase at
+    the corresponding position in the other half of the batch. The distance of all other pairs is `FAR`. If a
+    phrase has no phones, its distance to its own misrecognition is 0, and all its other distances are `FAR`.
     """
     first, second = (padded([phones for _, phones in part]) for part in (spoken, recognised))
     spoken_empty, recognised_empty = (first == 0).all(1), (second == 0).all(1)

@@ -56,7 +56,11 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
             f"training cannot start with a network of type {stored.kind!r}; specify a network of type {known}", path
         )
     if tuple(stored.words[: len(SPECIAL)]) != SPECIAL:
-        raise ModelError(f"the first words of the vocabulary must be {', '.join(SPECIAL)}", path)
+        raise ModelError(
+            f"the first words of the vocabulary must be {', '.join(SPECIAL)}; specify a checkpoint written by "
+            "`ninja train`",
+            path,
+        )
     assert not isinstance(stored.module, KaldiModel)
     config = dataclasses.asdict(stored.module.config)
     sizes = {name: config[name] for name in SIZES if name in config} | {"architecture": stored.kind}

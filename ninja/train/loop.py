@@ -216,7 +216,7 @@ def _steps(
     total = sharing.full_steps(planned)
     if total == 0:
         raise OptionError(
-            f"the text has {planned} batches, fewer than the {workers.size} workers; use a smaller batch_tokens"
+            f"the training run has {planned} batches, fewer than its {workers.size} workers; use a smaller batch_tokens"
         )
     num_steps = sharing.steps(total)
     losses: list[float] = []

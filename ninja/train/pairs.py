@@ -1,7 +1,8 @@
 """Training data for the phrase encoder: phrases and their plausible misrecognitions.
 
-A word is replaced either with a similar word from the dictionary, or with its own phones after simulated errors. The
-probability of a similar word decreases with the distance between the phones of the two words.
+A word is replaced either with a similar word from the dictionary, or with its own phones (or its letters, if it has no
+phones) after simulated errors. The probability of a similar word decreases with the distance between the phones of the
+two words.
 """
 
 from __future__ import annotations
@@ -154,7 +155,8 @@ class Mishearing:
     def batch(self, size: int) -> tuple[list[LettersAndPhones], list[LettersAndPhones]]:
         """Return ``(phrases, misrecognitions)``, with one misrecognition per phrase.
 
-        Each phrase in the second half is a neighbour of a phrase in the first half, if that phrase has neighbours.
+        Each phrase contains a drawn word and at most two random words. The drawn word of each phrase in the second half
+        is a neighbour of the drawn word at the same position in the first half, if that word has neighbours.
         """
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)
@@ -182,7 +184,10 @@ class Mishearing:
         return near[int(self._rng.integers(len(near)))] if near else otherwise
 
     def _misheard(self, word: int) -> LettersAndPhones:
-        """Return a misrecognition of a word: a neighbour, or the word's phones with simulated errors and no letters."""
+        """Return a misrecognition of a word: a neighbour, or the word's phones with simulated errors and no letters.
+
+        If the word has no phones, its letters with simulated errors are returned instead.
+        """
         words, rng = self.words, self._rng
         near = words.near[word]
         if near and rng.random() < 0.6:
@@ -226,7 +231,10 @@ def alphabet(texts: Iterable[str]) -> str:
 
 
 def lexicon_entries(pronouncer: Pronouncer, texts: Iterable[str]) -> list[tuple[str, Phones]]:
-    """Return ``(phrase, first pronunciation)`` for each distinct phrase; an unknown pronunciation is empty."""
+    """Return ``(phrase, first pronunciation)`` for each distinct phrase that contains letters.
+
+    The pronunciation is empty if it is unknown.
+    """
     entries: list[tuple[str, Phones]] = []
     for text in dict.fromkeys(texts):
         try:

@@ -1,4 +1,4 @@
-"""Training of a pointer to phrases for a language model, which does not change.
+"""Training of a pointer to phrases for a language model whose weights do not change.
 
 The model's states are computed once. Each step draws sentences, omits some of their phrases from the phrase lists,
 and adds phrases from other sentences and rare words to the lists. The loss is the negative log-probability of a

@@ -33,11 +33,11 @@ class TrainOptions:
     init: str | None = described(
         None, "Start with the weights, vocabulary and sizes of a checkpoint, or of the shipped model 'english'."
     )
-    epochs: float = described(4.5, "Number of passes over the text; the learning rate decreases to 0 at the end.")
+    epochs: float = described(4.5, "Number of passes over the text, during which the learning rate decreases to 0.")
     max_minutes: float | None = described(None, "Stop after this many minutes.")
     batch_tokens: int = described(4096, "Number of tokens per step, including padding.")
     learning_rate: float = described(2e-3, "Maximum learning rate, which is reached after the warm-up.")
-    warmup: int = described(300, "Number of warm-up steps, in which the learning rate increases.")
+    warmup: int = described(300, "Number of warm-up steps, during which the learning rate increases.")
     clip: float = described(1.0, "Maximum norm of the gradient.")
     samples: int = described(4096, "Number of words sampled for the softmax in training; 0 uses the whole vocabulary.")
     self_normalize: float = described(
@@ -69,7 +69,7 @@ class TrainOptions:
     )
 
     check_steps: int = described(1000, "Number of steps between evaluations on the held-out text.")
-    patience: int = described(5, "Stop after this many evaluations without a lower perplexity.")
+    patience: int = described(5, "Stop after this many consecutive evaluations without a lower perplexity.")
     seed: int = described(1, "Random seed.")
     resume: bool = described(False, "Resume an interrupted training run from FILE.state.")
     precision: Precision = described(

@@ -64,7 +64,7 @@ def gradient(
     together: range | None = None,
     forward: torch.nn.Module | None = None,
 ) -> float:
-    """Compute the gradient on a batch, add it to the weights' `grad`, and return the loss in nats per token.
+    """Compute the gradient on a batch, store it in the weights' `grad`, and return the loss in nats per token.
 
     Args:
         module: The network.

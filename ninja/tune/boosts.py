@@ -88,7 +88,7 @@ class TunedContext:
     @property
     def evidence(self) -> str:
         """Message about the effect of entities on contextual WER, with the number of words needed if uncertain."""
-        text = f"difference in contextual WER to the best settings without entities: {self.difference} (95% interval)"
+        text = f"difference in contextual WER from the best settings without entities: {self.difference} (95% interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:
             return text
@@ -144,7 +144,8 @@ def tune_context(
             raised.
 
     Raises:
-        OptionError: A scale or the allowed rise is out of range, or a set has no phrases; see also `Tracker`.
+        OptionError: A number is out of range, `fixed` contains an unknown name, or a set has no phrases; see also
+            `Tracker`.
         FormatError: No lattice in a set has a reference.
         NinjaError: `add_context` fails, and ``log.on_error`` is not set.
     """
@@ -179,7 +180,11 @@ def tune_context(
     fits = not search.excess(chosen)
     warnings = list(_warnings(search, chosen, curve, without))
     if few:
-        outcome = "the initial settings are kept" if chosen == start else "the initial settings raise general WER"
+        outcome = (
+            "the initial settings are kept"
+            if chosen == start
+            else "others are tried because the initial settings raise general WER too far"
+        )
         warnings.append(
             f"{trials.contextual.num_words} words of the contextual set are too few to choose boosts: {outcome}"
         )

@@ -113,7 +113,11 @@ def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Dou
 
 
 def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Return ``(best, simplest)``: the point with the fewest errors, and the simplest one within one standard error."""
+    """Return ``(best, simplest)``: the point with the fewest expected errors, and the simplest point near it.
+
+    A point is near if its expected errors are within one standard error of the fewest. Of equally simple points, the
+    point with the fewest expected errors is returned.
+    """
     total = outcomes.expected.sum(1)
     best = int(np.lexsort((num_moved, total))[0])
     num_words = max(float(outcomes.words.sum()), 1.0)
@@ -147,7 +151,7 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: 
         return f"difference from the {default}: {difference}{small}{advice}"
     return (
         f"the {default} are kept: {num_words} words do not show that other values ({candidate}) are better; "
-        f"difference {difference}{advice}"
+        f"the difference is {difference}{advice}"
     )
 
 

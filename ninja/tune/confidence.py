@@ -116,8 +116,8 @@ def tune_confidence(
     logistic map uses posteriors at several scales; the bins, lengths and times of words; means over the utterance; and,
     if available, the surprise of words and their posteriors without boosts. The L2 penalties of this map are chosen by
     cross-validation. The monotone map uses only the posterior, and preserves the ranking of words. Posteriors are kept
-    if the set has fewer than 300 words, or fewer than 30 correct or wrong words, or if the map is not better than
-    posteriors in cross-validation.
+    if the set has fewer than 300 words, fewer than 30 correct words or fewer than 30 wrong words, or if the map is not
+    better than the posteriors in cross-validation.
 
     Args:
         lattices: A development set. Lattices without a reference are ignored.
@@ -131,11 +131,12 @@ def tune_confidence(
             and words of speakers with many words have smaller weights in the logistic map.  [default: folds consist of
             utterances]
         forms: Lexical forms for comparing words.
-        log: Log for errors in lattices; with a log, lattices with errors are ignored.
+        log: Log for errors in lattices; lattices with errors are ignored. Without ``log.on_error``, the first error is
+            raised.
 
     Raises:
-        FormatError: No lattice has a reference, or an utterance has no speaker.
-        NinjaError: There is no log, and a lattice has no path or no version without boosts.
+        FormatError: No lattice has a reference, no word was decoded, or an utterance has no speaker.
+        NinjaError: A lattice has no path or no version without boosts, and ``log.on_error`` is not set.
     """
     words = _decoded(
         lattices, references, scales, WordConfidenceEstimator(None, surprise, unboosted), speakers, forms, log or Log()
@@ -159,7 +160,9 @@ def tune_confidence(
     after = score_confidences(confidences, words.is_correct)
     basis = f"cross-validated by {words.unit}"
     if after.nce <= before.nce:
-        return TunedConfidence(raw, before, before, count, f"a map is not better ({basis}); posteriors are kept")
+        return TunedConfidence(
+            raw, before, before, count, f"no map is better than the posteriors ({basis}), so they are kept"
+        )
     return TunedConfidence(model, before, after, count, basis)
 
 

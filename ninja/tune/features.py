@@ -122,7 +122,7 @@ def _merge(values: npt.NDArray[Any], added: npt.NDArray[Any], is_added: npt.NDAr
 
 
 def _sentence_texts(sentences: Features) -> Callable[[int], list[bytes]]:
-    """Return a function that returns the word ids in each sentence from a lattice as bytes, given the lattice."""
+    """Return a function that returns the word ids of each sentence as bytes, given the number of a lattice."""
     first = np.searchsorted(sentences.lattice, np.arange(sentences.num_lattices + 1))
     begin = offsets(sentences.num_words)
 
@@ -247,7 +247,7 @@ def _sentences_of(
 ) -> _Sentences:
     words = source.words
     if words is None:
-        raise LatticeError("the lattice has no words, only ids; specify their symbol table", key=source.key)
+        raise LatticeError("the lattice has word ids but no symbol table; specify the symbol table", key=source.key)
     paths = nbest(rescored, num_best, scales)
     begin = np.cumsum([0, *(path.words.size for path in paths)])
     word = np.concatenate([path.words for path in paths]).astype(np.int32)
@@ -307,7 +307,7 @@ def _batches(sentences: Sequence[_Sentences]) -> Iterator[list[_Sentences]]:
 
 
 def _logprob(words: WordMap, tokens: Int32s, token_begin: Int64s, *, backward: bool) -> Floats:
-    """Score words and ``</s>``, float32 [tokens]."""
+    """Return the log-probabilities of words and ``</s>``, float32 [tokens]."""
     ends = token_begin[1:] - 1
     is_end = np.zeros(token_begin[-1], np.bool_)
     is_end[ends] = True

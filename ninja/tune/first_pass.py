@@ -86,12 +86,13 @@ def tune_first_pass(
             speaker instead of by utterance.
         min_words: If there are fewer reference words, the initial scales are kept.
         forms: Lexical forms for comparing words.
-        log: Log for errors in lattices; with a log, lattices without a path are ignored.
+        log: Log for errors in lattices; lattices with errors are ignored. Without ``log.on_error``, the first error is
+            raised.
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.
         OptionError: The initial acoustic scale or the LM scale is 0.
-        NinjaError: A lattice has no path, and there is no log.
+        NinjaError: A lattice has no path, and ``log.on_error`` is not set.
     """
     if start.acoustic == 0.0 or start.lm == 0.0:
         name = "acoustic" if start.acoustic == 0.0 else "LM"

@@ -103,7 +103,8 @@ def tune_pointer(
 
     The lattices are rescored for each pair of weights. Among the pairs that raise general WER by at most
     `max_general_rise`, the simplest pair within one standard error of the best pair is chosen if the set shows that it
-    is better than the initial pair; see ``choose_point``. Errors are counted on the best paths.
+    is better than the initial pair (or the allowed pair nearest to it); see ``choose_point``. Errors are counted on the
+    best paths.
 
     Args:
         contextual: Utterances that contain phrases from their lists.

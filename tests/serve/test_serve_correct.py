@@ -175,7 +175,8 @@ def test_requests_that_cannot_be_corrected_are_told_why(
         ({"entities": ["a"]}, "transcript is missing; it must be text, an object or a list"),
         ({"transcript": 3}, "transcript is 3; it must be text, an object or a list"),
         ({"transcript": {}, "n": 3}, "unknown field 'n'; known: transcript, format, entities, lists"),
-        ({"transcript": {}, "entities": {"file": ["secret.txt"]}}, "'file' is not a class (@…, $…, <…>) or 'phrases'"),
+        ({"transcript": {}, "entities": {"file": ["secret.txt"]}},
+         "entities contains 'file', which is neither a class (@…, $…, <…>) nor 'phrases'"),
     ],
 )  # fmt: skip
 def test_malformed_corrections_are_told_which_field_is_wrong(client: Client, fields: dict, detail: str) -> None:
@@ -186,7 +187,7 @@ def test_malformed_corrections_are_told_which_field_is_wrong(client: Client, fie
 def test_a_number_beyond_all_floats_is_refused(client: Client) -> None:
     body = b'{"transcript": {"segments": [{"text": "a", "x": 1e999}]}, "entities": {"@a": ["b"]}}'
     answer = client.send("POST", "/v1/correct", body, Content_Type="application/json")
-    assert (answer.status, answer.json["detail"]) == (400, "transcript has a number that is too large")
+    assert (answer.status, answer.json["detail"]) == (400, "transcript contains a number that is too large")
 
 
 def test_a_transcript_opens_no_file(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

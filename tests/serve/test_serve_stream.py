@@ -131,12 +131,12 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
 @pytest.mark.parametrize(
     ("first", "update", "status", "detail"),
     [
-        ("{", None, 400, "not JSON: "),
+        ("{", None, 400, "the content is not JSON: "),
         ("[1]", None, 400, "expected a JSON object, found a list"),
         ({"other": 1}, None, 400, "unknown field 'other'; known: key, format, n, entities, lists, agreement, "),
         ({"agreement": 0}, None, 422, "agreement is 0, but must be between 1 and 1000"),
         ({"agreement": "x"}, None, 400, "agreement is 'x', but must be a number"),
-        ({"min_posterior": math.inf}, None, 400, "not JSON: Infinity is not a number"),
+        ({"min_posterior": math.inf}, None, 400, "the content is not JSON: Infinity is not a number"),
         ({"lists": ["other"]}, None, 422, "there is no phrase list 'other'; this server has none"),
         ({"entities": ["a", "b", "c"]}, None, 413, "the request has 3 phrases; at most 2 are allowed"),
         ({"ctc": {"units": UNITS}}, None, 400, "blank is null, but must be the name or the column of the blank"),
@@ -146,9 +146,9 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
         ({}, {"final": True}, 400, "the session has no lattice yet; pass one before or with final: true"),
         ({}, {"final": 1}, 400, "final is 1, but must be true or false"),
         ({}, {"nbest": [], "lattice": ""}, 400, "the update contains nbest and lattice; specify only one of them"),
-        ({}, {"frames": ""}, 400, "the update contains frames, but the first message selects lattices (ctc)"),
-        ({"ctc": CTC}, {"nbest": []}, 400, "the update contains nbest, but the first message selects frames"),
-        ({"ctc": CTC}, b"abc", 400, "the frames have 3 bytes, but a frame of 5 units has 20 bytes"),
+        ({}, {"frames": ""}, 400, "the update contains frames, but the session accepts only lattices; see ctc"),
+        ({"ctc": CTC}, {"nbest": []}, 400, "the update contains nbest, but the session accepts only frames"),
+        ({"ctc": CTC}, b"abc", 400, "the frames have 3 bytes, which is not a multiple of 20 bytes for 5 units"),
         ({"ctc": CTC}, bytes(20), 422, "key 'utterance': the probabilities of frame 0 sum to 5, not 1"),
         ({"ctc": CTC}, b"", 422, "key 'utterance': there are no frames yet"),
         ({}, b"hello world", 422, "body: "),
@@ -172,7 +172,7 @@ def test_the_frames_of_a_session_are_limited(client: Client) -> None:
     stream.send({"ctc": CTC})
     assert stream.ask(BLANKS)["final"] is False
     problem = stream.ask(BLANKS)
-    detail = "the frames have more than 20000 bytes; end the session earlier"
+    detail = "the session's frames have more than 20000 bytes; use shorter sessions"
     assert (problem["status"], problem["detail"]) == (413, detail)
 
 
@@ -189,7 +189,7 @@ def test_the_sessions_the_time_between_messages_and_arcs_are_bounded() -> None:
         refused = client.stream().refusal
         assert refused is not None
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-        assert refused.json["detail"] == "1 sessions are open; open this one later"
+        assert refused.json["detail"] == "1 sessions are open; try again later"
         assert stream.receive()["detail"] == "no message was received within 0.3 s"
         assert (stream.receive(), stream.code) == (None, 1008)
         client.wait_for("ninja_sessions", 0)

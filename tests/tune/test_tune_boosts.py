@@ -148,7 +148,9 @@ def test_few_words_keep_the_initial_boosts_unless_these_do_harm() -> None:
     )
     harmful = tuned(min_words=500, options=ContextOptions(keyword_boost=9.0))
     assert harmful.settings == tuned().settings
-    assert harmful.warnings[-1].endswith("too few to choose boosts: the initial settings raise general WER")
+    assert harmful.warnings[-1].endswith(
+        "too few to choose boosts: others are tried because the initial settings raise general WER too far"
+    )
 
 
 def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
@@ -156,8 +158,8 @@ def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
     assert found.difference.interval.mean == pytest.approx(100 / 6 - 50)
     assert (found.difference.num_groups, found.difference.num_words) == (2, 6)
     assert re.fullmatch(
-        r"difference in contextual WER to the best settings without entities: -33.33 \[\S+, \S+\] \(95% interval\); 6 "
-        r"words are too few to be certain; about \d+ words would show such a difference",
+        r"difference in contextual WER from the best settings without entities: -33.33 \[\S+, \S+\] \(95% interval\); "
+        r"6 words are too few to be certain; about \d+ words would show such a difference",
         found.evidence,
     )
     with pytest.raises(FormatError, match="has no speaker"):

@@ -192,7 +192,7 @@ def test_what_chance_explains_keeps_the_initial_weights() -> None:
     assert (tuned.weights, tuned.choice.reason) == (start, "chance")
     assert re.match(
         r"the initial weights are kept: 1000 words do not show that other values \(LM weight .*\) are better; "
-        r"difference \S+ \[\S+, \S+\] percentage points \(95% interval, cross-validated by utterance\)",
+        r"the difference is \S+ \[\S+, \S+\] percentage points \(95% interval, cross-validated by utterance\)",
         tuned.evidence,
     )
 

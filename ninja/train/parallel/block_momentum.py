@@ -59,7 +59,7 @@ class BlockUpdate:
             begin: The workers' weights at the start of the block.  [default: W_g]
 
         Returns:
-            W_g, the weights at the start of the next block; the same tensor is changed by the next call.
+            W_g, the weights at the start of the next block; the next call changes this tensor in place.
         """
         if self.averages:
             self.weights.copy_(mean)

@@ -60,7 +60,7 @@ class Blocks(SingleWorker):
             yield StepAssignment(at, at + offset, range(at + offset, at + offset + 1))
 
     def synchronize(self, last: int) -> int:
-        """Average and filter the weights of all workers."""
+        """Average and filter the weights of all workers, or, in the warm-up, copy the weights of the first worker."""
         with self.workers.communicating():
             if last > self.warmup:
                 self.blocks.synchronize()

@@ -98,7 +98,7 @@ class Gossip(SingleWorker):
         self._store.add(self._round, NO_MORE)
 
     def before_step(self) -> None:
-        """Load the learner's weights after `result` and copy them to all workers in the node."""
+        """Copy the learner's weights to all workers in the node; load them first if `result` has replaced them."""
         if self._pairwise is not None and self._has_mean:
             self._pairwise.load()
         self._has_mean = False

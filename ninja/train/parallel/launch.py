@@ -209,7 +209,7 @@ def _worker_error(error: ProcessException) -> WorkerError:
 
 
 def worker_device(device: str, workers: Workers) -> str:
-    """Return the device for this worker: a separate GPU if `device` is "cuda", else `device`."""
+    """Return the device for this worker: a separate GPU if several workers use "cuda", else `device`."""
     if workers.size == 1 or device != "cuda":
         return device
     if workers.machine_rank >= torch.cuda.device_count():

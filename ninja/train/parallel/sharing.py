@@ -37,7 +37,7 @@ class SingleWorker:
     """A worker that trains alone; also the base class for methods that combine the updates of workers.
 
     Between two synchronizations, `assignments` yields the steps of this worker; `before_step` and `after_step` are
-    called around each step. After `synchronize`, all workers agree on the batches that were taken.
+    called before and after each step. After `synchronize`, all workers agree on the batches that were taken.
     """
 
     in_step = True  # whether workers make the same steps; if so, decisions must not depend on their clocks
@@ -84,11 +84,11 @@ class SingleWorker:
         yield
 
     def state(self) -> dict[str, Any]:
-        """Return the state other than network and optimiser; called on all workers after they synchronize."""
+        """Return the state apart from the network and the optimiser; called on all workers after they synchronize."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a state returned by `state`; called after network and optimiser are restored."""
+        """Restore a state that `state` has returned; called after the network and the optimiser have been restored."""
 
     def close(self) -> None:
         """Stop background threads."""
