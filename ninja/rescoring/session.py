@@ -61,9 +61,9 @@ class Session:
     """Session for an utterance that is still being spoken; created by `Rescorer.session`.
 
     Each update contains the whole lattice up to that time. It is rescored like any other lattice, except that the
-    language model computes only histories and words that no earlier lattice contained. The answer to the last update
-    equals the result of `Rescorer.submit`. A session is not thread-safe, but different threads can use different
-    sessions.
+    language model computes only histories and words that no earlier lattice contained. The lattice in the answer to
+    the last update is identical to the result of `Rescorer.submit`. A session is not thread-safe, but different threads
+    can use different sessions.
 
     Args:
         submit: Function that submits a lattice for rescoring.
@@ -83,7 +83,7 @@ class Session:
         """Rescore the current lattice of the utterance.
 
         Args:
-            lattice: The lattice since the start of the utterance; all sessions should share its symbol table.
+            lattice: The lattice from the start of the utterance; its symbol table should be the same in all sessions.
             final: Whether the lattice is complete. If so, all words are stable, and no update can follow.
 
         Raises:

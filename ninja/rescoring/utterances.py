@@ -198,7 +198,7 @@ class RescoreReport(Log):
     def checking_words(self, stage: Any) -> Iterator[Callable[[Inputs], Iterator[Keyed]]]:
         """Return a context manager that checks how well the models of a stage cover the words in the lattices.
 
-        On entry, the context manager returns a function that reads the lattices in inputs.
+        The context manager yields a function that reads lattices from inputs.
 
         Raises:
             VocabularyError: Too many words are unknown to a model.

@@ -13,10 +13,10 @@ class ServeOptions:
     """The server's limits."""
 
     max_body: int = described(4_000_000, "Maximum size of a request body in bytes, before and after decompression.")
-    max_lattice_arcs: int = described(200_000, "Maximum number of arcs in a lattice.")
+    max_lattice_arcs: int = described(200_000, "Maximum number of arcs in a lattice, or of words in a transcript.")
     max_phrases: int = described(2_000, "Maximum number of phrases in a request.")
     max_requests: int = described(256, "Maximum number of concurrent requests; further requests receive status 429.")
-    max_seconds: float = described(30.0, "Time limit of a request in seconds, including the transfer of its body.")
+    max_seconds: float = described(30.0, "Time limit for a request in seconds, including the transfer of its body.")
     max_sessions: int = described(64, "Maximum number of streaming sessions; further sessions receive status 429.")
     max_idle: float = described(60.0, "Seconds after which a streaming session without a message is closed.")
     max_latency: float = described(

@@ -246,7 +246,10 @@ class Scorer:
 
 
 def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
-    """Return the files and options for corrections; lexicon, confusion costs and ``letters_only`` are the context's."""
+    """Return the files and options for corrections.
+
+    The lexicon and the confusion costs, or ``letters_only``, come from the context if it specifies them.
+    """
     no_phrases = Entities.from_dict({})
     augmentation = None if context is None else context.augmentation
     if augmentation is None:

@@ -151,7 +151,7 @@ def configuration(app: Any, listener: Listener, options: ServeOptions) -> uvicor
 
 @contextmanager
 def _bound(listener: Listener) -> Iterator[socket.socket]:
-    """Bind the address before the server starts, to raise an error instead of logging it."""
+    """Bind the address before the server starts, so that a failure raises an error; uvicorn would only log it."""
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     with socket.socket(family) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

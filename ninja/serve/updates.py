@@ -135,7 +135,7 @@ def _ctc(values: Any) -> tuple[CtcUnits, float | None]:
     if scheme not in get_args(Scheme):
         raise Problem(400, f"scheme is {shown(scheme)}, but must be one of {', '.join(get_args(Scheme))}")
     if boundary is not None and not isinstance(boundary, str):
-        raise Problem(400, f"boundary is {shown(boundary)}, but must be a unit")
+        raise Problem(400, f"boundary is {shown(boundary)}, but must be the name of a unit")
     if shift is not None and (isinstance(shift, bool) or not isinstance(shift, int | float) or not 0 < shift <= 1):
         raise Problem(400, f"frame_shift is {shown(shift)}, but must be a number of seconds above 0 and at most 1")
     return ctc_units(names, blank, scheme, boundary=boundary), shift

@@ -75,8 +75,8 @@ def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
     Args:
         path: The text.
         choice: Options that determine the vocabulary.
-        first: Write the file if it is missing, and verify it if it exists. One process per machine must do this before
-            the other processes open the text.
+        first: Whether to write the file if it is missing, and to verify it if it exists. One process per machine must
+            do this before the other processes open the text.
 
     Raises:
         FormatError: The text is empty or not UTF-8, or a line is too long.

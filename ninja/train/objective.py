@@ -173,7 +173,7 @@ def negative_logprob(
         sentences: The sentences.
         device: Torch device.
         max_tokens: Maximum number of tokens per batch.
-        part: Range of the batches to score.  [default: all]
+        part: Slice of the list of batches; only these batches are scored.  [default: all]
     """
     module.eval()
     total = 0.0

@@ -22,7 +22,7 @@ class TrainOptions:
     vocabulary: int = described(32_700, "Maximum number of words, including <s>, </s> and <unk>.")
     min_count: int = described(2, "Replace words that occur less often than this with <unk>.")
     embedding: int = described(256, "Width of embeddings and, without --projection, of each layer's output.")
-    hidden: int = described(768, "LSTM cells per layer, or width of a Transformer's hidden layers.")
+    hidden: int = described(768, "Number of LSTM cells per layer, or width of the hidden layer in a Transformer block.")
     projection: int = described(0, "LSTM: width of each layer's output; 0 uses --embedding, but at most --hidden.")
     layers: int = described(2, "Number of LSTM layers or Transformer blocks.")
     heads: int = described(
@@ -35,11 +35,13 @@ class TrainOptions:
     )
     epochs: float = described(4.5, "Number of passes over the text, during which the learning rate decreases to 0.")
     max_minutes: float | None = described(None, "Stop after this many minutes.")
-    batch_tokens: int = described(4096, "Number of tokens per step, including padding.")
+    batch_tokens: int = described(4096, "Maximum number of tokens per batch, including padding.")
     learning_rate: float = described(2e-3, "Maximum learning rate, which is reached after the warm-up.")
     warmup: int = described(300, "Number of warm-up steps, during which the learning rate increases.")
     clip: float = described(1.0, "Maximum norm of the gradient.")
-    samples: int = described(4096, "Number of words sampled for the softmax in training; 0 uses the whole vocabulary.")
+    samples: int = described(
+        4096, "Mean number of words sampled for the softmax in training; 0 uses the whole vocabulary."
+    )
     self_normalize: float = described(
         0.0, "Weight of the squared log-normaliser in the loss; with 0.1, scoring needs no softmax."
     )

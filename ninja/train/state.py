@@ -1,4 +1,4 @@
-"""Saving and restoring of the state of an interrupted training run."""
+"""Saving the state of a training run, and restoring it after an interruption."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[s
 
 
 def exists(path: str, workers: Workers) -> bool:
-    """Return whether the file exists on worker 0."""
+    """Return whether the file exists on the machine of worker 0."""
     return bool(workers.agree(float(os.path.exists(path))))
 
 

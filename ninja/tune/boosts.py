@@ -87,7 +87,10 @@ class TunedContext:
 
     @property
     def evidence(self) -> str:
-        """Message about the effect of entities on contextual WER, with the number of words needed if uncertain."""
+        """Message about the effect of entities on contextual WER.
+
+        If the effect is uncertain, the message contains the number of words needed to show it.
+        """
         text = f"difference in contextual WER from the best settings without entities: {self.difference} (95% interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:

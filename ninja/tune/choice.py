@@ -63,10 +63,10 @@ def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: 
     """Choose the simplest point that is about as good as the best, or the defaults if they are not significantly worse.
 
     The best point has the fewest expected errors. Among the points within one standard error of the best point, the
-    simplest points have the fewest weights that differ from the defaults. The candidate is the simplest point with the
+    simplest points have the fewest weights that differ from the defaults. Of the simplest points, the candidate has the
     fewest expected errors. The defaults are kept unless (1) the best point has significantly fewer expected errors than
-    the defaults, at 95%, and (2) in cross-validation, the candidates chosen on the other folds have fewer errors than
-    the defaults, at 90% one-sided. Differences are paired by group, and folds consist of whole groups.
+    the defaults, at 95%, and (2) in cross-validation, the candidates chosen on the other folds have significantly fewer
+    errors than the defaults, at 90% one-sided. Differences are paired by group, and folds consist of whole groups.
 
     Args:
         outcomes: Errors of all points on a development set.

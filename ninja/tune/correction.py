@@ -96,7 +96,7 @@ def tune_correction(
 
 @dataclass(frozen=True, slots=True)
 class ListComparison:
-    """Word errors with each of two phrase lists on a development set, and the number of utterances that differ."""
+    """Word errors with each of two phrase lists on a development set, and the number of results that differ."""
 
     before: ErrorRate
     after: ErrorRate

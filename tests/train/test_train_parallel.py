@@ -317,7 +317,7 @@ def test_the_cause_of_a_failure_is_told_not_its_consequences(tmp_path, texts):
 
 
 def test_nodes_must_be_equal(tmp_path, texts):
-    with pytest.raises(OptionError, match="node_size is 2, which does not divide the 1 workers"):
+    with pytest.raises(OptionError, match="node_size is 2, which does not divide the number of workers, 1"):
         loop.train(*texts, tmp_path / "lm.pt", toy(parallel="h-adpsgd", node_size=2))
 
 

@@ -2,7 +2,7 @@
 
 Learners of even rank are active: they send requests to one partner at a time. Learners of odd rank are passive: they
 reply. In background threads, active learners wait only for replies and passive learners only for requests, so there is
-no deadlock. A pair averages by
+no deadlock. A pair averages its weights by
 
     x ← x + (received − sent) / 2        on both sides
 

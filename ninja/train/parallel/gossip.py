@@ -40,7 +40,7 @@ class Gossip(SingleWorker):
         assert workers.store is not None
         self.node_size = 1 if options.parallel == "adpsgd" else options.node_size or workers.machine_size
         if workers.size % self.node_size:
-            message = f"node_size is {self.node_size}, which does not divide the {workers.size} workers"
+            message = f"node_size is {self.node_size}, which does not divide the number of workers, {workers.size}"
             raise OptionError(f"{message}; all nodes must have the same size")
         self.node, self.place = divmod(workers.rank, self.node_size)
         leaders = range(0, workers.size, self.node_size)
@@ -109,7 +109,7 @@ class Gossip(SingleWorker):
                 unflatten(weights, self._tensors)
 
     def after_step(self) -> None:
-        """Count the steps of other learners."""
+        """Count the steps that other learners began during this step."""
         if self.place:
             return
         taken = self._round_start + self._store.add(self._round, 0)

@@ -213,6 +213,8 @@ def worker_device(device: str, workers: Workers) -> str:
     if workers.size == 1 or device != "cuda":
         return device
     if workers.machine_rank >= torch.cuda.device_count():
-        message = f"{workers.machine_size} workers, but torch detects {torch.cuda.device_count()} GPUs on this machine"
+        message = (
+            f"this machine has {workers.machine_size} workers, but torch detects {torch.cuda.device_count()} GPUs on it"
+        )
         raise OptionError(f"{message}; start one worker per GPU, or use --device cpu")
     return f"cuda:{workers.machine_rank}"

@@ -107,7 +107,8 @@ def averaging(module: Module, workers: Workers, group: dist.ProcessGroup | None 
 
     Args:
         module: The network.
-        workers: The workers; the time of averaging, which overlaps with the backward pass, is added to `seconds`.
+        workers: The workers; the time spent on averaging, which overlaps with the backward pass, is added to
+            `seconds`.
         group: The workers that average their gradients.  [default: all workers]
     """
     wrapped = DistributedDataParallel(module, process_group=group)
