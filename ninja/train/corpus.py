@@ -79,7 +79,7 @@ def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
             do this before the other processes open the text.
 
     Raises:
-        FormatError: The text is empty or not UTF-8, or a line is too long.
+        FormatError: The text is empty or not UTF-8, or a line is too long or contains ``<s>`` or ``</s>``.
     """
     sha256 = text.digest(path)
     if os.path.getsize(path) < LARGE:

@@ -62,7 +62,7 @@ def train(
     Raises:
         OptionError: An option is out of range, a size differs from the checkpoint `TrainOptions.init`, or the
             state to resume belongs to another training run.
-        FormatError: A text is empty or not UTF-8, or a line is too long.
+        FormatError: A text is empty or not UTF-8, or a line is too long or contains ``<s>`` or ``</s>``.
         ModelError: The state to resume or the initial checkpoint is damaged, or training diverged.
         OutputError: The output's folder does not exist.
         WorkerError: A worker was killed.
