@@ -49,10 +49,12 @@ def _build(arguments: list[str]) -> None:
     tool = find_build_tool()
     if tool is None:
         path = os.environ.get("NINJA_BUILD_TOOL")
-        problem = f"$NINJA_BUILD_TOOL is {path!r}, which is not that tool" if path else "it is not on PATH"
+        problem = "it is not on PATH; install ninja-build"
+        if path:
+            problem = f"$NINJA_BUILD_TOOL is {path!r}, which is not that tool; correct or unset the variable"
         sys.exit(
-            f"ninja: error: this call is meant for the build tool ninja, but {problem}; install ninja-build, or call "
-            "the lattice tool as ninja-asr"
+            f"ninja: error: this call is meant for the build tool ninja, but {problem}, or call the lattice tool as "
+            "ninja-asr"
         )
     sys.stdout.flush()
     os.execv(tool, [tool, *arguments])

@@ -299,8 +299,10 @@ def check_range(
     """
     if least <= value <= most and (above is None or value > above) and (math.isfinite(value) or not finite):
         return
-    if above is not None:
-        bounds = f"above {above:g}"
+    if finite and not math.isfinite(value):
+        bounds = "finite"
+    elif above is not None:
+        bounds = f"above {above:g}" + (f" and at most {most:g}" if math.isfinite(most) else "")
     elif math.isfinite(least):
         bounds = f"between {least:g} and {most:g}" if math.isfinite(most) else f"{least:g} or more"
     else:

@@ -177,9 +177,8 @@ class PhraseCounts:
     def __str__(self) -> str:
         if self.with_phrases or not self.lattices:
             return f"phrases for {self.with_phrases} of {counted(self.lattices, 'lattice')}"
-        return (
-            f"none of the {self.lattices} lattices has phrases; check that their keys match the ids in the phrase list"
-        )
+        number = counted(self.lattices, "lattice")
+        return f"phrases for none of {number}; check that their keys match the ids in the phrase list"
 
 
 def write_words(path: str | None, stage: Contextual) -> None:

@@ -18,7 +18,7 @@ from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, output_file, reads, section, writes
 from ninja.cli.source import reads_lattices, results
-from ninja.errors import NAMED, FormatError, SymbolError
+from ninja.errors import NAMED, FormatError, SymbolError, counted
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
 from ninja.evaluate.scoring import NEVER, lexical_ids, number, word_id
 from ninja.files.output import text_output
@@ -234,11 +234,11 @@ def _remove_wildcards(
 def _report_unknown(inputs: Inputs, references: Numbered, scored: Collection[str], oov: str | None) -> None:
     unknown = references.unknown_in(scored)
     if unknown:
-        treatment = "never match (see --oov)" if oov is None else f"count as {oov}"
+        treatment = "cannot match (see --oov)" if oov is None else f"can only match {oov}"
         examples = ", ".join(word for word, _ in unknown.most_common(NAMED))
         location = "any lattice" if inputs.words is None else "--words"
         current_console().say(
-            f"{unknown.total()} reference words ({len(unknown)} distinct) are not in {location} and {treatment}: "
+            f"{counted(unknown.total(), 'reference word')} ({len(unknown)} distinct) not in {location} {treatment}: "
             f"{examples}"
         )
 

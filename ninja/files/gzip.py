@@ -84,7 +84,7 @@ class GzipReader:
                 self._has_output = True
                 self._unpacked_size += len(content)
                 if self._unpacked_size > max(FREE, LARGEST_RATIO * self._read):
-                    message = f"{self._read:,} compressed bytes decompress to more than {self._unpacked_size:,} bytes"
+                    message = f"{self._read:,} compressed bytes decompress to at least {self._unpacked_size:,} bytes"
                     raise FormatError(f"{message}; decompress the file first if you trust it", self._name)
                 buffer[: len(content)] = content
                 return len(content)

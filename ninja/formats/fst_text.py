@@ -246,7 +246,7 @@ def all_fst_text(head: bytes) -> bool:
     """Return whether all lines are arcs or states, to distinguish an FST from other tables of numbers."""
     head = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
     rows = [fields for row in head.split(b"\n") if (fields := row.split())]
-    return len(rows[0]) > 2 and all(map(_fits, rows))
+    return bool(rows) and len(rows[0]) > 2 and all(map(_fits, rows))
 
 
 def _fits(fields: list[bytes]) -> bool:

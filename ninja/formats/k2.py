@@ -342,7 +342,8 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
             raise ValueError(f"{name} is not a contiguous tensor")
         array: Int32 = tensor.array()
         if array.dtype != np.int32 or array.shape != ((length,) if length >= 0 else array.shape) or array.ndim != 1:
-            raise ValueError(f"{name} is not an int32 tensor of shape [{length}]")
+            size = f" of size {length}" if length >= 0 else ""
+            raise ValueError(f"{name} is not an int32 tensor with one axis{size}")
         return array
 
     def begins(lengths: Int32, pool: Int32) -> Int64:

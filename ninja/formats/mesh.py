@@ -232,8 +232,10 @@ class Mesh:
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise self._refused(f"expected the number of a position, found {text[:20]!r}")
         place = int(text)
-        if self.size is None or place >= self.size:
-            raise self._refused(f"position {place} does not exist, because numaligns is {self.size or 0}")
+        if self.size is None:
+            raise self._refused("expected numaligns before the first position")
+        if place >= self.size:
+            raise self._refused(f"position {place} does not exist, because numaligns is {self.size}")
         return place
 
     def _number(self, text: str, *, infinite: bool = False) -> float:

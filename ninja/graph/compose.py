@@ -53,10 +53,9 @@ def compose(
         raise OptionError(f"phi_label is {phi_label}, but must be 1 or more")
     composition = _graph.compose(lattice, other, -1 if phi_label is None else phi_label, max_arcs)
     if isinstance(composition, int):
-        raise LatticeError(
-            f"state {composition} of the FST {other.path or ''} lies on a cycle of input epsilons; remove the epsilons",
-            key=lattice.key,
-        )
+        name = f"the FST {other.path}" if other.path else "the FST"
+        message = f"state {composition} of {name} lies on a cycle of input epsilons; remove the epsilons"
+        raise LatticeError(message, key=lattice.key)
     arc_begin, dst, word, arc, _, cost, state, _, final_cost = composition
     is_final = np.isfinite(final_cost)
     costs = {

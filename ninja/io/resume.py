@@ -74,7 +74,7 @@ class ResumedWriter(KaldiWriter):
         """
         if self._is_closed:
             message = f"is complete but does not contain {key}, and the run that wrote it is unknown; "
-            advice = "choose another output, or omit --resume to overwrite it"
+            advice = "choose another output, or omit --resume (resume=) to overwrite it"
             raise OptionError(message + advice, self.name)
         if lattice.words is not None and lattice.words.path is None:
             raise OptionError(
@@ -264,7 +264,7 @@ def _packed(path: str) -> ResumePoint:
 
 def refuse_other_facts(place: str, facts: Facts) -> None:
     """Raise `OptionError` if an output belongs to a run with different facts; the message describes the difference."""
-    advice = "omit --resume to start again"
+    advice = "omit --resume (resume=) to start again"
     path = facts_path(place)
     try:
         if os.path.getsize(path) > LARGEST:

@@ -276,7 +276,10 @@ def check_costs(lattice: Lattice) -> None:
         costs = f"state {state} has the final costs {lattice.final_graph[state]} and {lattice.final_acoustic[state]}"
     else:
         raise LatticeError("no state is final", key=lattice.key)
-    raise LatticeError(f"{costs}, which exceed the range of float32; scale the costs down first", key=lattice.key)
+    reason = "exceed the range of float32; scale the costs down first"
+    if "nan" in costs:
+        reason = "are not numbers; correct them first"
+    raise LatticeError(f"{costs}, which {reason}", key=lattice.key)
 
 
 def _restore(*values: Any) -> Lattice:

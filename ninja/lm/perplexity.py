@@ -111,7 +111,8 @@ def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | N
     while batch := list(islice(rest, BATCH)):
         ids = [lm.vocabulary.ids(sentence) for sentence in batch]
         if lm.unk is None and any(-1 in numbers for numbers in ids):
-            raise VocabularyError("the text contains unknown words, but the model has no <unk>; set oov_score", path)
+            advice = "set oov_score" if lm.takes_oov_score else "use a model with <unk>"
+            raise VocabularyError(f"the text contains unknown words, but the model has no <unk>; {advice}", path)
         # The text may contain <unk> itself.
         is_unknown = [[number in (-1, lm.unk) for number in numbers] for numbers in ids]
         known = [[lm.unk if number == -1 else number for number in numbers] for numbers in ids]

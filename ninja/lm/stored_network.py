@@ -152,14 +152,12 @@ def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
     storage = next((storage for storage, version in VERSIONS.items() if version == content.get("version")), None)
     if storage is None:
         known = " and ".join(map(str, VERSIONS.values()))
-        message = (
-            f"unsupported checkpoint version {content.get('version')!r}; upgrade Ninja, which reads versions {known}"
-        )
-        raise ModelError(message, path)
+        message = f"unsupported checkpoint version {content.get('version')!r}"
+        raise ModelError(f"{message}; upgrade Ninja, as this release reads only versions {known}", path)
     kind = content.get("kind")
     if kind not in KINDS:
-        known = ", ".join(map(repr, KINDS))
-        raise ModelError(f"unsupported network type {kind!r}; upgrade Ninja, which supports {known}", path)
+        message = f"unsupported network type {kind!r}"
+        raise ModelError(f"{message}; upgrade Ninja, as this release supports only {', '.join(map(repr, KINDS))}", path)
     for key, expected in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
         if not isinstance(content.get(key), expected):
             raise ModelError(f"{key!r} is missing or of the wrong type; {AGAIN}", path)

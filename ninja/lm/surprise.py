@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from ninja.consensus.confidence_model import ConfidenceModel
 from ninja.consensus.word_features import Surprise
@@ -34,15 +35,19 @@ class WordSurprise:
     def __call__(self, sentences: Sequence[Sequence[str]]) -> list[Surprise]:
         """Score the lexical words of each sentence."""
         lm = self._lm
+        unk = -1 if lm.unk is None else lm.unk
         with self._lock:
-            ids = [lm.vocabulary.ids(sentence) for sentence in sentences]
-            is_unknown = [np.array([number in (-1, lm.unk) for number in numbers], np.bool_) for numbers in ids]
-            known = [[lm.unk if number == -1 else number for number in numbers] for numbers in ids]
-            logprobs = word_logprobs(lm, known)  # type: ignore[arg-type]
-        return [
-            Surprise(np.asarray(logprob, np.float64), unknown)
-            for logprob, unknown in zip(logprobs, is_unknown, strict=True)
-        ]
+            ids = [np.array(lm.vocabulary.ids(sentence), np.int64) for sentence in sentences]
+            ids = [np.where(numbers == -1, unk, numbers) for numbers in ids]
+            logprobs = word_logprobs(lm, [numbers[numbers >= 0].tolist() for numbers in ids])
+        return [_surprise(numbers, logprob, unk) for numbers, logprob in zip(ids, logprobs, strict=True)]
+
+
+def _surprise(ids: npt.NDArray[np.int64], logprob: npt.NDArray[np.float32], unk: int) -> Surprise:
+    """Return the scores of a sentence, with 0 for words that have no id (-1)."""
+    scores = np.zeros(ids.size + 1)
+    scores[np.append(ids >= 0, True)] = logprob
+    return Surprise(scores, ids == unk)
 
 
 def name_of_lm(lm: str) -> str:

@@ -77,12 +77,12 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
 
     async def refuse(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 404)
-        detail = (
-            "there is no such path; see /docs"
-            if status == 404
-            else f"{request.method} is not allowed on this path; see /docs"
-        )
-        return api.problem_response(Problem(status if status in (404, 405) else 400, detail))
+        details = {
+            404: "there is no such path; see /docs",
+            405: f"{request.method} is not allowed on this path; see /docs",
+        }
+        detail = details.get(status, str(error))
+        return api.problem_response(Problem(status if status in details else 400, detail))
 
     routes: list[BaseRoute] = [
         Route(path, api.endpoint(path, handler), methods=[method])

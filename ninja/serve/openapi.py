@@ -49,9 +49,9 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
         }
         for status in (400, *((401,) if has_token else ()), 408, 413, 422, 429, 500, 503, 504)
     }
-    problems["429"]["headers"] = {
-        "Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
-    }
+    retry = {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
+    for status in ("429", "503"):
+        problems[status]["headers"] = {"Retry-After": retry}
     answers_of_correction = {
         "200": {
             "description": "The corrected transcript.",
@@ -215,7 +215,7 @@ def _schemas(lists: list[str]) -> dict[str, Any]:
         "properties": {
             "word": {"type": "string"},
             "start": {"type": "number", "description": "Start of the word in seconds, if the lattice has times."},
-            "end": {"type": "number"},
+            "end": {"type": "number", "description": "End of the word in seconds, if the lattice has times."},
             "confidence": {
                 "type": "number",
                 "description": "Probability in [0, 1]; only in the best hypothesis.",

@@ -64,7 +64,8 @@ def _svg(scores: ConfidenceScores) -> Iterator[str]:
         )
     filled = [part for part in scores.bins if part.num_words]
     line = "L".join(f"{_x(part.confidence):.1f} {_y(part.accuracy):.1f}" for part in filled)
-    yield f'<path d="M{line}" stroke="{BLUE}" stroke-width="1.8" fill="none"/>'
+    if filled:
+        yield f'<path d="M{line}" stroke="{BLUE}" stroke-width="1.8" fill="none"/>'
     for part in filled:
         yield _point(part)
     yield _text(LEFT + SIDE / 2, height - 12, "mean confidence; below: number of words")

@@ -154,5 +154,6 @@ def tune_pointer(
     )
     choice = choose_point(outcomes, moved, default, min_words)
     unit = "speaker" if by_speaker else "utterance"
-    evidence = explain(choice, trials[allowed[choice.candidate]].settings, int(words.sum()), unit)
+    name = "initial weights" if allowed[default] == 0 else "allowed weights nearest to the initial weights"
+    evidence = explain(choice, trials[allowed[choice.candidate]].settings, int(words.sum()), unit, name)
     return TunedPointer(trials[allowed[choice.point]], before, trials, evidence)

@@ -259,7 +259,7 @@ def test_entities_of_other_utterances_are_noticed(ninja, archive, file, tmp_path
     entities = file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
     code, _, errors = ninja("context", archive, "--entities", entities, "-o", tmp_path / "out.ark")
     assert code == 0
-    assert "none of the 2 lattices has phrases; check that their keys match the ids in the phrase list" in errors
+    assert "phrases for none of 2 lattices; check that their keys match the ids in the phrase list" in errors
 
 
 def test_results_have_files_of_their_own(ninja, archive, file, tmp_path):

@@ -183,7 +183,7 @@ def test_insertions_raise_the_weight_of_phrases_that_lists_have(counts, factor):
         ('{"version": 2, "edits": []}', "unsupported version 2; upgrade Ninja"),
         ('{"phrase": "a"}', "must follow the edits of its run"),
         ('{"version": 1, "edits": [1]}', "'edits' must be a list of strings"),
-        ('{"version": 1, "edits": [], "min_count": 0}', "'min_count' must be an integer of at least 1"),
+        ('{"version": 1, "edits": [], "min_count": 0}', "'min_count' must be an integer from 1 to 999999999"),
     ],
 )
 def test_damaged_evidence_is_refused_with_its_line(line, message):
@@ -198,7 +198,7 @@ def test_damaged_evidence_is_refused_with_its_line(line, message):
         ('{"phrase": 3}', '"phrase" must be a non-empty string, not 3'),
         ('{"phrase": "a", "class": "b"}', '"class" must be'),
         ('{"phrase": "a", "recognised": {"b": "c"}}', '"recognised" must map recognised words to numbers of edits'),
-        ('{"phrase": "a", "added": -1}', "'added' must be an integer of at least 0, not -1"),
+        ('{"phrase": "a", "added": -1}', "'added' must be an integer from 0 to 999999999, not -1"),
     ],
 )
 def test_damaged_evidence_about_a_phrase_is_refused(row, message):
@@ -219,6 +219,10 @@ def test_damaged_evidence_about_a_phrase_is_refused(row, message):
         ('{"accepted": [], "rejected": [3]}', "'rejected', entry 1: expected an object"),
         ('{"accepted": [{"phrase": ""}], "rejected": []}', "'phrase' is '', but must be a string"),
         ('{"accepted": [{"phrase": "a", "class": "", "before": "b", "utt": "u"}], "rejected": []}', '"begin" must be'),
+        (
+            '{"accepted": [{"phrase": "a", "class": "", "before": "b", "utt": "u", "begin": -1}], "rejected": []}',
+            '"begin" must be the index of a word, not -1',
+        ),
     ],
 )
 def test_damaged_files_of_edits_are_refused(tmp_path, text, message):

@@ -6,6 +6,7 @@ import random
 import subprocess
 from contextlib import suppress
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from reference_openfst import ways
 from strategies import lattices
 from strategies_text import needs_openfst
 
+import ninja as package
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.formats.format import HEAD
 from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.lattice import Lattice, check
@@ -305,3 +308,9 @@ def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, text: b
 
 def test_a_large_state_number_allocates_no_memory() -> None:
     assert read_fst_text(b"2147483647 2147483646 1 1 1\n2147483646\n", "utt").num_states == 2
+
+
+def test_a_line_longer_than_the_head_of_a_file_is_no_fst(tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("0 1 " + HEAD * "a")
+    with pytest.raises(NinjaError):
+        list(package.read(tmp_path))

@@ -343,7 +343,7 @@ REFUSED = [
     (
         "nemo",
         b"a\t-1\nb\t-2\nc\t-3\n",
-        "f: there are 3 lines, but 2 utterances with 1 lines each; is the manifest right",
+        "f: there are 3 lines, but 2 utterances with 1 line each; check the manifest and the beam",
     ),
     ("manifest", b"{\n", "f:1: not JSON"),
     ("manifest", b'{"text": "x"}\n', "f:1: expected an object with the field 'audio_filepath'"),

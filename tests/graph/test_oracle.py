@@ -212,7 +212,7 @@ def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: N
         "ninja: Scored 1 lattices, 1 not present in ref.\n"
         "ninja: 1 lattice has no reference and was not scored: extra\n"
         "ninja: 1 reference has no lattice: gone\n"
-        "ninja: 1 reference words (1 distinct) are not in --words and never match (see --oov): zzz\n"
+        "ninja: 1 reference word (1 distinct) not in --words cannot match (see --oov): zzz\n"
     )
 
 
@@ -224,7 +224,7 @@ def test_wildcards_are_no_errors_and_are_not_printed(ninja: Ninja, files: Path, 
     assert (code, out) == (0, "u1 a b\n")
     assert "Overall %WER 0 [ 0 / 2, 0 insertions, 0 deletions, 0 substitutions ]" in err
     assert "u1 (reference) a b\n" in (files / "details").read_text()
-    assert "are not in --words and count as <unk>: zzz" in err
+    assert "(1 distinct) not in --words can only match <unk>: zzz" in err
 
 
 @pytest.mark.parametrize(

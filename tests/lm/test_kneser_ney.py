@@ -207,6 +207,7 @@ BAD_OPTIONS = {
     "cutoffs are 0, but": {"cutoffs": (0,)},
     "cutoffs are 2, 1, but": {"cutoffs": (2, 1)},
     "there are 3 cutoffs; specify at most one per n-gram length from 2 to 3": {"cutoffs": (1, 1, 1)},
+    "there are 2 cutoffs; specify only one": {"cutoffs": (1, 1), "order": 1},
     "there are 2 discounts; specify one, or three for counts 1, 2, and 3 or more": {"discounts": (0.5, 0.5)},
     "the discount for count 2 is 2.5, but must be in (0, 2]": {"discounts": (0.5, 2.5, 2.5)},
     "the discount for count 1 is nan, but": {"discounts": (math.nan,)},

@@ -256,8 +256,12 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
     ("keys", "value", "reason"),
     [
         (["format"], None, "not a Ninja checkpoint"),
-        (["version"], 3, "unsupported checkpoint version 3; upgrade Ninja, which reads versions 1 and 2"),
-        (["kind"], "rnn", "type 'rnn'; upgrade Ninja, which supports 'lstm'"),
+        (
+            ["version"],
+            3,
+            "checkpoint version 3; upgrade Ninja, as this release reads only versions 1 and 2",
+        ),
+        (["kind"], "rnn", "type 'rnn'; upgrade Ninja, as this release supports only 'lstm'"),
         (["words"], None, "'words' is missing"),
         (["state"], [], "'state' is missing or of the wrong type"),
         (["card"], None, "'card' is missing"),

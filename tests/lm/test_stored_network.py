@@ -123,8 +123,11 @@ def rewritten(path, **entries):
     [
         ({"format": "pt"}, "not a Ninja checkpoint; .* or the directory of a Hugging Face model"),
         ({"format": None}, "not a Ninja checkpoint"),
-        ({"version": "3"}, "unsupported checkpoint version 3; upgrade Ninja, which reads versions 1 and 2"),
-        ({"kind": "rnn"}, "type 'rnn'; upgrade Ninja, which supports 'lstm'"),
+        (
+            {"version": "3"},
+            "checkpoint version 3; upgrade Ninja, as this release reads only versions 1 and 2",
+        ),
+        ({"kind": "rnn"}, "type 'rnn'; upgrade Ninja, as this release supports only 'lstm'"),
         ({"config": "{"}, "the metadata 'config' is not JSON"),
         ({"config": "[" * 100_000}, "lists are nested too deeply"),
         ({"card": None}, "'card' is missing"),

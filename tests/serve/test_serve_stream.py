@@ -239,7 +239,7 @@ def test_an_update_that_takes_too_long_ends_its_session() -> None:
         problem = stream.ask(file_of(random_lattice(1, 8)))
         opening.cancel()
         assert (problem.get("status"), problem.get("detail")) == (
-            504, "the update was not rescored within 0.2 s; prune the lattice"
+            504, "the update was not rescored within 0.2 s; send a smaller lattice, or fewer frames at once"
         )  # fmt: skip
         lm.gate.set()
 

@@ -155,7 +155,7 @@ def _verdict(is_right: bool, change: Mapping[str, Any], position: _Position) -> 
             position.refuse(f"{name!r} is {value!r}, which is not valid Unicode")
         texts.append(value)
     begin = change.get("begin")
-    if not isinstance(begin, int) or isinstance(begin, bool):
+    if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
         position.refuse(f'"begin" must be the index of a word, not {begin!r}')
     phrase, cls, before, key = texts
     return Verdict(is_right, phrase, cls, tuple(before.split()), key, begin)

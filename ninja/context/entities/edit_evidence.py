@@ -25,6 +25,7 @@ MARK = "#ninja-learn "
 VERSION = 1
 MAX_FACTOR = 2.0  # largest factor of a weight; it also multiplies boosts
 MIN_FACTOR = 0.1
+LARGEST = 10**9 - 1  # largest count in the file
 _COUNTS = ("added", "accepted", "rejected")
 _AFTER_NO_NEWLINE = '{"after": "no newline", '  # beginning of a run whose file did not end with a newline
 
@@ -251,7 +252,7 @@ class _Row:
         """Return the integer in a field; refuse a value below `least`, which is also the default."""
         value = self.content.get(name, least)
         if not _is_integer(value) or value < least:
-            self.refuse(f"{name!r} must be an integer of at least {least}, not {value!r}")
+            self.refuse(f"{name!r} must be an integer from {least} to {LARGEST}, not {value!r}")
         return int(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -267,4 +268,4 @@ class _Row:
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**9
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST

@@ -72,7 +72,7 @@ class UnknownWords:
         name = self.class_name or "no class"
         shown = ", ".join(f"{text!r} ({', '.join(map(repr, missing))})" for text, missing in self.phrases[:_SHOWN])
         more = ", …" if len(self.phrases) > _SHOWN else ""
-        verb = "has" if self.num_phrases == 1 else "have"
+        verb = "has" if len(self.phrases) == 1 else "have"
         count = f"{len(self.phrases)} of {counted(self.num_phrases, 'phrase')} {verb}"
         return f"{name}: {count} words that are not in the symbol table: {shown}{more}"
 

@@ -82,7 +82,7 @@ class Rewritten(NamedTuple):
 
     content: bytes
     num_utterances: int  # number of utterances of the entry
-    num_unmatched: int = 0  # number of texts that do not agree with the words of their utterance, and were not changed
+    num_unmatched: int = 0  # number of changes to texts that do not agree with the words of their utterance
 
 
 # New hypotheses of utterances, best first, keyed by the index of the utterance in the entry.

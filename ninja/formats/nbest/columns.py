@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, OptionError, counted
 from ninja.formats.content import Content, Entry, Pieces, check_encoding
 from ninja.formats.format import Format, Read
 from ninja.formats.nbest.lattices import list_entries
@@ -79,11 +79,11 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
             scores = [number(field, "a score", path, line, key) for field in fields[1:]]
             columns = columns or len(scores)
             if len(scores) != columns:
-                message = f"the line has {len(scores)} scores, but the first line has {columns}"
+                message = f"the line has {counted(len(scores), 'score')}, but the first line has {columns}"
                 raise FormatError(message, path, key=key, line=line)
             for column in (options.acoustic, options.graph):
                 if column is not None and column >= columns:
-                    message = f"there are {columns} scores, so there is no column {column}"
+                    message = f"there is no column {column}, because the line has {counted(columns, 'score')}"
                     raise FormatError(message, path, key=key, line=line)
         except FormatError as error:
             yield key, line, error

@@ -20,6 +20,7 @@ from ninja.formats.textual import kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
+Units = Literal["text", "token"]
 _FOLDER = re.compile(r"([1-9][0-9]{0,5})best_recog")
 _TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.]+)?\)")
 
@@ -28,7 +29,7 @@ _TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.
 class EspnetOptions:
     """Options for reading ESPnet folders."""
 
-    units: Literal["text", "token"] = "text"  # file that contains the words
+    units: Units = "text"  # file that contains the words
     score_as: ScoreAs = "acoustic"  # type of cost that the score becomes
     encoding: str = "utf-8"
 
@@ -42,10 +43,12 @@ def read_espnet(
     *,
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
+    units: Units = "text",
 ) -> list[NBest]:
     """Read n-best lists from the contents of the files ``text`` (or ``token``) and ``score`` for each 1-based rank.
 
-    The score is the weighted sum of the natural log-probabilities of all models in the search; higher is better.
+    The score is the weighted sum of the natural log-probabilities of all models in the search; higher is better. In
+    messages, the file with the words is called `units`.
 
     Raises:
         FormatError: A line is invalid, the last line lacks a newline, or an utterance has no score or occurs twice.
@@ -59,18 +62,18 @@ def read_espnet(
         text, score = ranks[rank]
         scores = _scores(score, f"{place}/score", encoding)
         keys = set()
-        for line, row in rows(text, f"{place}/text", encoding):
+        for line, row in rows(text, f"{place}/{units}", encoding):
             key, *words = split(row) or [""]
             if not key or key in keys:
                 message = f"utterance {key!r} occurs twice" if key else "the line is empty; an utterance id is needed"
-                raise FormatError(message, f"{place}/text", line=line)
+                raise FormatError(message, f"{place}/{units}", line=line)
             if key not in scores:
                 raise FormatError("the utterance has a sentence, but no score", f"{place}/score", key=key)
             keys.add(key)
             hypotheses.setdefault(key, []).append(sentence(words, *costs(0.0 - scores[key], score_as), line))
         if len(keys) < len(scores):
             missing = next(key for key in scores if key not in keys)
-            raise FormatError("the utterance has a score, but no sentence", f"{place}/text", key=missing)
+            raise FormatError("the utterance has a score, but no sentence", f"{place}/{units}", key=missing)
     if not hypotheses:
         raise FormatError("there are no utterances", path)
     return [NBest(key, tuple(entries)) for key, entries in hypotheses.items()]
@@ -95,7 +98,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
     for rank in numbers:
         text, score = (content_of(f"{name}/{rank}best_recog/{file}") for file in (options.units, "score"))
         ranks[rank] = text, score
-    return read_espnet(ranks, name, score_as=options.score_as, encoding=options.encoding)
+    return read_espnet(ranks, name, score_as=options.score_as, encoding=options.encoding, units=options.units)
 
 
 def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:

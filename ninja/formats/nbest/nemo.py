@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
-from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.errors import FormatError, LatticeError, OptionError, counted
 from ninja.files.stream import content_of
 from ninja.formats.content import Content, Entry, Pieces, check_choice, check_encoding
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
@@ -68,7 +68,8 @@ def read_nemo(
     if num_lines != beam * count or not count:
         for _ in hypotheses:  # raises the error of a bad line, if any
             pass
-        message = f"there are {num_lines} lines, but {count} utterances with {beam} lines each; is the manifest right?"
+        expected = f"{counted(count, 'utterance')} with {counted(beam, 'line')} each"
+        message = f"there are {counted(num_lines, 'line')}, but {expected}; check the manifest and the beam"
         raise FormatError(message, path)
     place = 0
     while batch := tuple(islice(hypotheses, beam)):

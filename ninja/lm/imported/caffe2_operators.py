@@ -204,7 +204,7 @@ def _cast(operator: Operator, inputs: Tensors) -> Tensors:
     names = {"FLOAT": 1, "INT32": 2, "BOOL": 5, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13}
     number = names.get(data_type.upper()) if isinstance(data_type, str) else operator.integer("to", 0)
     if number not in DTYPES:
-        raise operator.error(f"cannot cast to {data_type}, an unsupported type")
+        raise operator.error(f"cannot cast to {data_type}, an unsupported type" if data_type else "no type to cast to")
     return [inputs[0].to(DTYPES[number])]
 
 

@@ -119,7 +119,9 @@ def _find(directory: str, *names: str) -> str:
 
 def _words(path: str) -> list[str]:
     table = {number: word for word, number in SymbolTable.read(path)}
-    if not table or sorted(table) != list(range(len(table))):
+    if not table:
+        raise ModelError("the file contains no words; is this the right words.txt?", path)
+    if sorted(table) != list(range(len(table))):
         message = f"the ids of the {len(table)} words are not 0 to {len(table) - 1}; is this the right words.txt?"
         raise ModelError(message, path)
     return [table[number] for number in range(len(table))]

@@ -69,9 +69,8 @@ class NgramOptions:
                 "but must be 1 or more and must not decrease"
             )
         if len(self.cutoffs) > max(1, self.order - 1):
-            raise OptionError(
-                f"there are {len(self.cutoffs)} cutoffs; specify at most one per n-gram length from 2 to {self.order}"
-            )
+            most = f"at most one per n-gram length from 2 to {self.order}" if self.order > 1 else "only one"
+            raise OptionError(f"there are {len(self.cutoffs)} cutoffs; specify {most}")
         if self.discounts is not None:
             if len(self.discounts) not in (1, 3):
                 raise OptionError(
