@@ -299,12 +299,11 @@ def check_range(
     """
     if least <= value <= most and (above is None or value > above) and (math.isfinite(value) or not finite):
         return
-    if finite and not math.isfinite(value):
-        bounds = "finite"
-    elif above is not None:
+    if above is not None:
         bounds = f"above {above:g}" + (f" and at most {most:g}" if math.isfinite(most) else "")
     elif math.isfinite(least):
         bounds = f"between {least:g} and {most:g}" if math.isfinite(most) else f"{least:g} or more"
     else:
         bounds = f"{most:g} or less" if math.isfinite(most) else "finite"
-    raise OptionError(f"{name} is {value}, but must be {bounds}")
+    infinite = finite and math.isinf(value) and least <= value <= most and bounds != "finite"
+    raise OptionError(f"{name} is {value}, but must be {bounds}{' and finite' if infinite else ''}")

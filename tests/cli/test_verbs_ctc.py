@@ -262,7 +262,7 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
     ("content", "message"),
     [
         (b"", "source: found no matrices; no output is written"),
-        (b"no matrix at all", "key 'no': expected \\[ and numbers"),
+        (b"no matrix at all", "key 'no': expected numbers in brackets"),
         (b"utt [ 0 -50 -50 nan ]\n", "source, key 'utt': the value of unit 3 in frame 0 is nan"),
         (b"utt [ 1 1 1 1 ]\n", "source, key 'utt': the probabilities of frame 0 sum to .*; if the values are logits"),
     ],

@@ -327,7 +327,7 @@ def test_a_table_that_was_not_extended_is_refused() -> None:
         ({"choice_penalty": -1.0}, "choice_penalty is -1.0, but must be 0 or more"),
         ({"acoustic_scale": math.nan}, "acoustic_scale is nan, but must be above 0"),
         ({"beam": -1.0}, "beam is -1.0, but must be 0 or more"),
-        ({"max_distance": math.inf}, "max_distance is inf, but must be 0 or more"),
+        ({"max_distance": math.inf}, "max_distance is inf, but must be 0 or more and finite"),
         ({"max_spans": 0}, "max_spans is 0, but must be 1 or more"),
         ({"max_arcs": 0}, "max_arcs is 0, but must be 1 or more"),
     ],

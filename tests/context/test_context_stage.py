@@ -132,7 +132,7 @@ def test_a_stage_says_what_is_odd_about_its_files(file):
     notes = report.notes
     assert len(notes) == 4  # once, not for every lattice
     assert "'b'" in notes[0]
-    assert "@name: 1 of 2 phrases have words that are not in the symbol table: 'zebra'" in notes[1]
+    assert "@name: 1 of 2 phrases has words that are not in the symbol table: 'zebra'" in notes[1]
     assert (
         f"{file('c.arpa', write_arpa(CLASSES))}: the class @place is not used, because {entities} contains no phrases "
         "for it" == notes[2]

@@ -45,8 +45,8 @@ def test_columns_are_chosen():
         (b"utt-0 | HERE\n", "f:1: expected utt-1, scores"),
         (b"utt-0 1 x | HERE\n", "f:1, key 'utt': expected a score"),
         (b"utt-0 1 nan | HERE\n", "f:1, key 'utt': expected a score"),
-        (b"utt-0 1 2 | A\nutt-1 1 | B\n", "f:2, key 'utt': the line has 1 scores, but the first line has 2"),
-        (b"utt-0 1 | A\n", "f:1, key 'utt': there are 1 scores, so there is no column 1"),
+        (b"utt-0 1 2 | A\nutt-1 1 | B\n", "f:2, key 'utt': the line has 1 score, but the first line has 2"),
+        (b"utt-0 1 | A\n", "f:1, key 'utt': there is no column 1, because the line has 1 score"),
         (b"a-0 1 2 | A\nb-0 1 2 | B\na-1 1 2 | C\n", "f:3, key 'a': the lines of the utterance are not consecutive"),
     ],
 )

@@ -226,5 +226,5 @@ def test_options_out_of_range_are_refused() -> None:
     lattice = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0})
     with pytest.raises(OptionError, match="acoustic_scale is nan"):
         push(lattice, acoustic_scale=math.nan)
-    with pytest.raises(OptionError, match=r"delta is inf, but must be above 0"):
+    with pytest.raises(OptionError, match=r"delta is inf, but must be above 0 and finite"):
         minimize(lattice, delta=math.inf)

@@ -107,7 +107,7 @@ def test_phrases_that_no_lattice_can_say_are_noted_where_lattices_make_the_table
     how = [*slf, "--entities", tmp_path / "names.txt", *models, "-o", tmp_path / "out.jsonl"]
     code, _, said = ninja(verb, *how)
     assert code == 0, said
-    assert "1 of 2 phrases have words that are not in the symbol table: 'kathi'" in said
+    assert "1 of 2 phrases has words that are not in the symbol table: 'kathi'" in said
 
 
 def test_scales_in_the_header_of_a_later_file_are_noted(slf, tmp_path, ninja):

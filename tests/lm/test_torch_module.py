@@ -132,7 +132,7 @@ def method(name, result):
             method("step", lambda w, s: (w, s)),
             {"batch_dim": 1},
             ModelError,
-            r"shape \[1\] for 1 words, expected \[batch",
+            r"shape \[1\] for words of shape \[1\], expected \[batch",
         ),
         (
             method("step", lambda w, s: (torch.zeros(len(w), NUM_WORDS), s[:1] * 2)),

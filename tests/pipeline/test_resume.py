@@ -119,7 +119,7 @@ def test_no_output_of_several_is_written_where_one_has_other_scales(ninja):
     code, _, errors = ninja(*line, "--resume")
     assert code == 2
     made = "out/lat.2.gz: an earlier attempt was run with --acoustic-scale 0.5, but this attempt with 0.1"
-    assert errors == f"ninja: error: {made}; use the same options, or omit --resume (resume=) to start again\n"
+    assert errors == f"ninja: error: {made}; use the same options, or omit --resume to start again\n"
     assert sorted(os.listdir("out")) == [".lat.2.gz.part", ".lat.2.gz.scales.toml.part"]
 
 
@@ -156,7 +156,7 @@ def touched(name):
     [
         (RESCORE, [*RESCORE[:5], "two.arpa", *RESCORE[6:]], None, r"another --rnnlm"),
         (RESCORE, [*RESCORE, "--beam", "3"], None, r"another --beam"),
-        (RESCORE, [*RESCORE, "--lm-weight", "0.9"], None, r"lm_weight 0\.5, not 0\.9|--lm-weight 0\.5, not 0\.9"),
+        (RESCORE, [*RESCORE, "--lm-weight", "0.9"], None, r"--lm-weight 0\.5, but this attempt with 0\.9"),
         (RESCORE, RESCORE, "one.arpa", r"another --rnnlm: one\.arpa has changed"),
         (RESCORE, RESCORE, "words.txt", r"another --words: words\.txt has changed"),
         (BESIDE, BESIDE, "words.txt", r"another --words: words\.txt has changed"),
@@ -180,7 +180,7 @@ def test_no_run_goes_on_with_the_output_of_another(files, ninja, monkeypatch, fi
     code, _, errors = ninja(*second, "--resume")
     assert code == 2, errors
     assert re.search(rf"an earlier attempt was run with {made}", errors), errors
-    assert "use the same options, or omit --resume (resume=) to start again" in errors
+    assert "use the same options, or omit --resume to start again" in errors
     assert {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
     if change is not None:
         assert ninja(*second)[0] == 0
@@ -237,7 +237,7 @@ def test_outputs_of_an_unknown_run_are_not_resumed(files, ninja, monkeypatch, re
         Path(".out.ark.run").write_bytes(record)
     code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume")
     assert code == 2
-    assert "written by an unknown run; remove it, or omit --resume (resume=) to start again" in errors
+    assert "written by an unknown run; remove it, or omit --resume to start again" in errors
     assert Path(".out.ark.part").exists()
     assert ninja("prune", "in.ark", "-o", "out.ark")[0] == 0
     assert not [each for each in os.listdir() if each.startswith(".")]

@@ -71,7 +71,9 @@ def read_binary(place):
 
 
 def labels(place):
-    return [place.take("i") for _ in range(place.take("i"))]
+    count = place.take("i")
+    place.at += 4 * count
+    return np.frombuffer(place.content, "<i4", count, place.at - 4 * count).tolist()
 
 
 def read_text(text):

@@ -47,7 +47,7 @@ class StepNetwork:
         pairs = zip(self.parts, state, strict=True)
         score, after = self.run(word, tuple(rows.movedim(0, part.axis).contiguous() for part, rows in pairs))
         if score.dim() != 2 or len(score) != len(word):
-            shape = f"the scores have shape {list(score.shape)} for words {list(word.shape)}"
+            shape = f"the scores have shape {list(score.shape)} for words of shape {list(word.shape)}"
             raise ModelError(f"{shape}, expected [batch, words]", self.path)
         if len(after) != len(self.parts):
             raise ModelError(
