@@ -142,8 +142,8 @@ class Network:
 
     Attributes:
         input_dim: Width of the input.
-        output_dim: Width of the output, which is the first part of a row.
-        width: Width of a row.
+        output_dim: Width of the output.
+        width: Width of the row that represents a history: the output, followed by the memory of earlier steps.
     """
 
     def __init__(self, graph: Graph, library: Library) -> None:

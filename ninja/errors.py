@@ -75,7 +75,7 @@ class NinjaError(Exception):
 
 
 def shown(key: str) -> str:
-    """Return a key for a message, quoted and truncated to ``LONGEST_SHOWN`` characters."""
+    """Format a key for use in a message: quote it, and truncate it to ``LONGEST_SHOWN`` characters."""
     return repr(key) if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]!r}…"
 
 

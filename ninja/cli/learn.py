@@ -79,12 +79,12 @@ def learn(
     optionally after a key. SOURCE can also be two files in any hypothesis format (before and after correction), or a
     file of accepted and rejected changes that was saved from the page of `ninja correct --report`.
 
-    Names that edits inserted are added to --lists. The weight of a listed phrase is raised if edits inserted the
-    phrase, and lowered if edits removed it. Words that were recognised in place of a phrase become another
+    Names inserted by edits become new phrases. The weight of a listed phrase is raised if edits inserted the phrase,
+    and lowered if edits removed it. Words that were recognised in place of a phrase become another
     pronunciation of the phrase. Each change requires at least --min-count edits. The counts are stored in the output,
     and later runs add to these counts; edits that were counted before are ignored.
 
-    The output is the unchanged content of --lists, followed by new lines. --undo removes these lines.
+    The output is a copy of --lists, followed by lines with these changes. --undo removes these lines.
 
     \b
     Examples:

@@ -41,9 +41,10 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
     """Train a neural language model.
 
     TEXT and the held-out text contain one sentence per line, with words separated by whitespace; .gz files are
-    decompressed. Without --dev, every 20th sentence of TEXT is held out, or fewer at equal intervals if this would be
-    more than 5,000 sentences. The checkpoint is written whenever the held-out perplexity improves. --workers starts
-    processes on this machine; torchrun starts them on several machines. `ninja train ngram` trains an n-gram model.
+    decompressed. Without --dev, every 20th sentence of TEXT is held out; if TEXT has more than 100,000 sentences,
+    about 5,000 are held out, at equal intervals. The checkpoint is written whenever the held-out perplexity improves.
+    --workers starts processes on this machine; torchrun starts them on several machines. `ninja train ngram` trains
+    an n-gram model.
 
     \b
     Examples:

@@ -72,8 +72,8 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Count the arcs that cross each frame, int32 [num_frames]; final states with labels count as arcs.
 
     Raises:
-        LatticeError: The times are inconsistent, or the number of frames exceeds 2^20 + 1024 per arc and label. Without
-            this limit, a file could request any amount of memory.
+        LatticeError: The times are inconsistent, or there are more than 2^20 + 1024 · (arcs + labels) frames. Without
+            this limit, a damaged file could cause an allocation of any size.
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """

@@ -153,7 +153,7 @@ class BoundModels:
     ) -> None:
         """Combine the new model with the old model, which gets weight -1.
 
-        A single new model reuses its word map in `maps`.
+        If `lm` is the only model, its word map is taken from `maps` if it is there.
         """
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout  # an alias of the built-in class since Python 3.11
 from contextlib import closing, suppress
 from typing import Any
+from weakref import WeakSet
 
 from ninja.errors import BusyError, ClosedError, OptionError, VocabularyError, check_range
 from ninja.lattice import Lattice
@@ -19,6 +21,7 @@ from ninja.rescoring.utterances import RescoreReport, Source, Submission, Uttera
 
 NO_TABLE = "the lattice has no symbol table; attach its words.txt with Lattice.with_words"
 IDLE_SECONDS = 5.0  # idle time after which the thread ends; the next lattice starts a new one
+SECONDS_TO_STOP = 10.0  # how long the process waits at exit for the current step of a service that was not closed
 CLOSED = "this Rescorer was closed before the lattice was rescored; create a new one"
 
 
@@ -59,6 +62,7 @@ class Service(Source):
         self._running: dict[Future[Lattice], Utterance] = {}
         self._thread: threading.Thread | None = None
         self._closed = self._aborted = False
+        _services.add(self)
 
     # The following methods may be called from any thread.
 
@@ -180,6 +184,13 @@ class Service(Source):
         thread.join(timeout)
         if thread.is_alive():
             self._abort()
+
+    def stop(self) -> None:
+        """Fail all futures that are not done, and wait for the thread to finish its current step."""
+        thread = self._thread
+        self.shut(0.0)
+        if thread is not None:
+            thread.join(SECONDS_TO_STOP)
 
     def _abort(self) -> None:
         with self._changed:
@@ -304,3 +315,13 @@ class _Single(Source):
 
 class _Aborted(Exception):
     """The service was closed before all utterances were rescored; their futures have failed."""
+
+
+_services: WeakSet[Service] = WeakSet()
+
+
+@atexit.register
+def _stop_services() -> None:
+    """Stop services that were not closed: a thread that is inside torch when Python exits aborts the process."""
+    for service in list(_services):
+        service.stop()

@@ -180,7 +180,7 @@ def test_bad_rows_are_reported_by_their_number(tmp_path):
 BAD = {
     "no column of texts": (
         lambda: pa.table({"id": ["a"], "n": [1]}),
-        r"the table has no column 'text' \(columns: 'id', 'n'\); specify",
+        r"the table has no column 'text' \(columns: 'id', 'n'\); name the columns",
     ),
     "lattices": (
         lambda: pa.table({"key": ["a"], "arc_begin": [[0]]}),

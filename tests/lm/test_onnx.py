@@ -185,7 +185,7 @@ I64, F32 = TensorProto.INT64, TensorProto.FLOAT
         (
             {"word": ["n"]},
             {"logits": "word"},
-            r"the scores have shape \[1\] for words \[1\], expected \[batch, words\]",
+            r"the scores have shape \[1\] for words of shape \[1\], expected \[batch, words\]",
         ),
         ({"words": ["n", 7]}, {"logits": "words"}, "expected `word`"),
         (

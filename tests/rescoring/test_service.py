@@ -434,6 +434,26 @@ print(futures[0].result().key)
     assert (done.returncode, done.stdout) == (0, "seed-0\n"), done.stderr
 
 
+def test_no_thread_of_a_service_runs_when_python_exits() -> None:
+    """Python ends threads that still run when it exits; if such a thread is inside torch, the process aborts."""
+    program = """
+import sys; sys.path[:0] = ["tests/support", "tests/rescoring"]
+import atexit, threading, time
+atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))
+from fake_lm import FakeLM
+from rescoring_cases import random_lattice
+import ninja
+rescorer = ninja.Rescorer(FakeLM(), ninja.RescoreOptions(max_unknown=1.0))
+done = threading.Event()
+future = rescorer.submit(random_lattice(0))
+future.add_done_callback(lambda _: (done.set(), time.sleep(0.5)))  # in the thread of the service
+done.wait()
+"""
+    root = ninja.__path__[0].rpartition("/")[0]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "['MainThread']\n"), done.stderr
+
+
 def test_submit_refuses_invalid_arguments_at_once() -> None:
     with pytest.raises(OptionError, match="max_waiting is 0"):
         Rescorer(FakeLM(), max_waiting=0)

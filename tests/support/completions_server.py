@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -38,16 +39,28 @@ class Fault:
 
 
 class Server(ThreadingHTTPServer):
-    daemon_threads = True
+    daemon_threads = False  # a thread that is inside torch when Python exits would abort the process
 
     def __init__(self, kind: str, form: str) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.model, self.form = Model(kind), form
         self.fault = Fault()
         self.requests: list[tuple[str, Any]] = []
+        self.connections: list[socket.socket] = []
         self.keys: set[str | None] = set()
         path = "/completion" if form == "llama.cpp" else "/v1/completions"
         self.url = f"http://127.0.0.1:{self.server_port}{path}"
+
+    def get_request(self) -> Any:
+        connection, address = super().get_request()
+        self.connections.append(connection)
+        return connection, address
+
+    def server_close(self) -> None:
+        for connection in self.connections:
+            with suppress(OSError):  # closed by the handler
+                connection.shutdown(socket.SHUT_RDWR)
+        super().server_close()  # waits for the handlers
 
     def count(self, path: str) -> int:
         return sum(name.endswith(path) for name, _ in self.requests)

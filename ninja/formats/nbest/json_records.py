@@ -91,7 +91,7 @@ def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOpti
 
 
 def with_new_words(record: ListRecord, nbest: NBest, changed: Iterable[tuple[Hypothesis, Hypothesis]]) -> ListRecord:
-    """Return a copy of a record with entries for changed hypotheses; their other fields stay the same.
+    """Return a copy of a record in which changed hypotheses have their new words; all other fields are kept.
 
     Args:
         record: The record of `nbest`.

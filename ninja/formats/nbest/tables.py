@@ -143,10 +143,8 @@ def _columns(names: list[str], options: ObjectFields, path: str | None) -> Objec
     named = [columns.key, columns.nbest or columns.text]
     if (missing := next((name for name in named if name is not None and name not in names), None)) is not None:
         shown = ", ".join(repr(name[:20]) for name in names[:8])
-        message = (
-            f"the table has no column {missing!r} (columns: {shown or 'none'}); specify the columns of ids and of "
-        )
-        raise FormatError(f"{message}lists or texts (--from parquet:key=NAME,nbest=NAME or text=NAME)", path)
+        advice = "name the columns of ids and of n-best lists or texts: --from parquet:key=NAME,nbest=NAME or text=NAME"
+        raise FormatError(f"the table has no column {missing!r} (columns: {shown or 'none'}); {advice}", path)
     return columns
 
 

@@ -137,9 +137,8 @@ class Client:
             except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
                 problem = f"unexpected response ({type(error).__name__}: {error})"
         times = counted(self._options.retries + 1, "attempt")
-        raise self.error(
-            f"{problem}; gave up after {times}: check the server, and set endpoint_cache to reuse the scores", path
-        )
+        advice = "check the server, and set endpoint_cache to store scores for later runs"
+        raise self.error(f"{problem}; gave up after {times}: {advice}", path)
 
     def error(self, problem: str, path: str = "") -> EndpointError:
         """Return an error whose message contains the URL of the server."""
@@ -162,7 +161,7 @@ class Client:
                     unit = counted(used, name.removeprefix("max_")[:-1])
                     raise self.error(
                         f"the limit endpoint_{name} of {getattr(options, name)} is reached after {unit}; raise the "
-                        "limit, and set endpoint_cache to reuse the scores"
+                        "limit, and set endpoint_cache to store scores for later runs"
                     )
             self.num_requests += 1
             self.num_tokens += num_tokens
@@ -172,7 +171,7 @@ class Client:
         if waited + pause > self._options.max_seconds:
             raise self.error(
                 f"the limit endpoint_max_seconds of {self._options.max_seconds:g} is reached; raise the limit, and "
-                "set endpoint_cache to reuse the scores"
+                "set endpoint_cache to store scores for later runs"
             )
 
     def _json(self, path: str, body: dict[str, Any] | None) -> Any:
