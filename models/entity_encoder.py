@@ -32,7 +32,7 @@ FIRST = 2
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Sizes and options of an encoder."""
+    """Sizes and options of an `EntityEncoder`."""
 
     num_letters: int  # symbols of letters, including PADDING and END
     num_phones: int
@@ -159,7 +159,8 @@ class EntityEncoder(nn.Module):
 
         Args:
             letters: Letters of the phrases, int64 [time, batch], padded with PADDING.
-            phones: Phones of the phrases, int64 [time, batch], padded with PADDING; only PADDING if unknown.
+            phones: Phones of the phrases, int64 [time, batch], padded with PADDING; only PADDING if a pronunciation
+                is unknown.
         """
         return functional.normalize(self.vector(self._pooled(letters, phones)[0]), dim=-1)
 
@@ -185,9 +186,9 @@ class EntityEncoder(nn.Module):
         return functional.normalize(self.vector(pooled), dim=-1), loss
 
     def _pooled(self, letters: Tensor, phones: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the bottleneck, float [batch, bottleneck], and the arguments of the decoders for attention.
+        """Return the bottleneck of each phrase, float [batch, bottleneck], and the states that the decoders attend to.
 
-        These arguments are the states and a mask of the valid states; without attention, there are none.
+        The second item is ``(state, valid)``, as in `Decoder.forward`; it is empty if the decoders have no attention.
         """
         symbols = {"letters": letters, "phones": phones}
         encoded = [encoder(symbols[kind]) for kind, encoder in self.strings.items()]

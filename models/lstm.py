@@ -102,7 +102,7 @@ class LSTMLanguageModel(nn.Module):
         return self.dropout(output)  # [time, batch, embedding]
 
     def _one_by_one(self, embedded: Tensor) -> Tensor:
-        """Run the layers one by one, with both projections of the last layer concatenated."""
+        """Run the layers one at a time; the output of the last layer is the concatenation of its two projections."""
         value = embedded[..., : self.config.width]
         for number in range(self.config.layers):
             entry, before, bias, more_bias, project = self._weights(number)
@@ -132,10 +132,11 @@ class LSTMLanguageModel(nn.Module):
         """Return the weights for a single step of layer `number`, counted from 0.
 
         Returns:
-            Weights from the layer's input and previous output to the gates (input, forget, cell, output), float
-            [4 * hidden, input + output]. If embeddings are wider than `Config.width`, only the first `Config.width`
-            components of the input and of the output have nonzero weights. The biases of the gates, float
-            [4 * hidden]. The projection of the cells, float [output, hidden].
+            ``(weights, biases, projection)``: the weights from the layer's input and previous output to the gates
+            (input, forget, cell, output), float [4 * hidden, input + output]; the biases of the gates, float
+            [4 * hidden]; and the projection from the cells to the output, float [output, hidden]. The input of the
+            first layer and the output of the last layer are as wide as embeddings. If embeddings are wider than
+            `Config.width`, only the first `Config.width` components have nonzero weights to the gates.
         """
         entry, before, bias, more_bias, project = (weight.detach() for weight in self._weights(number))
         more = self.config.embedding - self.config.width

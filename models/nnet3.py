@@ -31,7 +31,10 @@ Fetcher = Callable[[dict[str, Matrix], Matrix], Matrix]  # values computed in th
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A function of one step's input; `kind` names an operation of the library, or is "identity"."""
+    """Function that computes the value of a node from its input in the same step.
+
+    `kind` is the name of an operation of the array library, or "identity".
+    """
 
     kind: str
     input_dim: int
@@ -42,7 +45,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Array library that computes on rows, float32 [n, width]."""
+    """Array library for computations on matrices, float32 [n, width], with one row per history."""
 
     concatenate: Callable[[list[Matrix]], Matrix]
     full: Callable[[Matrix, int, float], Matrix]  # number of rows, width, value -> constant matrix
@@ -51,7 +54,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A node's value some steps ago, multiplied by a factor."""
+    """The value of a node `delay` steps ago, multiplied by `scale`."""
 
     node: str
     delay: int = 0
@@ -69,7 +72,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A component applied to its input; a node without a component is a range of its input."""
+    """Node of a network: a component applied to the input or, without a component, a range of the input's columns."""
 
     name: str
     component: str | None
@@ -99,7 +102,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Columns of a computed node, now or some steps ago."""
+    """Range of columns in the value of a node, now (`delay` is 0) or `delay` steps ago."""
 
     node: str
     delay: int
@@ -115,7 +118,7 @@ class _Sum:
 
     @property
     def is_piece(self) -> bool:
-        """Whether the sum is one piece with factor 1 and no constant, so no arithmetic is needed."""
+        """Whether the sum is a single range of columns with factor 1 and no constant, so no arithmetic is needed."""
         return len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1.0 and len(self.terms[0][0]) == 1
 
     @property
@@ -125,7 +128,10 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Memory:
-    """Columns of a node stored in a row: the block from k steps ago begins at ``place + (k - 1) * width``."""
+    """Columns ``first`` to ``last - 1`` of a node's value, which a history's row stores for the last ``delay`` steps.
+
+    The columns from k steps ago begin at column ``place + (k - 1) * width`` of the row.
+    """
 
     first: int
     last: int
@@ -138,20 +144,22 @@ class _Memory:
 
 
 class Network:
-    """An executable graph.
+    """Network that computes one step for a batch of histories.
 
     Attributes:
-        input_dim: Width of the input.
-        output_dim: Width of the output.
-        width: Width of the row that represents a history: the output, followed by the memory of earlier steps.
+        input_dim: Width of the input of a step.
+        output_dim: Width of the output of a step.
+        width: Width of the row that represents a history: the output of the last step, followed by the node values
+            that later steps read.
     """
 
     def __init__(self, graph: Graph, library: Library) -> None:
         """Plan the operations of a step.
 
         Args:
-            graph: A network with consistent widths, whose delays refer only to nodes that depend on the input.
-            library: Array library for the computation.
+            graph: A network in which the widths of nodes and components agree, and in which every node that is read
+                with a delay depends on the input.
+            library: Array library that performs the operations.
         """
         self._library = library
         self.input_dim = graph.input_dim
@@ -176,14 +184,15 @@ class Network:
             self._steps.append((node.name, function, [self._fetcher(part) for part in sums]))
 
     def step(self, row: Matrix, value: Matrix) -> list[Matrix]:
-        """Advance each history by one input.
+        """Advance each history by one step.
 
         Args:
-            row: The states, float32 [n, width].
-            value: The input, float32 [n, input_dim].
+            row: The rows that represent the histories, float32 [n, width].
+            value: The input of each history, float32 [n, input_dim].
 
         Returns:
-            The new rows as pieces to concatenate, each float32 [n, width of the piece]; the first is the output.
+            Blocks of columns, each float32 [n, width of the block], whose concatenation is the new rows. The first
+            block is the output.
         """
         values = {INPUT: value}
         for name, function, fetchers in self._steps:
@@ -219,7 +228,11 @@ class Network:
 
 
 def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
-    """Return the input of each computed node as sums of pieces, which refer only to computed nodes."""
+    """Return the input of each computed node as a list of sums over columns of computed nodes and of the network input.
+
+    A node is not computed if it only selects or concatenates columns of other nodes in the same step; references to
+    this node are replaced with references to these columns.
+    """
     dim = {INPUT: graph.input_dim} | {node.name: node.dim for node in graph.nodes}
     same: dict[str, list[_Piece]] = {INPUT: [_Piece(INPUT, 0, 0, graph.input_dim)]}
     inputs: dict[str, tuple[Part, ...]] = {}
@@ -252,7 +265,7 @@ def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
 
 
 def _cut(pieces: Sequence[_Piece], first: int, dim: int) -> list[_Piece]:
-    """Return the pieces that form the columns ``first`` to ``first + dim - 1`` of a concatenation of pieces."""
+    """Return columns ``first`` to ``first + dim - 1`` of a concatenation of pieces, as a list of pieces."""
     result = []
     for piece in pieces:
         begin, end = max(first, 0), min(first + dim, piece.dim)
@@ -263,7 +276,7 @@ def _cut(pieces: Sequence[_Piece], first: int, dim: int) -> list[_Piece]:
 
 
 def _merge(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Merge consecutive pieces that are adjacent ranges of one node."""
+    """Merge consecutive pieces that are adjacent column ranges of the same node with the same delay."""
     merged: list[_Piece] = []
     for piece in pieces:
         last = merged[-1] if merged else None
@@ -279,7 +292,7 @@ def _pieces(sums: Sequence[_Sum]) -> list[_Piece]:
 
 
 def _lay_out(graph: Graph, inputs: dict[str, list[_Sum]]) -> dict[str, _Memory]:
-    """Assign a position in the row, after the output, to each value that a later step reads."""
+    """Assign columns of a history's row, after those of the output, to each node value that later steps read."""
     memories: dict[str, _Memory] = {}
     for piece in (piece for sums in inputs.values() for piece in _pieces(sums) if piece.delay):
         last = piece.first + piece.dim

@@ -24,7 +24,7 @@ ENTITY_RATE = 0.09  # initial share of words that begin a phrase
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Sizes of a pointer."""
+    """Sizes of the layers of a `PhrasePointer`."""
 
     state: int  # width of the language model's hidden state and word vectors
     vector: int  # width of a phrase's vector
@@ -56,7 +56,9 @@ class PhrasePointer(nn.Module):
             key.weight.mul_(0.1)
 
     def queries(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the query of each state, float [n, width], and the score of no phrase without the offset, float [n].
+        """Return the query, float [n, width], and the score that no phrase begins, float [n], for each state.
+
+        The scores do not include the offset, which depends on the number of phrases.
 
         Args:
             state: Hidden states of the language model, float [n, state].
@@ -66,11 +68,12 @@ class PhrasePointer(nn.Module):
         return torch.cat([query, torch.ones_like(query[:, :1])], 1), self.no_phrase(scaled)[:, 0]
 
     def keys(self, vector: Tensor, first_word: Tensor, num_words: Tensor) -> Tensor:
-        """Return keys of phrases, float [n, width].
+        """Return the key of each phrase, float [n, width].
 
         Args:
             vector: The vector of each phrase, float [n, vector].
-            first_word: The language model's vector of the first word of each phrase, float [n, state]; 0 if unknown.
+            first_word: The language model's vector of the first word of each phrase, float [n, state]; all elements
+                are 0 if the word is unknown.
             num_words: The number of words in each phrase, float [n].
         """
         known = (first_word != 0).any(1).to(vector.dtype)

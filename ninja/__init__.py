@@ -24,8 +24,8 @@ _attached: "tuple[Callable[[str], object], Callable[[], list[str]], list[str]] |
 def _names() -> "tuple[Callable[[str], object], Callable[[], list[str]], list[str]]":
     """Return ``(__getattr__, __dir__, list of public names)`` for the package.
 
-    The functions are created when a name is first used, because a build starts the launcher hundreds of times without
-    using any name.
+    ``lazy_loader`` is imported only when this function is called, because a build imports the package hundreds of times
+    without using any of these names.
     """
     global _attached
     if _attached is None:

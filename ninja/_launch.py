@@ -61,7 +61,7 @@ def _build(arguments: list[str]) -> None:
 
 
 def _version(arguments: list[str]) -> None:
-    """Print the version of this program on a terminal, but forward the call if another program reads the output."""
+    """Print the version of this program if stdout is a terminal; otherwise, forward the call to the build tool."""
     tool = find_build_tool()
     if sys.stdout is not None and sys.stdout.isatty():
         if tool:

@@ -10,8 +10,8 @@ def find_build_tool() -> str | None:
     """Return the path of the build tool, or None if it is not installed.
 
     If ``$NINJA_BUILD_TOOL`` is set to a path, or to the name of a program on PATH, no other program is considered.
-    Otherwise, the path is that of the first program on PATH that has one of the tool's names. Scripts that start this
-    package are never returned.
+    Otherwise, PATH is searched for ninja-build, then for ninja, then for samu. Scripts that start this package are
+    never returned.
     """
     chosen = os.environ.get("NINJA_BUILD_TOOL")
     for name in (chosen,) if chosen else BUILD_TOOLS:
@@ -24,7 +24,7 @@ def find_build_tool() -> str | None:
 
 
 def is_ourselves(path: str) -> bool:
-    """Return whether a program is a script that starts this package in any environment; True if it is unreadable."""
+    """Return whether a program is a script, from any environment, that starts this package; True if unreadable."""
     try:
         with open(path, "rb") as stream:
             return OURSELVES in stream.read(4096)

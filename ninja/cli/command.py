@@ -124,7 +124,7 @@ class LatticeFile(OutputFile):
         self.several = "to write one output per input, use -o folder/ or -o out/lat.JOB.gz" if per_input else None
 
     def check(self, name: str) -> None:
-        """Accept any name; the writer checks it."""
+        """Accept any name, because the writer of the lattices checks it."""
 
     def targets(self, name: str) -> list[str]:
         """Return the paths of the output files, and of the symbol table and scale file that can accompany them."""
@@ -139,7 +139,7 @@ class OutputFolder(OutputFile):
     content = "files"
 
     def check(self, name: str) -> None:
-        """Accept any name."""
+        """Accept any name, because the folder is created if necessary."""
 
 
 class CommandFiles:
@@ -176,15 +176,16 @@ class CommandFiles:
     def settings(
         self, identity: Callable[[list[str]], Any], ignored: Collection[str] = IGNORED
     ) -> tuple[dict[str, Any], list[State]]:
-        """Return the options on which the results depend.
+        """Return the options on which the results of the command depend.
 
         Args:
             identity: Function that maps a list of file paths to a value that identifies the contents of the files.
-            ignored: Names of parameters to omit.
+            ignored: Names of the command's parameters to omit.
 
         Returns:
-            ``(values, states)``: the option values by name, and the states of the lattice files that the options
-            specify (see `State`).
+            ``(values, states)``: the option values by option name, and the path, size and modification time of each
+            lattice file that the options specify (see `State`). In ``values``, lattice files are replaced with their
+            number, and other input files with the result of ``identity``.
         """
         options: dict[str, Any] = {}
         states: list[State] = []

@@ -26,7 +26,7 @@ class ConfidenceSettings:
 
     @property
     def are_set(self) -> bool:
-        """Whether any of the options is set."""
+        """Whether any of the options for calibrated confidences is set."""
         return any(name is not None for name in (self.model, self.lm, self.unboosted))
 
 

@@ -123,7 +123,11 @@ def write_best_words(
     output_file: str,
     phrases: PhraseTags | None,
 ) -> None:
-    """Write the best transcripts as text, and their words with confidences and phrases as JSON."""
+    """Write the best transcript of each lattice as text and as a JSON line.
+
+    A JSON line contains the words of the transcript with their confidences. If ``phrases`` is set, the phrases in the
+    transcript are tagged in the text and listed in the JSON line.
+    """
     if output_file == json_file:
         raise click.UsageError(f"-o and --json are both {json_file}; give them different names")
     inputs.spells_words = True

@@ -106,10 +106,13 @@ def entities(
 def _context(
     chosen: dict[str, Any], others: dict[str, Any], *, boosts: Collection[str], points: bool
 ) -> Context | None:
-    """Return the context that the options specify; None without ``--entities``, unless phrases come from requests.
+    """Return the context that the options specify.
+
+    If the command has the option ``--entities`` and it is not set, the result is None. A command without this option
+    gets its phrases from requests, and the result is never None.
 
     Raises:
-        OptionError: An option is set without another option that it requires.
+        OptionError: An option is set without another option that it requires, or with an option that excludes it.
     """
     entities: str | Entities | None = chosen["entities"] if "entities" in chosen else Entities.from_dict({})
     augment_options = {name.removeprefix("augment_"): chosen[name] for name in AUGMENTING}
@@ -148,13 +151,18 @@ def _context(
 
 
 def _require(option: str, dependent: Collection[str]) -> None:
-    """Raise `OptionError` if the command line contains an option in `dependent` without `option`, which it requires."""
+    """Raise `OptionError` if the command line contains options that can be used only with another option.
+
+    Args:
+        option: Flag of the other option, which is not set.
+        dependent: Names of the options that require the other option.
+    """
     if flags := given_on_command_line(dependent):
         raise OptionError(f"{', '.join(flags)} can be used only with {option}")
 
 
 def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
-    """Return a copy of the context that uses this acoustic scale for augmentation."""
+    """Return the context with the given acoustic scale for augmentation, or unchanged if it has no augmentation."""
     if context.augmentation is None:
         return context
     options = replace(context.augmentation.options, acoustic_scale=acoustic_scale)

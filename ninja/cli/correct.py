@@ -120,9 +120,10 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return the output in the format of the inputs if it is stdout or the inputs are plain transcripts.
+    """Return the output with the format of the inputs, if it is stdout or the inputs are plain transcripts.
 
-    The output is unchanged if the user set a format, or if the format of the inputs cannot be written.
+    In all other cases, the output is returned unchanged; likewise if the user chose an output format, or if the inputs
+    have several formats or a format that cannot be written.
     """
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):

@@ -207,7 +207,7 @@ def ctc_decode(
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
-    """Return the symbol table from a file; without a file, number the lexicon's words, or start a growing table."""
+    """Return the symbol table in the file ``words``, else a table of the lexicon's words, else a `GrowingTable`."""
     if words is not None:
         return SymbolTable.read(words)
     if lexicon is None:

@@ -74,8 +74,8 @@ minimize_option = switch("--minimize", False, "Push and minimize the results.")
 def determinize_pruned(**values: Any) -> Determinization:
     """Keep the best path of each word sequence within a beam.
 
-    State-level lattices become compact lattices. If the result would exceed a bound, it is pruned with a smaller beam,
-    which is printed on stderr with the key.
+    State-level lattices become compact lattices. If a limit on memory or size is reached, the result is complete only
+    within a smaller beam. For at most 20 lattices, the key and this beam are printed on stderr.
 
     \b
     Example:
@@ -95,7 +95,8 @@ def determinize_phone_pruned(
     """Determinize phones, then words, within a beam.
 
     A first pass determinizes over phones and words; a second pass determinizes over words, like `ninja
-    determinize-pruned`. With the first pass, deeper lattices stay within the bounds.
+    determinize-pruned`. The first pass reduces the work of the second, so deeper lattices stay within the limits on
+    memory and size.
 
     \b
     Example:
@@ -115,9 +116,10 @@ def determinize_phone_pruned(
 def determinize(prune: bool, **values: Any) -> Determinization:
     """Keep the best path of each word sequence.
 
-    If the result exceeds a bound, the lattice is pruned with a beam of --beam × --beam-ratio and determinized again;
-    each further retry multiplies the beam by --beam-ratio. Lattices within the bounds are not pruned.
-    `ninja determinize-pruned`, which prunes during determinization, is usually the better choice.
+    If a limit such as --max-mem is exceeded, the lattice is pruned with a beam of --beam × --beam-ratio and
+    determinized again; each further retry multiplies the beam by --beam-ratio. Lattices that stay within the limits are
+    pruned only with --prune. `ninja determinize-pruned`, which prunes during determinization, is usually the better
+    choice.
 
     \b
     Example:

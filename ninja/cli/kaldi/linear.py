@@ -146,7 +146,14 @@ def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArr
 
 
 def _write(inputs: Inputs, destination: Output, entries: Iterable[tuple[str, Callable[[], Lattice]]]) -> None:
-    """Build a lattice for each entry by calling the entry's function, write the lattices, and report failures."""
+    """Build and write the lattice for each key, and report failures.
+
+    Args:
+        entries: ``(key, function)`` pairs; the function builds the lattice for the key.
+
+    Raises:
+        LatticeError: All lattices failed.
+    """
     log = inputs.log
     with open_output(destination, inputs) as archive:
         for key, make_lattice in entries:

@@ -83,9 +83,9 @@ def decode(
 
     Args:
         one_best_times: Format the times of the decoded words instead of the times of all bins.
-        frame_shift: Seconds per frame; None uses each lattice's value.
+        frame_shift: Seconds per frame; None uses the frame shift of each lattice, or the default if it has none.
         requested: Names of the requested outputs, which are elements of `OUTPUTS`.
-        estimator: Estimator for the confidences of words in JSON; None omits these words.
+        estimator: Estimator for the confidences of the decoded words in the JSON output; None omits the words there.
         how: Additional arguments of `consensus.mbr_decode`.
     """
     results = consensus.mbr_decode(batch, scales, forms=forms.common_table(batch), **how)
@@ -276,7 +276,7 @@ def _sausage(result: Consensus) -> list[str]:
 
 
 def _times(times: npt.NDArray[np.float32]) -> list[str]:
-    """Format pairs of times in Kaldi's format."""
+    """Format the start and end of each bin or word, in frames, in Kaldi's text format for pairs of floats."""
     return [" ; ".join([f"{begin:.7g} {end:.7g}" for begin, end in times.tolist()]), ""]
 
 

@@ -35,7 +35,12 @@ IDS = ListType(parse_id, "ids", ":")
 
 
 def shown_words(console: Console, path: str | None) -> Callable[[str, Sequence[int]], None]:
-    """Return a function that prints a key and its words on stderr, or that does nothing if the path is None."""
+    """Return a function that takes a key and word ids, and prints the key and the words on stderr.
+
+    Args:
+        console: Console that prints the words and logs the ids that are missing from the symbol table.
+        path: Path of the symbol table; if None, the function prints nothing.
+    """
     table = None if path is None else SymbolTable.read(path)
 
     def show(key: str, ids: Sequence[int]) -> None:
