@@ -251,7 +251,7 @@ def _sentences(
 
 
 def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
-    """Yield ``(line number, fraction of the text read so far, fields)`` for each line.
+    """Yield ``(line number, fraction of the lines yielded so far, fields)`` for each line of a text.
 
     Fields are separated by spaces and tabs only, since words in some vocabularies contain other whitespace.
     """

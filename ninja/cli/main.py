@@ -80,7 +80,14 @@ class Commands(click.Group):
         return name, command, arguments
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command; raise `UnreadOutput` on a broken pipe, on which click would exit."""
+        """Run the command.
+
+        Errors in a command line are reported with suggestions, and messages contain the names of options rather than
+        of Python arguments.
+
+        Raises:
+            UnreadOutput: The process that reads the output has closed the pipe; click would exit instead.
+        """
         try:
             return super().invoke(context)
         except click.NoSuchOption as error:
@@ -287,7 +294,10 @@ class Console:
         return log
 
     def _say_failure(self, failure: NinjaError) -> None:
-        """Print a failure; after several of the same kind, or one for the same unreadable file, only count it."""
+        """Print a failure, or only count it if enough failures of the same kind have been printed.
+
+        At most `MAX_SHOWN` failures of a kind are printed, and only one of a kind for a file that cannot be read.
+        """
         kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
         if cause in kind.shown or len(kind.shown) == MAX_SHOWN:
@@ -387,7 +397,12 @@ class Console:
         click.get_current_context().exit(1 if failed or self.log.failures else 0)
 
     def close_counting(self, details: str = "", unit: str = "lattice") -> NoReturn:
-        """Print the number of results, some details and the elapsed time, and exit."""
+        """Print the number of processed lattices and the elapsed time, and exit.
+
+        Args:
+            details: Text to print after the number.
+            unit: Singular noun for the counted items.
+        """
         self.close(f"{counted(self.log.lattices, unit)}{details}, {self.seconds:.1f} s")
 
 

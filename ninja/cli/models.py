@@ -47,7 +47,7 @@ class OOVScoreType(click.ParamType):
     name = "score"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OOVScore:
-        """Parse the score."""
+        """Parse the score of unknown words: ``skip``, ``spread``, or a natural-log probability."""
         if value in ("skip", "spread"):
             return cast("Literal['skip', 'spread']", value)
         try:
@@ -79,7 +79,11 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOption
 
 
 def word_options(*names: str) -> Callable[[Command], Command]:
-    """Add the options with these names from `WORD_OPTIONS`; the command receives them as ``load_options``."""
+    """Add options from `WORD_OPTIONS`; the command receives their values as ``load_options``.
+
+    Args:
+        names: Keys of the options in `WORD_OPTIONS`.
+    """
 
     def add(command: Command) -> Command:
         @section("Models", *(WORD_OPTIONS[name] for name in names))

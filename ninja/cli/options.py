@@ -55,7 +55,7 @@ class ListType(click.ParamType):
     def convert(
         self, value: object, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[object, ...]:
-        """Split the list."""
+        """Convert a string with separators to a tuple of values; a tuple is returned unchanged."""
         if isinstance(value, tuple):
             return value
         try:
@@ -70,7 +70,7 @@ class ListsFormats(Sectioned):
     """Command that lists the formats at the end of its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, then the formats."""
+        """Write the help for the options, followed by a list of the file formats."""
         from ninja.formats.format import formats
 
         super().format_options(ctx, formatter)
@@ -132,7 +132,13 @@ def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
 
 
 def output_file(description: str, kind: OutputFile | None = None, advice: str = "") -> Callable[[Command], Command]:
-    """Add ``-o``, which defaults to stdout; its help consists of the description and the advice."""
+    """Add ``-o``, which defaults to stdout.
+
+    Args:
+        description: Beginning of the help text of ``-o``.
+        kind: Parameter type of the option.  [default: any output file]
+        advice: End of the help text, with a leading space.
+    """
     option = writes("-o", f"{description}; - is stdout.{advice}", "--output-file", kind=kind, default="-")
     return section(LAST_SECTIONS[0], option)
 

@@ -12,7 +12,10 @@ from ninja.files.output import printable
 
 
 class ProgressBar:
-    """A progress line: a bar, a percentage and the remaining time if the total is known, else a rate.
+    """A line on the terminal that shows the number of completed items and the elapsed time.
+
+    While the total is known, the line also shows a bar, a percentage and the remaining time. Otherwise, it shows the
+    number of items per second.
 
     Args:
         unit: Plural name of the counted items.
@@ -29,10 +32,10 @@ class ProgressBar:
         self._task = self._progress.add_task("", total=None, count=0)
 
     def step(self, description: str, count: int | None = None, *, share: float | None = None) -> None:
-        """Advance the line by one item, or to a count.
+        """Advance the progress line by one item, or to a number of completed items.
 
         Args:
-            description: Text at the end of the line.
+            description: Text at the end of the progress line.
             count: Number of completed items; None adds 1 to the previous number.
             share: Fraction of the total that is complete, in [0, 1]; None if unknown.
         """
@@ -42,15 +45,15 @@ class ProgressBar:
         self._progress.update(self._task, completed=share, total=total, count=self._count, description=text)
 
     def say(self, message: str) -> None:
-        """Print a message above the line."""
+        """Print a message above the progress line."""
         self._progress.console.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 
     def start(self) -> None:
-        """Show the line."""
+        """Show the progress line."""
         self._progress.start()
 
     def stop(self) -> None:
-        """Remove the line."""
+        """Remove the progress line."""
         self._progress.stop()
 
 
@@ -62,7 +65,10 @@ class _Bar(BarColumn):
 
 
 class _Statistics(ProgressColumn):
-    """The percentage, the count, the rate, and the elapsed and remaining time."""
+    """Column of a progress line with the number of completed items and the elapsed time.
+
+    If the total is known, the column also contains the percentage and the remaining time, otherwise the rate.
+    """
 
     max_refresh = 0.2  # seconds
 

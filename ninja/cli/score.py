@@ -284,15 +284,18 @@ def _print_forms(
     cer: bool,
     written: bool,
 ) -> tuple[Texts, Texts]:
-    """Print character errors, and errors in written forms.
+    """Print the requested error rates on characters and written forms, and convert transcripts to lexical words.
+
+    If words are scored unchanged, but some word errors are only differences in case, punctuation or hyphens, a warning
+    is printed.
 
     Args:
-        rate: Word error rate on lexical words.
-        cer: Print the character error rate.
-        written: Print the errors in written forms.
+        rate: Word error rate on lexical words, from which the warning is computed.
+        cer: Whether to print the character error rate.
+        written: Whether to print the case and punctuation errors in lexically correct words.
 
     Returns:
-        ``(references, transcripts)``, each with lexical words by key.
+        ``(references, transcripts)``; each maps keys to lists of lexical words.
     """
     lexical = evaluate.lexical_texts(references, normalizer), evaluate.lexical_texts(transcripts, normalizer)
     if cer:
@@ -339,9 +342,9 @@ def _check(reference: str) -> None:
 
 
 def _unreadable(inputs: Inputs) -> NinjaError | None:
-    """Return the first error if no lattice can be read; return None if any can be read.
+    """Return the first error if no lattice can be read from the inputs, or None if at least one can be read.
 
-    The source can contain transcripts even if it has the file extension of a lattice format.
+    A file with the extension of a lattice format may contain transcripts, in which case no lattice can be read.
     """
     failures: list[NinjaError] = []
     for _ in inputs.read(failures.append):
@@ -357,7 +360,7 @@ def _may_be_stm(path: str) -> bool:
 def _filters(
     ignore: tuple[str, ...], filter: str | None, hyp_filter: str | None, glm: GlobalMapping | None
 ) -> tuple[WordFilter, WordFilter]:
-    """Return ``(filter for references, filter for hypotheses)``."""
+    """Return ``(filter for references, filter for hypotheses)``, to be applied to transcripts before scoring."""
     both = WordFilter(filter, glm, frozenset(ignore))
     return both, both if hyp_filter is None else replace(both, script=hyp_filter)
 
@@ -390,7 +393,7 @@ def _detail(
 
 
 def _references_of(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
-    """Return the references from the table of the biasing benchmark, by key."""
+    """Return the references, by key, from a biasing list in the format of the LibriSpeech biasing benchmark."""
     texts = {key: entry.text for key, entry in lists.items()}
     if missing := [key for key, text in texts.items() if text is None]:
         raise FormatError("the biasing list contains no text; use another file as REFERENCE", key=missing[0])

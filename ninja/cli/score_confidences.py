@@ -48,7 +48,7 @@ def score_file_confidences(
 
 
 def confident_words(lattice: object) -> ConfidentWords | None:
-    """Return the words and confidences that the file stores for an utterance; None for lattices."""
+    """Return the words and confidences that a hypothesis file contains for an utterance, or None for a lattice."""
     if not isinstance(lattice, ListLattice) or lattice.record is None or (origin := lattice.record.origin) is None:
         return None
     return ConfidentWords(origin.words, origin.confidences or (None,) * len(origin.words))

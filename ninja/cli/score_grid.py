@@ -31,7 +31,7 @@ class Numbers(click.ParamType):
     def convert(
         self, value: object, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[float, ...]:
-        """Parse the list."""
+        """Convert a list of numbers and ranges, such as ``0.5,7:17``, to a tuple of distinct numbers."""
         if isinstance(value, tuple):
             return value
         numbers: list[float] = []
@@ -55,7 +55,7 @@ class NumbersOrHeader(Numbers):
     def convert(  # type: ignore[override]
         self, value: object, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[float | str, ...]:
-        """Parse the list."""
+        """Convert a list to a tuple of distinct numbers, or ``header`` to a tuple that contains only ``header``."""
         return (HEADER,) if value == HEADER else super().convert(value, parameter, context)
 
 
@@ -183,6 +183,6 @@ def write_grid(grid: Grid, folder: str) -> None:
 
 
 def _row(scales: Scales) -> str:
-    """Return the inverse acoustic scale as in Kaldi's file names, followed by the LM scale unless it is 1."""
+    """Format an inverse acoustic scale as in Kaldi's file names, and append the LM scale unless it is 1."""
     weight = f"{1.0 / scales.acoustic:.6g}" if scales.acoustic else "inf"
     return weight if scales.lm == 1.0 else f"{weight}_lm{scales.lm:g}"

@@ -83,10 +83,14 @@ class CommandWork:
 
 
 def plan_of(context: click.Context, shards: int) -> Plan:
-    """Return a plan that divides the sources of a command into shards; the context holds the command's options.
+    """Return a plan that divides the sources of a command into shards.
+
+    Args:
+        context: Context of the command, with the values of its options.
+        shards: Number of shards.
 
     Raises:
-        OptionError: The results of shards cannot be joined.
+        OptionError: The command has no output file, or the results of its shards cannot be joined.
     """
     values, files = context.params, context.obj
     outputs = tuple(_outputs(context))
@@ -123,7 +127,9 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
     """Run a command on one shard of its sources and return the outcome.
 
     Args:
-        body: Function that runs the command in the context.
+        context: Context of the command. Its output options are replaced with those of the shard.
+        part: The shard.
+        body: Function that runs the command in `context`.
 
     Raises:
         OptionError: The shards would assign different ids to words, because there is no symbol table.
@@ -146,7 +152,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
 
 
 def _has_tables(part: Part) -> bool:
-    """Return whether a symbol table was written for this part."""
+    """Return whether a symbol table was written for a shard."""
     return any(name.endswith(".words.txt") for name in os.listdir(part.folder)) or "words_out" in part.outputs
 
 

@@ -196,7 +196,7 @@ class LmScale(click.ParamType):
     name = "number|header"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        """Parse the value."""
+        """Parse a number or ``header``."""
         return HEADER if value == HEADER else click.FLOAT.convert(value, param, ctx)
 
 
@@ -255,7 +255,10 @@ def scales(function: Command) -> Command:
 
 
 def completes_scales(function: Command) -> Command:
-    """Read scales that the user does not set from scale files next to the lattices, without adding options."""
+    """Replace scales that the user does not set with scales from files next to the lattices, and add no options.
+
+    The command receives the scales in its scale options, and `CompletedScales` as ``completed_scales``.
+    """
 
     @click.pass_context
     @functools.wraps(function)
@@ -429,7 +432,7 @@ def write(
     """Write the results of a stage; see ``ninja.pipeline.run``.
 
     Args:
-        kind: Kind to which the resulting lattices are converted; None uses the kind of the output.
+        kind: Kind of the lattices that are written to Kaldi archives; None keeps ``output.kind``.
         how: Additional arguments of ``ninja.pipeline.run``.
     """
     console = current_console()

@@ -64,7 +64,7 @@ def tune_boosts(
     output_file: str,
     general_set: GeneralSet,
 ) -> None:
-    """Choose the boosts of ``ninja context`` and write its options.
+    """Choose the boosts of ``ninja context`` and write them to a file for its option ``--config``.
 
     Raises:
         OptionError: The options cannot be combined.

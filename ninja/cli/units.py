@@ -73,7 +73,16 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | None) -> list[str]:
-    """Return the unit name of each column, as specified by one of the options; exactly one must be set."""
+    """Return the name of each CTC unit, in the order of the columns of the network's output.
+
+    Args:
+        tokens: Value of ``--tokens``.
+        letters: Value of ``--letters``.
+        sentencepiece: Value of ``--sentencepiece``.
+
+    Raises:
+        OptionError: Not exactly one of the options is set, or ``--letters`` is empty or contains duplicates.
+    """
     options = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in options.items() if value is not None]
     if not named:
@@ -102,11 +111,12 @@ def make_units(
     *,
     has_lexicon: bool,
 ) -> CtcUnits:
-    """Build the units for the columns; options that are None are determined from the names.
+    """Build the CTC units for the columns of a network's output; unset options are determined from the unit names.
 
     Args:
         names: Unit name of each column.
-        has_lexicon: Whether words come from a lexicon. If so, units need no separator, and can contain whitespace.
+        has_lexicon: Whether words come from a lexicon. If so, no unit needs to separate words, and unit names can
+            contain whitespace.
     """
     column = _blank(names, blank)
     names = [*names, ""] if column == len(names) else names
@@ -131,7 +141,10 @@ def make_units(
 
 
 def _blank(names: Sequence[str], blank: str | None) -> int:
-    """Return the column of the blank, which is ``len(names)`` if the blank is an extra last column without a name."""
+    """Return the column of the blank in the network's output, counted from 0.
+
+    The column is ``len(names)`` if the blank is an extra last column without a unit name.
+    """
     if blank is None:
         blanks = [name for name in BLANKS if name in names]
         if len(blanks) != 1:

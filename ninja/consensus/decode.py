@@ -30,8 +30,9 @@ Floats = npt.NDArray[np.float32]
 class Consensus:
     """A decoded word sequence and its confusion network. All times are in frames.
 
-    The network has a bin for each word in the last hypothesis, and bins before, between and after these words. The
-    posteriors in a bin sum to 1. Arrays are read-only.
+    Decoding builds the network around a hypothesis, and rebuilds it as long as the hypothesis improves. The network has
+    a bin for each word in its last hypothesis, and one bin before the first word, between adjacent words and after the
+    last word. The posteriors in a bin sum to 1. Arrays are read-only.
     """
 
     key: str
@@ -195,7 +196,15 @@ def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> 
 
 
 def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
-    """Split columns that contain the values of all lattices; return one array per lattice for each column."""
+    """Split arrays that contain values of all lattices into one array per lattice.
+
+    Args:
+        begin: Index of the first value of each lattice, and the number of values.
+        columns: Arrays to split.
+
+    Returns:
+        For each array in `columns`, a list with one array per lattice.
+    """
     return [runs(column, begin) for column in columns]
 
 

@@ -99,7 +99,7 @@ def _is_mesh(lattice: Lattice) -> bool:
 
 
 def _has_posteriors(lattice: Lattice, lm_scale: float) -> bool:
-    """Return whether graph costs can be negative logarithms of the posteriors in a mesh."""
+    """Return whether the graph costs in a mesh are taken as negative logarithms of posteriors; see `lattice_mesh`."""
     has_other_costs = lattice.acoustic.any() or lattice.final_graph[-1] != 0.0 or lattice.final_acoustic[-1] != 0.0
     if lm_scale != 1.0 or has_other_costs:
         return False

@@ -31,7 +31,7 @@ Find = Callable[[str], Lattice | None]  # key → lattice
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordConfidences:
-    """Confidences of the words in a sequence; NaN for words without lexical words, such as a comma."""
+    """Confidences of the words in a sequence; NaN for each written word that has no lexical words, such as a comma."""
 
     confidences: Doubles  # [num_words]
     without_boosts: Doubles | None = None  # [num_words]; None if there is no lattice without boosts

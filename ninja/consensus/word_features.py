@@ -85,7 +85,7 @@ class WordFeatures:
 
 
 def lexical_words(lattice: Lattice, words: Words, forms: LexicalForms | None = None) -> LexicalWords:
-    """Convert the ids of a decoded word sequence to lexical words; zeros are skipped.
+    """Convert the ids of a decoded word sequence to lexical words, and skip ids of 0 (no word).
 
     Raises:
         SymbolError: An id is not in the lattice's symbol table.
@@ -112,8 +112,8 @@ def word_features(
     """Compute features of word sequences from lattices.
 
     Posteriors are computed with ``mbr_decode``, with the words as the hypothesis, at `scales` and at smaller scales.
-    Other features describe the bins, lengths, times and neighbours of the words, and their means over the utterance.
-    Probabilities are given as logits or logarithms.
+    Other features describe the confusion network bins, lengths, times and neighbours of the words. Each word also has
+    the means of some posteriors and bin entropies over the utterance. Probabilities are given as logits or logarithms.
 
     Args:
         lattices: The lattices.
@@ -177,7 +177,7 @@ def surprise_features(surprise: Surprise) -> dict[str, Doubles]:
 
 
 def unboosted_features(unboosted: WordFeatures) -> dict[str, Doubles]:
-    """Return the posteriors of words in a lattice without boosts as features, by name."""
+    """Return the features in `OF_BOOSTS` by name: the words' posteriors in the lattice without boosts."""
     return {"unboosted": unboosted.values["posterior"], "unboosted_half": unboosted.values["half"]}
 
 
@@ -210,13 +210,13 @@ class _Bins:
         return cls(network, ids, np.repeat(np.arange(len(sizes)), sizes), posterior)
 
     def sums(self, selected: npt.NDArray[np.bool_]) -> Doubles:
-        """Return the sum of the selected entries' posteriors in each bin, at most 1."""
+        """Return, for each bin, the sum of the posteriors of its selected entries, at most 1; float64 [num_bins]."""
         sums = np.bincount(self.bin[selected], self.posterior[selected], 2 * len(self.ids) + 1)
         return np.minimum(sums, 1.0)
 
     @property
     def is_decoded(self) -> npt.NDArray[np.bool_]:
-        """Whether each entry is the decoded word in its bin, [num_entries]."""
+        """Whether each entry of the confusion network is the decoded word of its bin, bool [num_entries]."""
         decoded = np.full(2 * len(self.ids) + 1, -1, np.int32)
         decoded[1::2] = self.ids
         mask: npt.NDArray[np.bool_] = self.network.word == decoded[self.bin]
@@ -227,7 +227,7 @@ class _Bins:
         return self.sums(self.is_decoded)[1::2]
 
     def descriptions(self) -> dict[str, Doubles]:
-        """Return the features in `OF_BINS`."""
+        """Return the features in `OF_BINS` by name, each float64 [num_words]; they describe the bins of the words."""
         is_word = self.network.word != EPSILON
         is_other = is_word & ~self.is_decoded
         competitor = np.zeros(2 * len(self.ids) + 1)
@@ -270,7 +270,13 @@ def _features(
 
 
 def _times(lattice: Lattice, network: Consensus, letters: Doubles) -> dict[str, Doubles]:
-    """Return the features in `OF_TIMES`, computed from the times of the word bins."""
+    """Return the features in `OF_TIMES` by name, each float64 [num_words].
+
+    Args:
+        lattice: Lattice whose depth is averaged over the frames of each word.
+        network: Network with the times of the words' bins.
+        letters: Number of letters of each word, at least 1.
+    """
     begin, end = (column[1::2].astype(np.float64) for column in network.bin_times.T)
     depth = depth_per_frame(lattice).astype(np.float64)
     total = np.concatenate(([0.0], np.cumsum(depth)))

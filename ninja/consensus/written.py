@@ -20,24 +20,32 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch in which some lattices contain lexical words, and the written forms of the arcs in these lattices."""
+    """A batch after conversion to lexical words, and the written forms of the arcs in the converted lattices.
+
+    Lattices that did not need the conversion are unchanged, and have no written forms.
+    """
 
     table: LexicalTable
-    changed: npt.NDArray[np.int64]  # indices of the lattices with lexical words
+    changed: npt.NDArray[np.int64]  # indices of the converted lattices
     batch: Batch
-    form: Integers  # [num_arcs of these lattices], a written word; 0 = none; -1 - n = parts[n]
+    form: Integers  # [num_arcs of the converted lattices], a written word; 0 = none; -1 - n = parts[n]
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
 
     def written_ids(self, numbers: list[int]) -> list[int]:
-        """Convert numbers of lexical words to ids of written words with the same spelling."""
+        """Return the ids of the written words that are spelled like lexical words.
+
+        Args:
+            numbers: Numbers of the lexical words in ``table.numbers``.
+        """
         return self.table.written_ids(self.table.numbers.names(numbers))
 
 
 def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bool = False) -> ArcForms | None:
-    """Convert lattices to lexical words; return None if no lattice must be converted. See ``FormNumbers.lattices``.
+    """Convert lattices to lexical words, or return None if no lattice needs the conversion.
 
     Args:
-        all_changed: Convert all lattices with words that differ from their lexical forms.
+        all_changed: Convert every lattice in which a word differs from its lexical form. Otherwise, a lattice in which
+            all lexical forms are distinct single words is not converted; see ``FormNumbers.lattices``.
 
     Raises:
         SymbolError: A word id is not in the symbol table.
@@ -85,7 +93,12 @@ class BinForms:
         return not self.mark.any() and bool((self.form >= 0).all()) and bool((self.entry >= 0).all())
 
     def entries(self, arcs: ArcForms, word: Integers) -> Integers:
-        """Return the written word for each entry; `word` contains the lexical words."""
+        """Return the written word for each entry of the confusion network, 0 = no word.
+
+        Args:
+            arcs: Written forms from which this object was computed.
+            word: Lexical word of each entry, 0 = no word.
+        """
         written = self.whole.copy()
         unwritten = np.flatnonzero((written == 0) & (word != EPSILON))
         if len(unwritten):

@@ -110,17 +110,18 @@ class Augmenter:
     """Function object that adds arcs for phrases to lattices.
 
     Args:
-        words: Symbol table of the lattices, extended with the words of all phrases (see `with_phrase_words`); if
-            `written` is set, the table of lexical words.
+        words: Symbol table of the lattices, extended with the words of all phrases (see `with_phrase_words`). If
+            `written` is set, the table of lexical words must be passed instead.
         pronouncer: Pronunciations of words.
         confusion: Phone confusion costs.  [default: articulatory distances]
-        options: Bounds and costs.
+        options: Limits on the search for phrases, and the costs of added phrases.
         costs: Language model costs of phrases.
         phones: Map from the alignments of arcs to phones.  [default: use the pronouncer]
         silent: Words that are not pronounced. Other words without a pronunciation are never replaced.
         retriever: Retriever that selects phrases from long lists.  [default: search for all phrases]
-        written: Written words and their lexical forms, by which words are compared. Phrases are spelled as in their
-            lists, with the punctuation and the sentence-initial capital of the words that they replace.
+        written: Written words and their lexical forms. If they are set, words are compared by their lexical forms, and
+            phrases are spelled as in their lists, with the punctuation and the sentence-initial capital of the words
+            that they replace.  [default: words are compared unchanged]
     """
 
     def __init__(
@@ -222,7 +223,10 @@ class Augmenter:
         return self._lists[phrases]
 
     def _of_word(self, word: int) -> list[list[int]]:
-        """Return the pronunciations of a word: none if the word is never replaced, an empty one if it is silent."""
+        """Return the pronunciations of a word as lists of phone ids.
+
+        A silent word has one empty pronunciation. A word that is never replaced has no pronunciations.
+        """
         if word not in self._pronunciations:
             spelling, known = self.words.word(word), self.confusion.id
             variants = [()] if spelling in self._silent else filter(None, self.pronouncer.of(spelling))
@@ -249,7 +253,7 @@ class Augmenter:
     def _replacements(
         self, source: Lattice, of_forms: LexicalLattice | None, spans: Sequence[_Span]
     ) -> list[Replacement]:
-        """Return the replacement of each span by its phrase, in the lattice of written words."""
+        """Return a `Replacement` for each span, with the states, arcs and words of `source` (not lexical words)."""
         if self._written is None or of_forms is None:
             return [
                 Replacement(span.start, span.end, span.arcs, span.variant.words, np.array(span.variant.num_phones))
@@ -315,7 +319,7 @@ class Augmenter:
         pronounced: PronouncedList,
         phrases: PhraseList,
     ) -> npt.NDArray[np.int64]:
-        """Return the indices of the variants in a long list that are most similar to any span of the lattice."""
+        """Return the indices in ``pronounced.variants`` of the pronunciations most similar to any lattice span."""
         names = self.confusion.phones
         if phrases not in self._indices:
             strings = [unpack(pronounced.strings, number) for number in range(len(pronounced.variants))]
@@ -326,7 +330,11 @@ class Augmenter:
         return retriever.nearest(spans, self._indices[phrases])
 
     def _selected(self, lattice: Lattice, spans: Iterable[_Span]) -> list[_Span]:
-        """Return the most probable spans within the bounds, except spans that would duplicate a path."""
+        """Return the most probable spans, within the limits on spans per phrase and on words added to the lattice.
+
+        A span is skipped if the words of its phrase already connect its first and last states, in the lattice or in a
+        selected span. Spans that differ only in written form count once.
+        """
         selected: list[_Span] = []
         visited: set[tuple[int, int, tuple[int, ...]]] = set()
         forms: set[tuple[object, ...]] = set()
