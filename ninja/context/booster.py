@@ -29,12 +29,12 @@ def make_booster(
         models: N-gram models.
         options: Boosts of phrases.
         lm_weight: LM weight of subsequent rescoring; None without rescoring.
-        has_old_lm: Whether rescoring subtracts the old model, so that the weight of graph costs does not change.
+        has_old_lm: Whether rescoring subtracts the old LM, in which case the weight of graph costs does not change.
         compiler: See `Tracker`.
         num_symbols: See `Tracker`.
 
     Raises:
-        OptionError: ``lm_weight`` is 1, which would remove the boosts together with the graph costs.
+        OptionError: ``lm_weight`` is 1 without an old LM, which would remove the boosts together with the graph costs.
     """
     lm_scale = 1.0
     if lm_weight is not None:

@@ -16,9 +16,9 @@ from ninja.lm.word_map import WordMap
 
 
 class ClassEntry(NamedTuple):
-    """Class, length and first state of a phrase that can be added."""
+    """A phrase that can be added to a lattice: its first state, class, and numbers of words and phones."""
 
-    start: int  # state
+    start: int  # first state of the path on which the phrase is added
     cls: str
     num_words: int
     num_phones: int

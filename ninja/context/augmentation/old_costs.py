@@ -58,7 +58,10 @@ class OldCosts:
     def _costs(
         self, sentences: Sequence[Sequence[int]], unchanged: npt.NDArray[np.int64], ends: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.float64]:
-        """Return the cost of each sentence after its unchanged words, including ``</s>`` where `ends` is true."""
+        """Return the cost of each sentence without its first `unchanged` words, in nats, float64 [sentences].
+
+        The cost includes that of ``</s>`` where `ends` is true.
+        """
         length = np.array([len(sentence) for sentence in sentences])
         slots = self._lm.start(len(sentences))
         cost = np.zeros(len(sentences))

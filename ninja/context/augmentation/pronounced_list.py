@@ -116,7 +116,7 @@ def pack(strings: Sequence[Sequence[int]]) -> PhoneStrings:
 
 
 def unpack(strings: PhoneStrings, number: int) -> list[int]:
-    """Return the phone string at an index."""
+    """Return the phone string with the given index from concatenated strings; see `pack`."""
     begin, phone = strings
     string: list[int] = phone[begin[number] : begin[number + 1]].tolist()
     return string

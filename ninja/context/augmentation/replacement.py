@@ -17,7 +17,7 @@ from ninja.lattice.symbols import EPSILON
 
 
 class Replacement(NamedTuple):
-    """A phrase that replaces a path."""
+    """A phrase that replaces a path in a lattice."""
 
     start: int  # first state of the path
     end: int  # last state of the path
@@ -86,7 +86,7 @@ class WrittenReplacements:
 
 
 def chain(lattice: Lattice, phrase: Replacement, graph_change: float, acoustic_change: float) -> Chain:
-    """Return the chain for a phrase; the chain has the costs of the replaced path plus the changes."""
+    """Return the chain for a phrase, with the costs of the replaced path plus `graph_change` and `acoustic_change`."""
     share = phrase.num_phones / phrase.num_phones.sum()
     acoustic = float(lattice.acoustic[phrase.arcs].sum(dtype=np.float64)) + acoustic_change
     graph = float(lattice.graph[phrase.arcs].sum(dtype=np.float64)) + graph_change

@@ -54,7 +54,7 @@ class SymbolStrings:
 
     @classmethod
     def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
-        """Group the pronunciations by phrase and, if there are many phrases, index them."""
+        """Group the pronunciations by phrase; index the phrases if there are `LONG_LIST` or more of them."""
         length = np.diff(strings[0])
         is_first = [  # recognised forms are searched for like phrases of their own
             number == 0 or variant.written != variants[number - 1].written or bool(variant.recognised)
@@ -76,7 +76,7 @@ class SymbolStrings:
             count: Maximum number of phrases.
 
         Returns:
-            The indices of all variants of the phrases, in increasing order.
+            The indices in `variants` of all pronunciations of these phrases, in increasing order.
         """
         assert self.index is not None
         phrase = self.index.nearest(LetterGrams().vectors([""] * len(symbols), symbols), count)
@@ -87,7 +87,7 @@ class SymbolStrings:
         return variants
 
     def some(self, variants: npt.NDArray[np.int64]) -> tuple[PhoneStrings, npt.NDArray[np.int64]]:
-        """Return the strings and the lengths of the given variants."""
+        """Return the symbol strings, and their lengths, of the pronunciations with the given indices in `variants`."""
         begin, symbol = self.strings
         length = self.length[variants]
         bounds, symbols = gather(symbol, begin[variants], length)
@@ -150,14 +150,14 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Add the written words to variants without written words; the identity normalizer creates such variants."""
+    """Set the written words of variants that have none, as is the case with the identity normalizer."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]
 
 
 def _letters(phrases: PhraseList) -> Confusion:
-    """Return confusion costs for the letters in a list, and for one symbol that represents all other letters."""
+    """Return confusion costs for the letters in a phrase list, and for one symbol that represents all other letters."""
     recognised = (text for members in phrases.classes.values() for phrase in members for text in phrase.recognised)
     costs = letter_confusion([phrases], recognised)
     size = len(costs.phones)

@@ -29,7 +29,7 @@ class Decision:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Decision:
-        """Read a model from a TOML file with the content that `values` returns.
+        """Read a model from a TOML file, whose content must be in the format that `values` returns.
 
         Raises:
             FormatError: The file has the wrong format, or a weight is missing.

@@ -77,7 +77,10 @@ class Surprise:
         return np.concatenate(states)
 
     def paths(self, states: npt.NDArray[np.int64], paths: Sequence[Sequence[str | None]]) -> Doubles:
-        """Return the cost of each word sequence after its state, float64 [paths]; None represents an unknown word."""
+        """Return the cost of each word sequence after the model state of the same index, in nats, float64 [paths].
+
+        In the sequences, None represents an unknown word.
+        """
         ids = [[self._unk if word is None else self._id(word) for word in path] for path in paths]
         cost = np.zeros(len(paths))
         slots = states.copy()

@@ -9,7 +9,7 @@ from ninja.context.correction.stage import CorrectedUtterance
 
 
 def records(utterances: Iterable[CorrectedUtterance]) -> Iterator[dict[str, Any]]:
-    """Yield a record for each change, in utterance order."""
+    """Yield a dictionary that describes each correction, in the order of the utterances."""
     for utterance in utterances:
         for change in utterance.changes:
             yield {

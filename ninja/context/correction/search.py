@@ -38,7 +38,7 @@ class Match(NamedTuple):
     shared: float  # information of the symbols that the phrase shares with its nearest words in this span, nats
 
     def is_within(self, begin: int, end: int) -> bool:
-        """Return whether the words lie within a span."""
+        """Return whether the words of the match lie within a span."""
         return begin <= self.begin and self.end <= end
 
 

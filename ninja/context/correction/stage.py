@@ -134,7 +134,7 @@ class Correction:
         self._note_left_out(log)
 
     def correct(self, lattice: Lattice) -> Lattice:
-        """Return a lattice with corrected words; the files must be loaded.
+        """Return a lattice with corrected words; call `load` first.
 
         Raises:
             VocabularyError: The lattice has no symbol table.
@@ -150,7 +150,7 @@ class Correction:
         return self._list(lattice, lists) if isinstance(lattice, ListLattice) else self._lattice(lattice, lists)
 
     def best_changes(self, lattice: Lattice) -> CorrectedUtterance:
-        """Return the words of the best hypothesis and their corrections; the files must be loaded."""
+        """Return the words of the best hypothesis and their corrections; call `load` first."""
         lists = self.entities.of(lattice.key)
         assert lattice.words is not None
         if isinstance(lattice, ListLattice):
@@ -191,7 +191,7 @@ class Correction:
         return insert(lattice, chains, written.words)
 
     def _table(self, lattice: Lattice) -> WrittenWords:
-        """Return the written words of the results, with a growing symbol table."""
+        """Return the `WrittenWords` for results with a lattice's symbol table; create the object on first use."""
         words = lattice.words
         assert words is not None
         if id(words) not in self._written:
@@ -326,7 +326,7 @@ def _chain(lattice: Lattice, arcs: npt.NDArray[np.int64], words: Sequence[int], 
 
 
 def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Confidences]:
-    """Return the words of a hypothesis, and their confidences if the file contains one for every word, else None."""
+    """Return the words of a hypothesis, and their confidences (None unless the input contains one for every word)."""
     words = tuple(map(str, hypothesis.words))
     origin = None if lattice.record is None else lattice.record.origin
     if origin is None or origin.words != words or not origin.confidences:

@@ -87,7 +87,7 @@ class _EncodedSet:
 
     @property
     def offset(self) -> float:
-        """Factor of the pointer's offset in the score of "no phrase": ln of the number of phrases, at least 0."""
+        """Factor of the pointer's offset in the score of "no phrase": ln(number of phrases), 0 if there are none."""
         return math.log(max(len(self.key), 1))
 
 
@@ -102,7 +102,7 @@ class _EncodedList:
     num_known: int  # size of the vocabulary when the list was encoded
 
     def without(self, others: Sequence[_EncodedList]) -> tuple[npt.NDArray[np.int64], torch.Tensor, _Keys | None]:
-        """Return the words, keys and packed keys (None if empty) of the phrases that are not in the other lists."""
+        """Return the word ids, keys and packed keys (None if no phrase remains) of the phrases not in `others`."""
         duplicates = {text for other in others for text in self.row.keys() & other.row.keys()}
         if not duplicates:
             return self.words, self.key, self.keys
@@ -213,7 +213,11 @@ class ContextLM(MixtureLM):
 
     @exclusive
     def with_copy_probability(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ln P of each word without the pointer, and the probability that it was copied, float64 [n] each."""
+        """Return ln P of each word without the pointer, and the probability that the word belongs to a phrase.
+
+        The pointer copies words from phrases; the probability is the share of these copies in the probability of the
+        word. Both arrays are float64 [n].
+        """
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)
         copied = single + longer + inside
@@ -227,7 +231,10 @@ class ContextLM(MixtureLM):
         self._no_phrase[slots] = np.nan
 
     def _read(self, slots: Slots, words: npt.NDArray[np.int32], new: Slots) -> None:
-        """Set the probability masses of the histories `new`, which extend the histories `slots` by one word each."""
+        """Compute the probabilities that the histories `new` are outside phrases or at a node of the phrase tree.
+
+        Each history in `new` extends the history in `slots` by one word.
+        """
         is_in_phrase = self._mass[slots].any(1)
         entered = np.full(len(slots), NOWHERE)
         for phrases, rows in self._by_list(slots):
@@ -293,7 +300,7 @@ class ContextLM(MixtureLM):
 
     @torch.inference_mode()
     def _point(self, slots: Slots) -> None:
-        """Compute the missing queries and normalisers of histories with phrases."""
+        """Compute the pointer's queries and normalisers for the histories that do not have them yet."""
         missing = np.unique(slots[np.isnan(self._no_phrase[slots])])
         if not len(missing):
             return
@@ -378,7 +385,7 @@ class ContextLM(MixtureLM):
 
     @torch.inference_mode()
     def _keys_of(self, texts: list[str], first: Slots, length: Slots) -> torch.Tensor:
-        """Return the keys of phrases with the given first words and lengths; the pointer caches the keys."""
+        """Return the attention keys of phrases, given their texts, first words and numbers of words; cache the keys."""
         if not texts:
             return torch.zeros(0, self._pointer.network.config.width)
         known = first != UNKNOWN
@@ -396,7 +403,7 @@ class ContextLM(MixtureLM):
         return torch.from_numpy(self._pointer.keys.get(list(zip(texts, model_word, strict=True)), encode))
 
     def _deepen(self, depth: int) -> None:
-        """Allocate columns for longer phrases."""
+        """Extend the arrays of nodes and masses to `depth` columns, enough for phrases of up to `depth` + 1 words."""
         spare = max(0, depth - self._node.shape[1])
         self._node = np.pad(self._node, ((0, 0), (0, spare)), constant_values=NOWHERE)
         self._mass = np.pad(self._mass, ((0, 0), (0, spare)))

@@ -39,7 +39,7 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class PhraseEncoder:
-    """A network that maps phrases to vectors, and the letters and phones that the network reads."""
+    """A network that maps phrases to vectors, together with the table of letters and phones that it can read."""
 
     network: EntityEncoder  # float32, in evaluation mode
     symbols: Symbols
@@ -168,7 +168,7 @@ def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | o
 
 
 class SpelledEncoder:
-    """Adapter that calls an encoder with letters for callers that pass letters in place of phones."""
+    """Adapter for callers that pass the letters of phrases as `phones`: the encoder receives them as spellings."""
 
     def __init__(self, encoder: PhraseEncoder, path: str | os.PathLike[str]) -> None:
         if encoder.network.config.inputs == "phones":

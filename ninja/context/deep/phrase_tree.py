@@ -52,7 +52,7 @@ class PhraseTree:
         np.maximum.at(self._child, number, child)
 
     def entries(self, words: npt.NDArray[np.integer]) -> tuple[Ids, Ids]:
-        """Return (first, last + 1), the range of entries in `phrase` that begin with each word, int64 [n] each."""
+        """Return the range (first, last + 1) in `phrase` of the phrases that begin with each word, int64 [n] each."""
         if not len(self.first):
             return np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
         index = np.minimum(np.searchsorted(self.first, words), len(self.first) - 1)
@@ -60,7 +60,10 @@ class PhraseTree:
         return np.where(is_first, self.begin[index], 0), np.where(is_first, self.begin[index + 1], 0)
 
     def entered(self, words: npt.NDArray[np.integer]) -> Ids:
-        """Return the node of each first word, int64 [n]; `NOWHERE` if no phrase continues after the word."""
+        """Return the node that each word leads to as the first word of a phrase, int64 [n].
+
+        The node is `NOWHERE` if no phrase with more than one word begins with the word.
+        """
         if not len(self.first):
             return np.full(len(words), NOWHERE)
         index = np.minimum(np.searchsorted(self.first, words), len(self.first) - 1)

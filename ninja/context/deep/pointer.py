@@ -34,7 +34,7 @@ LARGEST = 100_000  # upper bound of the numbers in a configuration
 
 @dataclass(frozen=True, slots=True)
 class ContextPointer:
-    """A network that points to phrases, the phrase encoder, and the identity of the language model."""
+    """A pointer network, its phrase encoder, and the identity of the language model for which it was trained."""
 
     encoder: PhraseEncoder
     network: PhrasePointer  # float32, in evaluation mode

@@ -159,10 +159,10 @@ def merged(items: Iterable[PhraseEvidence]) -> tuple[PhraseEvidence, ...]:
 
 
 def divide(text: str, path: str) -> tuple[str, list[Run]]:
-    """Split an entity file into (text, runs); in the text, marked lines are replaced with empty lines.
+    """Split an entity file into (text, runs); in the text, lines from ``ninja learn`` are replaced with empty lines.
 
     Raises:
-        FormatError: A marked line is damaged.
+        FormatError: A line from ``ninja learn`` is damaged, or its version is not supported.
     """
     if MARK not in text:
         return text, []
@@ -196,10 +196,10 @@ def appended(content: bytes, run: Run) -> bytes:
 
 
 def without_last_run(content: bytes, path: str) -> bytes:
-    """Return the content of an entity file without its last run; lines that were added after the run are kept.
+    """Return the content of an entity file without the last run of ``ninja learn``; keep lines added after the run.
 
     Raises:
-        FormatError: The file contains no run, or a marked line is damaged.
+        FormatError: The file contains no run, or a line that ``ninja learn`` added is damaged.
     """
     lines = re.findall(rb"[^\n]*\n|[^\n]+\Z", content)
     mark = MARK.encode()
@@ -219,7 +219,7 @@ def without_last_run(content: bytes, path: str) -> bytes:
 
 
 class _Row:
-    """A line in an entity file that begins with the mark of ``ninja learn``."""
+    """A line that ``ninja learn`` added to an entity file: `MARK`, followed by a JSON object."""
 
     def __init__(self, line: str, path: str, number: int) -> None:
         self.path, self.number = path, number
@@ -237,7 +237,7 @@ class _Row:
         return "phrase" not in self.content
 
     def evidence(self) -> PhraseEvidence:
-        """Return the evidence about a phrase that the line contains."""
+        """Parse the line as evidence about a phrase."""
         phrase, cls = self.content["phrase"], self.content.get("class", "")
         if not isinstance(phrase, str) or not phrase.strip():
             self.refuse(f'"phrase" must be a non-empty string, not {phrase!r}')
@@ -249,21 +249,21 @@ class _Row:
         return PhraseEvidence(phrase, cls, recognised, *(self.count(name, 0) for name in _COUNTS))
 
     def count(self, name: str, least: int) -> int:
-        """Return the integer in a field; refuse a value below `least`, which is also the default."""
+        """Return the integer in a field of the JSON object, from `least` (also the default) to `LARGEST`."""
         value = self.content.get(name, least)
         if not _is_integer(value) or value < least:
             self.refuse(f"{name!r} must be an integer from {least} to {LARGEST}, not {value!r}")
         return int(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return the list of strings in a field."""
+        """Return the value of a field of the JSON object, which must be a list of strings."""
         values = self.content.get(name)
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             self.refuse(f"{name!r} must be a list of strings")
         return tuple(values)
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise a FormatError about the line."""
+        """Raise a FormatError that specifies the file, the number of the line and the reason."""
         raise FormatError(f"{MARK.strip()}: {reason}", self.path, line=self.number)
 
 

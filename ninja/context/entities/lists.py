@@ -62,7 +62,7 @@ class PhraseList:
 
 @dataclass(frozen=True, slots=True)
 class UnknownWords:
-    """Phrases of a class that contain words missing from a symbol table; a phrase in several lists is counted once."""
+    """Phrases with words missing from a symbol table, for one class; a phrase in several lists is counted once."""
 
     class_name: str
     num_phrases: int  # number of phrases in the class
@@ -201,10 +201,11 @@ class Entities:
         return cls(sections_of(content, None), _speller(words, rules, normalizer), groups or {}, None)
 
     def of(self, key: str) -> tuple[PhraseList, ...]:
-        """Return the lists that apply to an utterance.
+        """Return the phrase lists that apply to an utterance.
 
-        The result contains shared lists, and the lists for all utterances, for the utterance's group and for the
-        utterance itself. An utterance that does not occur in the file gets the phrases for all utterances.
+        The result contains the shared lists that the utterance uses, and the lists for all utterances, for the
+        utterance's group and for the utterance itself. An utterance that has no group and does not occur in the file
+        gets only the phrases for all utterances.
         """
         group = self._groups.get(self._group_of.get(key, ""), _Scope())
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
@@ -253,7 +254,7 @@ class Entities:
 
     @property
     def all_lists(self) -> list[PhraseList]:
-        """All lists: shared lists, and the lists for all utterances, for groups and for single utterances."""
+        """All phrase lists: shared lists, and the lists for all utterances, for groups and for single utterances."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.inline for scope in scopes if scope.inline is not None)]
 

@@ -96,7 +96,10 @@ class Normaliser:
         return changed if changed in ("", start) else self._word(changed)
 
     def _in_parts(self, word: str) -> str | None:
-        """Divide a word into as few words of the table as possible, separated by spaces; return None if that fails."""
+        """Divide a word into words of the symbol table, separated by spaces; return None if that is impossible.
+
+        The word is divided at hyphens, at periods, or between letters and digits, into as few words as possible.
+        """
         if self.words is None or word.isalpha():
             return None
         at_hyphens = [part for part in _HYPHENS.split(word) if part]
@@ -162,7 +165,7 @@ def _in_case(word: str, case: Case) -> str:
 
 
 def _without(word: str, keep: str) -> str:
-    """Strip punctuation from both ends of a word, except spoken signs; apostrophes are stripped if `keep` is empty."""
+    """Strip punctuation from both ends of a word, except signs such as "&"; strip apostrophes if `keep` is empty."""
     spoken = _SPOKEN if keep else _SPOKEN.replace("'", "")
     punctuation = (char for char in word if char not in spoken and unicodedata.category(char) in _PUNCTUATION)
     return word.strip("".join(punctuation))

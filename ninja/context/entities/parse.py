@@ -60,7 +60,7 @@ class Location(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A phrase as written in the file, before normalisation."""
+    """A phrase as written in an entity file, before normalisation."""
 
     class_name: str
     text: str
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """The entries and list names in an entity file for all utterances, a group, a shared list or a single utterance."""
+    """A section of an entity file, with phrases and list names for all utterances, a group, a list or an utterance."""
 
     kind: Kind
     name: str
@@ -85,11 +85,14 @@ class Section:
 
     @property
     def label(self) -> str:
-        """Name of the section for messages."""
+        """Name of the section in error messages, such as "all utterances" or "group 'NAME'"."""
         return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
 
     def refuse(self, reason: str, location: Location | None = None, class_name: str | None = None) -> NoReturn:
-        """Raise a FormatError that specifies the section, class and entry, unless the line contains only one entry."""
+        """Raise a FormatError that specifies the section, class and entry.
+
+        For a line that contains only one entry, the error specifies only the file and the line.
+        """
         path, line, entry = location or self.location
         parts = [self.label] if entry or line is None or location is None else []
         parts += [class_name or NO_CLASS] if class_name is not None and parts else []
@@ -247,14 +250,14 @@ def _section(kind: Kind, name: object, content: object, location: Location) -> S
 
 
 def _class_of(key: object) -> str | None:
-    """Return the class that a key denotes, or None if the key is not a class."""
+    """Return the class that a key or value in an entity file denotes ("" for no class); None if it is not a class."""
     if key in ("", NO_CLASS):
         return ""
     return key if isinstance(key, str) and is_class(key) else None
 
 
 def _entries(section: Section, key: str, class_name: str | None, values: object) -> Iterator[Entry]:
-    """Yield the phrases of a key; if `class_name` is None, each phrase specifies its class."""
+    """Yield the phrases in the value of a JSON key; if `class_name` is None, each phrase specifies its class."""
     if not isinstance(values, list | tuple):
         section.refuse(f"{key!r} must be a list of phrases, not {_shown(values)}")
     known = ("text", "weight", "pronunciations", *(() if class_name is not None else ("class",)))
@@ -325,7 +328,7 @@ def _scope(column: str, location: Location) -> tuple[Kind, str]:
 
 
 def _set(section: Section, key: str, value: str, more: list[str], location: Location) -> None:
-    """Apply a line that refers to a list, a group or a file instead of containing a phrase."""
+    """Add to a section the list, the group or the phrase file that a line of an entity file specifies."""
     if key == "file":
         first = more[0].strip() if more else ""
         if first and not (first.isascii() and first.isdigit()):
@@ -354,7 +357,10 @@ def _entry(section: Section, key: str, columns: list[str], location: Location, o
 
 
 def _add_file(section: Section, file: object, first: object, location: Location | None = None) -> None:
-    """Add the phrases (at most `first`) from a file with the columns class, phrase, weight and pronunciation."""
+    """Add the phrases of a file to a section; if `first` is a number, add at most that many phrases.
+
+    The columns of the file are class, phrase, weight and pronunciation; the last two are optional.
+    """
     if not isinstance(file, str) or not file or "\0" in file:
         section.refuse(f'"file" must be the name of a file, not {_shown(file)}', location)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):
@@ -385,7 +391,11 @@ def _add_file(section: Section, file: object, first: object, location: Location 
 
 
 def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Location, list[str]]]:
-    """Yield (location, columns) for each line except empty lines and comments; allow `least` to `least` + 2 columns."""
+    """Yield (location, columns) for each line of a TSV file or phrase list, except empty lines and comments.
+
+    Raises:
+        FormatError: A line does not have `least` to `least` + 2 columns.
+    """
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):
             fields = line.split("\t")

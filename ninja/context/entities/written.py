@@ -82,8 +82,8 @@ class WrittenWords:
     """The written words of lattices and phrases, and their lexical forms.
 
     Args:
-        words: Symbol table of the lattices. If it does not grow, the attribute `words` is a growing copy; its path is
-            removed when a word is added, so that writers write the table together with the lattices.
+        words: Symbol table of the lattices. If this table does not grow, the attribute `words` is a growing copy of it.
+            When a word is added, the attribute's path is removed, so that writers write the table with the lattices.
         normalizer: Normalizer that returns lexical forms.
     """
 
@@ -97,7 +97,7 @@ class WrittenWords:
         return lexical_lattice(lattice, self.table)
 
     def in_table(self, lattice: Lattice) -> Lattice:
-        """Convert a lattice from another symbol table to this table."""
+        """Convert a lattice with another symbol table to the symbol table `words`."""
         if lattice.words is None or lattice.words is self.words:
             return lattice
         used, index = np.unique(lattice.word, return_inverse=True)

@@ -128,13 +128,13 @@ class Respelling:
         return tuple(after)
 
     def ending(self, nodes: _Nodes) -> _Spelling | None:
-        """Return the longest phrase that ends at any of the given nodes; if lengths are equal, the first list wins."""
+        """Return the longest phrase that ends at a given trie node; of equally long phrases, that of the first list."""
         spellings = [self._tries[at].spelling.get(node) for at, node in nodes]
         return max((s for s in spellings if s is not None), key=lambda s: s.length, default=None)
 
 
 class _Forward:
-    """Copies of the states of a lattice, split by the phrases in progress."""
+    """The states of a lattice, split by the phrases that paths have begun and by whether a sentence may begin there."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class _Forward:
 
 
 class _Backward:
-    """Copies of the states of `_Forward`, split by the phrase whose words are being respelled."""
+    """The states of `_Forward`, split further by the phrase, if any, that is respelled on paths through them."""
 
     def __init__(self, phrases: Respelling, forward: _Forward) -> None:
         self._forward = forward
@@ -225,7 +225,10 @@ class _Backward:
     def _respelled(
         self, phrases: Respelling, before: int, arc: int, phrase: _Spelling | None, rest: _Rest | None
     ) -> tuple[_Rest | None, int]:
-        """Return the part of a phrase that must be respelled before an arc, and the written word of the arc."""
+        """Return the words of a phrase that remain to be respelled before an arc, and the new written word of the arc.
+
+        The remaining words are None if no phrase is being respelled before the arc.
+        """
         forward = self._forward
         written, word = forward.written[arc], forward.word[arc]
         if rest is None and phrase is None:
