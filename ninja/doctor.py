@@ -74,9 +74,10 @@ def examine_deeply() -> Iterator[Finding]:
 
 
 def claims() -> list[Claim]:
-    """Return the files that this and another installed distribution contain with different content, sorted by path.
+    """Return the files that this distribution and another distribution contain with different content, sorted by path.
 
-    pip overwrites such files silently, and uninstalling either distribution deletes them.
+    All installed distributions that contain a module ``ninja`` are compared. pip overwrites such files silently, and
+    uninstalling either distribution deletes them.
     """
     names = {DISTRIBUTION, *importlib.metadata.packages_distributions().get("ninja", ())}
     owners: dict[str, dict[str, str]] = defaultdict(dict)  # path → distribution → sha256 in its record

@@ -90,7 +90,7 @@ def all_failed(number: int) -> str:
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:
-    """Return a list of the first ``most`` file names or keys for a message, with the number of remaining names."""
+    """Join the first ``most`` file names or keys with commas for a message, and append the number of further names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name if name.isprintable() and len(name) < 80 else shown(name) for name in names[:most]) + more
 
@@ -206,7 +206,7 @@ class Log:
     _reported: set[tuple[int, str]] = field(default_factory=set)  # index of the output, and note
 
     def note(self, message: str) -> None:
-        """Add a note and pass it to ``on_note``, at most once per output."""
+        """Add a note and pass it to ``on_note``; ignore a note that was already added for the current output."""
         if (self.output, message) in self._reported:
             return
         self._reported.add((self.output, message))
@@ -216,7 +216,10 @@ class Log:
             self.on_note(message)
 
     def fail(self, error: NinjaError, key: str | None = None) -> None:
-        """Add the error of a lattice; raise it if there is no ``on_error`` or if the error applies to the whole run."""
+        """Add the error of a lattice and pass it to ``on_error``.
+
+        If ``on_error`` is None, or if the error would occur for every lattice of the run, it is raised instead.
+        """
         error.key = error.key or key
         if self.on_error is None or error.of_run:
             raise error

@@ -97,7 +97,7 @@ class LexicalBinding:
         return lexical.add_context(lattice, of_forms, self.tracker, lists), added
 
     def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the grammar's best path through written words."""
+        """Return the phrases on the grammar's best path through the words of an utterance, given in written form."""
         return self._lexical.matches(self.tracker, lists, words)
 
     def in_table(self, lattice: Lattice) -> Lattice:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ContextModels:
-    """The n-gram models of a context, which threads can share."""
+    """The n-gram models that a context uses; threads can share the models."""
 
     class_lm: NgramLM | None
     old_lm: NgramLM | None  # first-pass model; with augmentation, it has <unk>

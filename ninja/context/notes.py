@@ -23,7 +23,7 @@ NUM_LETTERS = 20  # maximum number of letters in a note
 def entity_notes(
     entities: Entities, words: SymbolTable, normalizer: Normalizer, *, is_augmenting: bool
 ) -> Iterator[str]:
-    """Yield notes about probable mistakes, and about words that are not in the lattices' symbol table."""
+    """Yield notes about probable mistakes in phrase lists, and about words missing from the lattices' symbol table."""
     yield from entities.problems
     new = "; these words are added to the table" if is_augmenting else ""
     for unknown in entities.unknown(words, normalizer):

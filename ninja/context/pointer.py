@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PointerStage:
-    """A context model, and the ids of the phrase lists that it reads.
+    """A context model for rescoring, and the ids by which histories of the language model refer to phrase lists.
 
     Args:
         path: The model or its path; it is loaded on first use.
@@ -71,5 +71,5 @@ class PointerStage:
         )
 
     def phrases_of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
-        """Return the phrases in the lists, with the id that the language model reads; None if the lists are empty."""
+        """Return the phrases in the lists and the id by which histories refer to them; None if there are no phrases."""
         return self._ids.of(lists)

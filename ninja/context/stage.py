@@ -99,7 +99,7 @@ class Contextual:
 
     @property
     def entities(self) -> Entities:
-        """The entities. The stage must be bound to a symbol table."""
+        """The phrase lists of utterances. The stage must be bound to a symbol table."""
         assert self._binding is not None
         return self._binding.entities
 
@@ -279,7 +279,7 @@ class Contextual:
         )
 
     def class_maps(self, words: SymbolTable, log: Log) -> Sequence[WordMap]:
-        """Return a list with the map from a symbol table to the class model; empty if there is no class model."""
+        """Return the map from a symbol table to the class model, in a list that is empty if there is no class model."""
         tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
         return [] if tracker.class_map is None else [self._written_map(words, tracker.class_map)]
 
@@ -294,7 +294,10 @@ class Contextual:
         return WordMap(words, lm, lexical_map.unk_penalty, map_words=options.map_words, name=lexical_map.name)
 
     def note_late(self, log: Log) -> None:
-        """Add notes about suspicious content of the files for a growing table, after all lattices are read."""
+        """Add notes about suspicious content of the files, if the symbol table is growing.
+
+        Call this method after all lattices are read, because only then is the table complete.
+        """
         if self._binding is not None and self._binding.words.grows:
             self._note(log)
 

@@ -248,7 +248,11 @@ def _check_step(output: npt.ArrayLike, num_rows: int, largest: int) -> Floats:
 
 
 def _candidates(logprob: Floats, max_units: int | None, eos: int) -> tuple[Ints, Ints]:
-    """Return ``(rows, units)`` to try: the most probable units and the end; if `max_units` is None, only the end."""
+    """Return ``(rows, units)``: pairs of a row of `logprob` (a hypothesis) and a unit to append to it.
+
+    The units of each row are the `max_units` most probable units, or all units if `max_units` is 0, and `eos`; units
+    with probability zero are left out. If `max_units` is None, the only unit of each row is `eos`.
+    """
     num_rows, num_units = logprob.shape
     if max_units is None:
         return np.arange(num_rows), np.full(num_rows, eos, np.int64)
@@ -281,7 +285,10 @@ def _within_beams(
 
 
 def _rows(states: Any, rows: Ints) -> Any:
-    """Select rows of a model's states."""
+    """Select the states of hypotheses by indexing the first axis of the arrays or tensors in a model's states.
+
+    The arrays can be nested in tuples, lists and dicts.
+    """
     if isinstance(states, tuple) and hasattr(states, "_fields"):
         return type(states)(*(_rows(part, rows) for part in states))
     if isinstance(states, tuple | list):

@@ -22,9 +22,9 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 class CtcResult:
     """Distinct word sequences, in order of decreasing probability.
 
-    The search distinguishes unit sequences. For each word sequence, ``number`` selects the unit sequence that
-    determines the times. Words form a tree: sequences that begin with the same words, spelled with the same units,
-    share nodes.
+    The search finds unit sequences, and several unit sequences can spell the same words. For each word sequence,
+    ``number`` is the index of its most probable unit sequence, whose best alignment determines the times of the words.
+    Words form a tree: sequences that begin with the same words, spelled with the same units, share nodes.
     """
 
     number: npt.NDArray[np.int64]  # [sequences], index of the unit sequence
@@ -73,7 +73,7 @@ class CtcResult:
         return hypotheses
 
     def spellings(self) -> list[int]:
-        """Return the distinct indices into ``alike`` that occur in the sequences, in order of appearance."""
+        """Return the distinct spellings in the sequences, in order of appearance, as indices into ``alike``."""
         if not len(self):
             return []
         spans = zip(self.word_begin[self.number].tolist(), self.word_begin[self.number + 1].tolist(), strict=True)
@@ -162,7 +162,10 @@ def make_result(
 
 
 def _same_nodes(parent: npt.NDArray[np.int32], kind: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return, for each node, the first node whose path from the root has the same kinds; parents precede children."""
+    """Return, for each node of the word tree, the first node with the same sequence of kinds on its path from the root.
+
+    Parents must precede their children.
+    """
     pairs = (parent.astype(np.int64) << 32) | kind
     if len(np.unique(pairs)) == len(pairs):  # the usual case, which is much faster
         return np.arange(len(parent), dtype=np.int32)
@@ -180,7 +183,10 @@ def _spelled(
     units: CtcUnits,
     lexicon: CtcLexicon | None,
 ) -> list[tuple[str, ...]]:
-    """Return the word of each node, followed by the words that have the same spelling in the lexicon."""
+    """Return, for each node of the word tree, the words that have the node's spelling.
+
+    With a lexicon, several words can have the same spelling; without a lexicon, the only word is the text of the units.
+    """
     if lexicon is not None:
         return list(map(lexicon.words.__getitem__, state.tolist()))
     text = "".join(map(units.text.__getitem__, unit.tolist()))
@@ -190,7 +196,11 @@ def _spelled(
 
 
 def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: str) -> tuple[int, ...]:
-    """Return the distinct ids of words with the same spelling."""
+    """Return the distinct symbol ids of the words in `alike`; a word missing from the table gets the id of `unknown`.
+
+    Raises:
+        SymbolError: A word is missing and `unknown` is None or also missing, or the id of a word is 0.
+    """
     ids = []
     for word in alike:
         number = words.id(word)

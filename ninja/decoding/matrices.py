@@ -71,7 +71,7 @@ def read_matrices(
 
 
 def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
-    """Yield the tables in a source."""
+    """Yield the files that a source specifies; a directory is replaced by the files in it that contain matrices."""
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not os.path.isdir(path):

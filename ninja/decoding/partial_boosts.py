@@ -35,7 +35,7 @@ class OpenVocabulary(SymbolTable):
         return len(self._word) - self._next
 
     def add(self, words: Iterable[str]) -> None:
-        """Add the words that are missing from the table."""
+        """Add the given words, except words that are already in the table."""
         new = [word for word in dict.fromkeys(words) if word not in self._id]
         if len(new) > self.room:
             raise OptionError(f"cannot add {len(new)} words; only {self.room} ids are free, so use a larger `room`")
@@ -47,16 +47,19 @@ class OpenVocabulary(SymbolTable):
 
 
 class PartialBoosts:
-    """The phrases in a list as two word trees, with boosts for prefixes of the words that can follow.
+    """Boosts for the beginnings of words that continue or begin the phrases of a list.
 
     For a word with n letters, a prefix of k letters gets the fraction k / n of the word's boost, so a complete word has
     the full boost. Phrases with a negative weight are not boosted.
+
+    The phrases form two trees of words: one for the phrases with a class in the class model, and one for all other
+    phrases. A position is a node of these trees.
     """
 
     ROOTS = (0, 1)  # roots of phrases without a class in the class model, and of phrases with such a class
 
     def __init__(self, phrases: PhraseList, options: ContextOptions, classes: Container[str] = ()) -> None:
-        """Build the trees; `classes` are the classes in the class model."""
+        """Build the word trees of the phrases; `classes` are the classes in the class model."""
         self._next: list[dict[str, int]] = [{}, {}]
         weight: dict[int, float] = {}  # weight of the best phrase through each position
         self.words: set[str] = set()  # words of all phrases
@@ -78,12 +81,12 @@ class PartialBoosts:
         self._boosts: dict[int, dict[str, float]] = {}
 
     def follow(self, position: int, word: str) -> int | None:
-        """Return the position after a word, or None if no phrase has further words after it."""
+        """Return the node of the phrase tree that a word leads to, or None if no phrase continues after the word."""
         after = self._next[position].get(word)
         return after if after is not None and self._next[after] else None
 
     def boost(self, position: int, text: str) -> float:
-        """Return the boost for the unfinished word `text` at a position, in nats, ≥ 0."""
+        """Return the boost for the unfinished word `text` that follows a node of the phrase tree, in nats, ≥ 0."""
         if position in self._boosts:
             return self._boosts[position].get(text, 0.0)
         boosts: dict[str, float] = {}

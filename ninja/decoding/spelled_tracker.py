@@ -182,7 +182,7 @@ class SpelledTracker:
         return self._words.UNKNOWN if number is None else number
 
     def _step(self, key: int) -> tuple[int, float]:
-        """Compute the result of one step, and cache it."""
+        """Return the next state and the score after a unit, and cache both; `key` is state · number of units + unit."""
         number, unit = divmod(key, len(self.spelling))
         before: _State | None
         if self.spelling.silent[unit]:
@@ -219,7 +219,7 @@ class SpelledTracker:
         return end
 
     def _follow(self, state: _State) -> tuple[tuple[int, int], ...]:
-        """Return the positions in phrases that follow the word of a state."""
+        """Return ``(list, position)`` of the phrases that are in progress after the current word of a state."""
         if state.text is None:
             return ()
         lists = self._utterances[state.utterance]
@@ -247,7 +247,10 @@ class SpelledTracker:
         return number
 
     def _positions(self, state: _State) -> Iterator[tuple[int, int]]:
-        """Yield the positions in phrases that the word of a state can continue, including the roots of all lists."""
+        """Yield ``(list, position)`` of the phrases that the current word of a state can continue or begin.
+
+        A position is a node in the list's trees of phrases; the word can begin a phrase at a root.
+        """
         yield from state.positions
         for number in range(len(self._utterances[state.utterance])):
             for root in PartialBoosts.ROOTS:

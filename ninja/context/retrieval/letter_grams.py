@@ -22,7 +22,7 @@ class LetterGrams:
     """
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
-        """Return unit vectors of phrases; their letters are passed as `phones`, and `texts` is ignored.
+        """Return a vector of length 1 for each phrase, computed from its letters in `phones`; `texts` is ignored.
 
         Returns:
             float32 [phrases, `SIZE`]; zeros for empty strings.

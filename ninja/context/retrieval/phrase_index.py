@@ -46,7 +46,7 @@ class PhraseIndex:
 
 
 def _inverted_file(vectors: Vectors) -> Any:
-    """Return a faiss inverted file of n vectors with √n cells; None if faiss is not installed."""
+    """Return a faiss inverted-file index of n vectors with √n cells, or None if faiss is not installed."""
     try:
         import faiss
     except ImportError:

@@ -21,7 +21,7 @@ LONG_LIST = 1000  # lists of at least this many phrases are not searched exhaust
 
 @dataclass(frozen=True, slots=True)
 class RetrievalOptions:
-    """Limits for retrieval."""
+    """Limits for the retrieval of phrases that sound like spans of a lattice."""
 
     from_phrases: int = LONG_LIST  # minimum number of phrases in a list that is searched by vectors
     phrases: int = 200  # number of phrases retrieved from a list
@@ -57,7 +57,10 @@ class Retriever:
         return phrases.nearest(self.vectors([""] * len(spans), spans), self.options.phrases)
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
-        """Return the vectors of phrases or spans, cached or newly computed; the text of a span is ""."""
+        """Return the vectors of phrases or spans, cached or newly computed.
+
+        The text of a phrase is its spelling. For a span of a lattice, only the phones are used, so its text must be "".
+        """
         if not texts:
             return np.zeros((0, 0), np.float32)
 

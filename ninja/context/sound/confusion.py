@@ -96,7 +96,7 @@ class Confusion:
 
     @cached_property
     def id(self) -> dict[str, int]:
-        """Index of each phone."""
+        """Map from each phone to its index in ``phones``."""
         return {phone: number for number, phone in enumerate(self.phones)}
 
     @classmethod
@@ -198,7 +198,11 @@ def _difference(reference: str, hypothesis: str) -> float:
 
 
 def _as_consonant(phone: str) -> tuple[float, ...]:
-    """Return the features of a phone on the scales of consonants; a vowel is converted to these scales."""
+    """Return the consonant features of a phone: place, manner, voice, nasal, retroflex and lateral.
+
+    The place and manner of a vowel are derived from its backness and height, so that it can be compared with a
+    consonant.
+    """
     if phone in _CONSONANTS:
         return _CONSONANTS[phone]
     # The place of a vowel is the position of the tongue, palatal to velar; its manner continues the scale below

@@ -17,7 +17,8 @@ def distances(reference: Phones, hypothesis: Phones, confusion: Confusion) -> Co
 
     Args:
         reference: Phone indices, padded with `NO_PHONE`, int64 [..., phones].
-        hypothesis: Phone indices of the other strings; all axes except the last are broadcast.
+        hypothesis: Phone indices of the strings to compare with `reference`, in the same format. All axes except the
+            last are broadcast.
         confusion: Confusion costs.
 
     Returns:

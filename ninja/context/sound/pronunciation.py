@@ -194,7 +194,7 @@ def _genitive(last: str) -> Phones:
 
 @cache
 def _letter_to_sound() -> Callable[[str], Iterable[str]]:
-    """Return gruut's model; it is imported only when a word is not in the dictionary."""
+    """Return gruut's English letter-to-sound model; gruut is imported only when a word is not in the dictionary."""
     with needed_for("a pronunciation"):
         import gruut_lang_en
         from gruut.g2p import GraphemesToPhonemes
@@ -206,7 +206,11 @@ def _letter_to_sound() -> Callable[[str], Iterable[str]]:
 
 
 def _guessed(model: Callable[[str], Iterable[str]], word: str) -> Sequence[Phones]:
-    """Return the pronunciation predicted by a letter-to-sound model; none if the word has non-English letters."""
+    """Return the pronunciation predicted by a letter-to-sound model, without regard to accents and apostrophes.
+
+    The result is empty if the word contains characters other than English letters, or if the model predicts a phone
+    that is not in the CMU dictionary's phone set.
+    """
     plain = unicodedata.normalize("NFKD", word.lower())
     letters = "".join(letter for letter in plain if not unicodedata.combining(letter) and letter != "'")
     if not letters or not (letters.isascii() and letters.isalpha()):
