@@ -22,9 +22,9 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The mean of a rate over all replications and the 95% confidence interval of the rate, in percent."""
+    """An estimate of an error rate, or of a difference of two rates, and its 95% confidence interval, in percent."""
 
-    mean: float
+    mean: float  # the estimate; for a bootstrap, the mean over all replications
     half_width: float
 
     @property
@@ -154,9 +154,9 @@ def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapp
 def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int = 0) -> float:
     """Compute the two-sided p-value for the null hypothesis that two systems are equally good.
 
-    The sign of each difference is assigned at random. The p-value is the fraction of assignments for which the sum is
-    at least as far from zero as the observed sum. With at most ``EXACT_UNITS`` non-zero differences, all assignments
-    are enumerated.
+    Each difference is assigned a random sign. The p-value is the fraction of assignments for which the sum of the
+    signed differences is at least as far from zero as the sum of the observed differences. If at most ``EXACT_UNITS``
+    differences are not zero, all assignments are enumerated instead.
 
     Args:
         differences: Errors of the second system minus errors of the first, int64 [num_utterances] or [num_speakers].

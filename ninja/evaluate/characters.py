@@ -80,7 +80,12 @@ def score_characters(
 
 
 def _code_points(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return ``(concatenated code points, offsets)`` for texts: int32, and int64 [num_texts + 1]."""
+    """Concatenate the Unicode code points of several texts.
+
+    Returns:
+        ``(code_points, offsets)``: the code points of all texts, int32, and the offset of each text in this array
+        followed by its length, int64 [num_texts + 1].
+    """
     begin = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=begin[1:])
     points: Any = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), "<i4")

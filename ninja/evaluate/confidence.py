@@ -22,7 +22,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Counts of the words with confidences in an interval."""
+    """Number, accuracy and mean confidence of the words whose confidences are in a given interval."""
 
     num_words: int
     num_correct: int

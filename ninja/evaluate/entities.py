@@ -138,7 +138,7 @@ def _is_entity(value: object) -> bool:
 
 
 class _Occurrence(NamedTuple):
-    """An entity in a word sequence."""
+    """An occurrence of an entity in a word sequence, from word ``begin`` to word ``end`` - 1."""
 
     begin: int
     end: int
@@ -224,7 +224,16 @@ def _insertions(
 
 
 def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Assign available occurrences to texts, first to texts aligned with an equal text; return a flag for each text."""
+    """Assign occurrences in one transcript to entities in another, first to entities aligned with equal words.
+
+    Args:
+        texts: Texts of the entities.
+        aligned: Words of the first transcript that are aligned with each entity.
+        available: Number of occurrences in the first transcript, by text of the entity.
+
+    Returns:
+        Whether each entity is assigned an occurrence.
+    """
     remaining = dict(available)
     is_assigned = [False] * len(texts)
     for i in sorted(range(len(texts)), key=lambda i: aligned[i] != texts[i]):
@@ -235,10 +244,15 @@ def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str
 
 
 def _aligned_words(alignment: Alignment, side: Literal[0, 1], occurrence: _Occurrence) -> tuple[Sequence[Pair], str]:
-    """Return the word pairs of an entity on one side of an alignment, and the text with which it is aligned.
+    """Return the aligned word pairs of an entity in one transcript, and the words of the other transcript as text.
 
-    If this text differs from the entity, it includes adjacent words of the other side that are aligned with no word,
-    because a one-word name that was recognised as three words is aligned with only one of them.
+    If any pair is an error, the text also includes words directly before and after it, if they are aligned with no
+    word. For example, a one-word name that was recognised as three words is aligned with only one of the three words.
+
+    Args:
+        alignment: Alignment of a reference and a hypothesis.
+        side: Transcript that contains the entity: 0 for the reference, 1 for the hypothesis.
+        occurrence: Position of the entity in this transcript.
 
     Returns:
         ``(pairs, text)``.

@@ -22,16 +22,16 @@ def with_forms(
     hypothesis: Sequence[str],
     normalizer: Normalizer,
 ) -> list[Mention]:
-    """Set ``in_form`` of mentions to whether the hypothesis spells the entity as in its list.
+    """Determine which entities of a reference are spelled in the hypothesis as in the entity lists.
 
     Args:
-        mentions: Entities in an utterance, as lexical words.
-        lists: Written phrases for the utterance.
+        mentions: Occurrences of entities in the reference, as lexical words.
+        lists: Entity lists for the utterance, each of which maps lexical words to written phrases.
         hypothesis: Written words of the hypothesis.
         normalizer: Normalizer that converts written words to lexical words.
 
     Returns:
-        New mentions, in which the text of each entity is the written phrase from the lists.
+        The mentions with ``in_form`` set, and with the written phrase from the lists as the text of each entity.
     """
     lexical, written, owner = written_units(hypothesis, normalizer)
     outcomes: dict[str, list[bool]] = {}
@@ -48,7 +48,7 @@ def with_forms(
 
 
 def as_listed(entity: Entity, lists: Lists) -> Entity:
-    """Replace the lexical words of an entity with its (alphabetically first) written form in the lists."""
+    """Replace the lexical words of an entity with its written form in the lists; use the alphabetically first form."""
     words = tuple(entity.text.split())
     return entity._replace(
         text=min((min(texts) for of_list in lists if (texts := of_list.get(words))), default=entity.text)
@@ -69,9 +69,15 @@ def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
 
 
 def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, int], forms: set[str]) -> bool:
-    """Return whether a range of lexical words is spelled as one of the written forms.
+    """Return whether an entity in a hypothesis is spelled as one of its written forms.
 
-    At the start of a sentence, a capital letter is always correct.
+    Punctuation at both ends is ignored. At the start of a sentence, a form can also begin with a capital letter.
+
+    Args:
+        written: Written words of the hypothesis.
+        owner: Index of the written word for each lexical word of the hypothesis.
+        place: ``(begin, end)`` of the entity in the lexical words.
+        forms: Written forms of the entity.
     """
     first, last = owner[place[0]], owner[place[1] - 1]
     text = strip_punctuation(" ".join(written[first : last + 1]))

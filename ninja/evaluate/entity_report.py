@@ -28,7 +28,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """An occurrence of an entity in a hypothesis without a counterpart in the reference."""
+    """An occurrence of an entity in a hypothesis that corresponds to no occurrence in the reference."""
 
     key: str  # utterance id
     entity: Entity
@@ -103,7 +103,10 @@ class EntityReport:
         }
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Return the counts for in-vocabulary (`inside`) or out-of-vocabulary entities; both are 0 without a table."""
+        """Return the counts for in-vocabulary entities or, if `inside` is False, for out-of-vocabulary entities.
+
+        If the entities were scored without a symbol table, all counts are 0.
+        """
         return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property
@@ -173,8 +176,8 @@ class EntityReport:
         """Return rates and entities as JSON values.
 
         Entities in the references are ``recovered`` (found only with context), ``kept`` (found with and without
-        context), ``lost`` (found only without context) or ``missed``. Entities that are not in the references
-        are ``inserted``.
+        context), ``lost`` (found only without context) or ``missed``. If it is unknown which entities are found without
+        context, all found entities are ``recovered``. Entities that are not in the references are ``inserted``.
         """
         groups: dict[str, list[object]] = {name: [] for name in ("recovered", "kept", "lost", "missed", "inserted")}
         for mention in self.mentions:

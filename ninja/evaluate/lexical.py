@@ -48,6 +48,6 @@ def lexical_references(references: Mapping[str, Text], normalizer: NormalizerNam
 def choose_normalizer(
     forms: LexicalForms, references: Mapping[str, Text], hypotheses: Mapping[str, Text]
 ) -> Normalizer:
-    """Return the normalizer for a test set; ``auto`` selects ``basic`` if either side is written text."""
+    """Return the normalizer for a test set; ``auto`` selects ``basic`` if references or hypotheses are written text."""
     forms.normalizer_of(list(chain.from_iterable(references.values())))
     return forms.normalizer_of(list(chain.from_iterable(hypotheses.values())))

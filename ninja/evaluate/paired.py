@@ -34,7 +34,7 @@ class PairedDifference:
 
     @property
     def words_needed(self) -> int | None:
-        """Number of reference words needed to detect a true difference of this size with a power of 80%.
+        """Number of reference words needed to detect a true difference as large as the estimate, with a power of 80%.
 
         The squared standard error is inversely proportional to the number of words N, so the required number is
         N · ((z(0.975) + z(0.8)) · standard error / difference)². It is None if the difference is 0 or its standard

@@ -16,7 +16,9 @@ class Entity(NamedTuple):
 
 
 class Phrases:
-    """Phrases to search for in word sequences; utterances with the same list share one object.
+    """The phrases in an entity list, indexed by their words so that they can be found in word sequences.
+
+    Utterances with the same entity list share one object.
 
     Args:
         entities: Phrases as written words.
@@ -39,7 +41,7 @@ class Phrases:
         self.lengths = sorted({len(words) for words in self.class_of}, reverse=True)
 
     def lexical(self, normalizer: Normalizer) -> Phrases:
-        """Return these phrases, indexed by their lexical words."""
+        """Return the phrases indexed by their lexical words; this is the same object if words are not normalised."""
         if normalizer.is_identity:
             return self
         return Phrases((Entity(name, " ".join(words)) for words, name in self.class_of.items()), normalizer)

@@ -20,11 +20,15 @@ class RecordError(Exception):
 def read_records(
     path: str | os.PathLike[str], parser: Callable[[str], Callable[[str], tuple[str, Value]]]
 ) -> dict[str, Value]:
-    """Read one record per line and return the records by utterance id; gzip files are decompressed.
+    """Read a file in which each line is the record of one utterance; gzip files are decompressed.
 
     Args:
         path: The file.
-        parser: Function that accepts the whole text, and returns a function that converts a line to ``(id, value)``.
+        parser: Function that accepts the text of the file, and returns a function that converts each line to
+            ``(utterance id, value)``.
+
+    Returns:
+        The values by utterance id.
 
     Raises:
         FormatError: The file is empty, not UTF-8 or damaged, a line is invalid, or an id occurs twice.

@@ -31,7 +31,7 @@ _DIGITS = len(str(LARGEST_ID))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbered:
-    """References as word ids, and the words without an id."""
+    """References that were converted to word ids, and the reference words that have no id."""
 
     ids: Mapping[str, npt.NDArray[np.int32]]  # word ids by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
@@ -60,9 +60,10 @@ def number(
 
     Args:
         references: Reference words by utterance id. Without a symbol table, words must be decimal ids.
-        words: Symbol table of the lattices. If it is still growing, words are looked up when ``of`` is called.
+        words: Symbol table of the lattices. If it is still growing and `oov` is -1, ``Numbered.of`` looks up the words
+            again for each lattice.
         oov: Id for words that are not in the table: -1 matches no word; Kaldi's recipes use the id of ``<unk>``.
-        forms: Lexical forms of the words in the table; the result then contains ids of lexical words.
+        forms: Lexical forms of the words in the table; if specified, references are converted to ids of lexical words.
 
     Raises:
         FormatError: There is no symbol table, and a word is not an id.
@@ -102,7 +103,17 @@ def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER)
 
 
 def _with_oov(numbers: Sequence[int], missing: Collection[int], forms: LexicalTable, oov: int) -> npt.NDArray[np.int32]:
-    """Replace missing words with the lexical form of `oov` and return the ids."""
+    """Replace out-of-vocabulary words with the lexical form of `oov`, unless `oov` is -1.
+
+    Args:
+        numbers: Ids of lexical words.
+        missing: Ids of the out-of-vocabulary words.
+        forms: Table that contains the lexical forms.
+        oov: Word id that represents out-of-vocabulary words.
+
+    Returns:
+        The ids after replacement, int32.
+    """
     if missing and oov != NEVER:
         other = forms.form(oov)
         numbers = [part for number in numbers for part in (other if number in missing else [number])]

@@ -38,22 +38,25 @@ class WrittenRate(Counts):
 
     @property
     def punctuation_errors(self) -> int:
-        """Number of units with wrong punctuation."""
+        """Number of units (see ``WrittenRate``) with wrong punctuation in the hypothesis."""
         return self.substitutions + self.insertions + self.deletions
 
     @property
     def error_rate(self) -> float:
-        """Percentage of the lexically correct units that are written differently."""
+        """Percentage of the units (see ``WrittenRate``) that the hypothesis writes differently from the reference."""
         return percent(self.errors, self.units)
 
     @property
     def case_error_rate(self) -> float:
-        """Percentage of the lexically correct units with wrong case."""
+        """Percentage of the units (see ``WrittenRate``) whose letters differ from the reference only in case."""
         return percent(self.case_errors, self.units)
 
     @property
     def punctuation_error_rate(self) -> float:
-        """Percentage of units with wrong punctuation, among units with punctuation in the reference or hypothesis."""
+        """Percentage of the units with punctuation in the reference or hypothesis whose punctuation is wrong.
+
+        For the definition of a unit, see ``WrittenRate``.
+        """
         return percent(self.punctuation_errors, self.punctuated)
 
     def __str__(self) -> str:
@@ -80,11 +83,12 @@ def score_written(
     *,
     normalizer: NormalizerName = BASIC,
 ) -> WrittenRate:
-    """Count case and punctuation errors in words that are lexically correct.
+    """Count case, punctuation and spelling errors in words that are lexically correct.
 
-    Words are aligned by their lexical forms. A unit's punctuation is at its ends and between its words; punctuation
-    that is a separate word belongs to the preceding word. The punctuation error rate is (I + D + S) / (I + D + S + C)
-    as in NeMo, but over units: several adjacent marks, such as a full stop and a quotation mark, count once.
+    Words are aligned by their lexical forms, and are compared in units of one or several words (see ``WrittenRate``).
+    The punctuation of a unit is at its ends and between its words; punctuation that is a separate word belongs to the
+    preceding word. The punctuation error rate is (I + D + S) / (I + D + S + C) as in NeMo, but counts units instead of
+    punctuation marks: several adjacent marks, such as a full stop and a quotation mark, count once.
 
     Args:
         references: Written reference words by utterance id.
@@ -160,7 +164,11 @@ def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[st
 def _correct_units(
     reference: Sequence[str], hypothesis: Sequence[str], normalizer: Normalizer
 ) -> Iterator[tuple[str, str]]:
-    """Yield ``(text in the reference, text in the hypothesis)`` for each lexically correct unit."""
+    """Yield ``(text in the reference, text in the hypothesis)`` for each lexically correct unit.
+
+    A unit is the shortest sequence of aligned lexical words that ends at the end of a written word in both texts.
+    It is lexically correct if each word is aligned with an equal word.
+    """
     sides = [written_units(words, normalizer) for words in (reference, hypothesis)]
     num_words, begin = [0, 0], [0, 0]  # number of lexical words so far; index of the first written word of the unit
     is_correct = True
@@ -176,7 +184,15 @@ def _correct_units(
 
 
 def _end(owner: Sequence[int], num_words: int) -> int | None:
-    """Return the number of written words formed by the first `num_words` lexical words; None if one is incomplete."""
+    """Return the number of written words that the first `num_words` lexical words form.
+
+    Args:
+        owner: Index of the written word for each lexical word.
+        num_words: Number of lexical words.
+
+    Returns:
+        The number of written words, or None if the last of these words is incomplete.
+    """
     if num_words == 0:
         return 0
     is_inside = num_words < len(owner) and owner[num_words] == owner[num_words - 1]
@@ -204,7 +220,11 @@ def _compare(reference: str, hypothesis: str) -> WrittenRate:
 
 @lru_cache(maxsize=1 << 16)
 def _parts(text: str) -> tuple[str, str, str]:
-    """Return ``(letters and digits, punctuation, pattern)`` for a text; the pattern is the text with words as ``w``."""
+    """Return ``(letters and digits, punctuation, pattern)`` for a text.
+
+    The pattern shows the position of the punctuation: it is the text without spaces, with ``w`` for the words between
+    two punctuation marks, for example ``w,w.`` for *oh no, it rains.*
+    """
     text = unicodedata.normalize("NFKC", text.translate(APOSTROPHES))
     kinds = [unicodedata.category(char) for char in text]
     letters, marks, shape = "", "", ""

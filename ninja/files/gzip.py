@@ -109,7 +109,10 @@ class GzipReader:
         return True
 
     def _refuse_trailing_data(self) -> None:
-        """Raise `FormatError` if a member after the first one has no data or is too short to contain a lattice."""
+        """Raise `FormatError` if the gzip member in which an error occurred was probably appended by mistake.
+
+        This is a member after the first one that has no data or is too short to contain a lattice.
+        """
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
                 "incomplete data after the end of the gzip stream; was something appended to the file, or is it "
@@ -160,12 +163,12 @@ class GzipWriter:
             self.end_member()
 
     def close(self) -> None:
-        """End the last member; if the file is empty, write an empty member."""
+        """End the last gzip member; if the file is empty, write an empty member."""
         if self._size or not self._members:
             self.end_member()
 
     def end_member(self) -> None:
-        """End the current member; its entries can be read even if the file is truncated after this member."""
+        """End the current gzip member, so that its entries can be read even if the file is truncated after it."""
         self._file.write(self._packer.flush())
         self._packer = self._new()
         self._size = 0

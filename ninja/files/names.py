@@ -58,9 +58,9 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
         listed_in: Path or URL of the script file.
 
     Raises:
-        FormatError: The name is any other command, is not allowed by `check_listed`, or ends in a row range, which is
-            valid only for matrices.
-        InputError: No file matches the pattern.
+        FormatError: The name is any other command, is not allowed by `check_listed`, has an offset that is out of
+            range, or ends in a range of rows such as ``[0:9]``, which is valid only for matrices.
+        InputError: No file matches a pattern in the command.
     """
     if name.endswith("|"):
         command = name[:-1].strip()
@@ -126,7 +126,7 @@ def below(name: str, named_in: str) -> str:
 
 
 def _at_offset(name: str) -> list[Place]:
-    """Parse a name such as ``file:offset``; return a list with its location, or an empty list for any other name."""
+    """Parse a name such as ``file:offset``; return a list of one location, or an empty list for any other name."""
     match = re.fullmatch(_OFFSET, name)
     if match is None:
         return []

@@ -114,7 +114,7 @@ def reported(path: str) -> Iterator[None]:
 
 
 class StandardOutput:
-    """Standard output."""
+    """An output that is written to stdout, with control characters escaped on a terminal."""
 
     name = "standard output"
 
@@ -465,7 +465,7 @@ def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
 
 
 def has_facts(place: str) -> bool:
-    """Return whether a file with facts about the run exists next to an output."""
+    """Return whether the file that contains the facts about an output's run exists."""
     return os.path.lexists(facts_path(place))
 
 

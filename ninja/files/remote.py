@@ -203,11 +203,11 @@ class RemoteFile(io.RawIOBase):
         self._length = FIRST_RANGE
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True, because a remote file is always open for reading."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
+        """Return True, because a range can begin at any offset of a remote file."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

@@ -79,7 +79,7 @@ def identity_of(path: str) -> Identity | None:
 
 
 def identity(status: os.stat_result) -> Identity | None:
-    """Return the identity of a regular file, or None for a pipe, device or folder."""
+    """Return the device and inode of a regular file, or None for a pipe, device or folder."""
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
@@ -214,12 +214,12 @@ class Stream:
 
     @property
     def seekable(self) -> bool:
-        """Whether ``seek`` works, because this is an uncompressed file, local or remote."""
+        """Whether ``seek`` works: True for an uncompressed local or remote file, False for a byte range of a file."""
         return self._bytes_left is not None
 
     @property
     def is_local(self) -> bool:
-        """Whether this is an uncompressed local file, or a byte range of such a file, and can be memory-mapped."""
+        """Whether the file can be memory-mapped: it is local and uncompressed, or a byte range of such a file."""
         raw = self._raw.raw if isinstance(self._raw, Range) else self._raw
         return (self.seekable or raw is not self._raw) and not isinstance(raw, RemoteFile)
 
@@ -314,7 +314,7 @@ class Stream:
 
     @property
     def identity(self) -> Identity | None:
-        """Identity of the file; None for a pipe."""
+        """Device and inode of a local file, or the canonical URL of a remote file; None for a pipe."""
         if isinstance(self._raw, RemoteFile):
             return identity_of(self.name)
         try:
@@ -354,7 +354,7 @@ class Stream:
 
 
 def open_stream(place: Place) -> Stream:
-    """Open a file, command or stdin for reading, at the offset in its location.
+    """Open a location (a file, a byte range of a file, a command, or stdin) for reading, beginning at its offset.
 
     Raises:
         InputError: The file, command or stdin cannot be opened.

@@ -85,9 +85,10 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Return the first complete lines, at least four, without consuming them.
+        """Return the complete lines at the start of the file, at least four, without consuming them.
 
-        The result is b"" if the file is smaller than 1 MB, or if its first four lines together exceed 64 MB.
+        The lines are those in the first 1, 4, 16 or 64 MB, whichever is the smallest size that contains four complete
+        lines. The result is b"" if no such size exists, or if the file is smaller than this size.
         """
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
@@ -97,9 +98,10 @@ class Content:
         return b""
 
     def readings(self) -> Callable[[], Iterable[bytes]]:
-        """Return a function that returns a new iterable over all blocks of complete lines on each call.
+        """Return a function for reading the content several times, in blocks of complete lines.
 
-        A file is read again for each call; the content of a pipe is held in memory.
+        Each call of the function returns a new iterable over all blocks. A local file is read again for each call; the
+        content of a pipe or remote file is held in memory.
         """
         if self._whole is None and os.path.isfile(self.path):
             return self._read_again
@@ -160,9 +162,9 @@ class Content:
 
 
 def key_of(path: str) -> str:
-    """Return the utterance id for a lattice without a key: the file name without ``.gz`` and the extension.
+    """Return the utterance id for a lattice in a file without keys: the file name without ``.gz`` and the extension.
 
-    The result is "stdin" for standard input and for ``<(command)``; the file name of the latter changes with each run.
+    For standard input, and for ``<(command)``, which has a different file name in each run, the id is "stdin".
     """
     if _is_nameless(path):
         return "stdin"
@@ -175,7 +177,10 @@ def _is_nameless(path: str) -> bool:
 
 
 def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
-    """Wrap a ``read_X`` function, for a format with one lattice per file, as a function that yields entries."""
+    """Convert the function that reads a format with one lattice per file to a function that yields entries.
+
+    The returned function yields one entry, ``(key, lattice)`` or ``(key, error)``.
+    """
 
     def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
         key = content.key
@@ -197,19 +202,23 @@ def keyed(results: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
 
 
 def is_list(head: bytes) -> bool:
-    """Return whether most of the first lines in a file are names of existing files."""
+    """Return whether at least half of the first lines in a file are names of existing files, or URLs."""
     rows = first_rows(head)
     return 2 * sum(map(names_file, rows)) >= len(rows) > 0
 
 
 def names_script(head: bytes) -> bool:
-    """Return whether each of the first lines is a key followed by an existing file, or by an archive and an offset."""
+    """Return whether each of the first lines is a key and an existing file, a URL, or an archive with an offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
     return bool(rows) and all(len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or names_file(row[1])) for row in rows)
 
 
 def first_rows(head: bytes) -> list[bytes]:
-    """Return the complete first lines, with whitespace stripped; return an empty list for binary data."""
+    """Return the first 100 lines of a file, stripped, without blank lines; return an empty list for binary data.
+
+    Args:
+        head: First bytes of the file. If they are 8 KB or more, the last line is dropped, as it may be incomplete.
+    """
     rows = head.split(b"\n")
     rows = rows[:-1] if len(head) >= LIST_HEAD else rows
     return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
@@ -241,7 +250,9 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A window into a file. The window grows at its end, and drops the bytes before the next entry.
+    """A window into a file from which entries, such as lattices, are read in order.
+
+    The window grows at its end, and drops the bytes of the entries that have been read.
 
     Args:
         pieces: The content of the file, in chunks of any size.
@@ -254,7 +265,11 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry and read until the rest has doubled; return False at the end of file."""
+        """Drop the bytes before the next entry, and read at least as many new bytes as remain in the window.
+
+        Returns:
+            False if the file has no more bytes; the window is then unchanged.
+        """
         size, least = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
         while size < least and (piece := next(self._pieces, None)) is not None:
@@ -316,7 +331,7 @@ class Naming(NamedTuple):
             raise FormatError(message, self.path, key=self.key, line=line) from error
 
     def table(self, entries: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:
-        """Look up the words in a file.
+        """Look up the ids of the words that occur in a file; without a symbol table, create a table of these words.
 
         Args:
             entries: ``(word, line number)`` pairs, as returned by a kernel.
