@@ -112,7 +112,7 @@ class WriteSettings(NamedTuple):
 
 
 class Encoder(Protocol):
-    """Encoder that converts items to the bytes of a single file."""
+    """Encoder that converts items, such as lattices or n-best lists, to the bytes of a single file."""
 
     def add(self, item: Any) -> bytes:
         """Encode an item; return the next bytes of the file."""
@@ -135,8 +135,8 @@ class NotingEncoder(Encoder, Protocol):
 class Write(NamedTuple):
     """The writer of a format.
 
-    Exactly one of the first three fields is set. The exception is Kaldi archives, which have a separate writer that can
-    resume an incomplete archive.
+    Exactly one of the first three fields is set. For Kaldi archives, none is set, because they have a separate writer,
+    which can resume an incomplete archive.
     """
 
     encode: Callable[[Any, WriteSettings], bytes] | None = None  # for formats whose files are concatenated entries
@@ -256,7 +256,7 @@ def by_extension(path: str | os.PathLike[str]) -> list[Format]:
 
 
 def by_mark(head: bytes) -> Format | None:
-    """Return the first format whose `mark` matches, or None if there is none.
+    """Return the first format whose function `mark` recognises the first bytes of a file, or None.
 
     Args:
         head: The first ``HEAD`` decompressed bytes of the file, or all bytes of a shorter file.
@@ -328,13 +328,13 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
     """Resolve the name of an output.
 
     Args:
-        name: See ``target``.
+        name: Path, ``-`` or Kaldi wspecifier, as parsed by ``target``.
         to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``.  [default: the format of the extension, or else a binary Kaldi
             archive]
 
     Raises:
         OptionError: The format does not exist, the extension belongs to several formats or to a read-only format, or
-            `to` contradicts a wspecifier.
+            `name` is a wspecifier for another format than `to`.
     """
     place = target(name)
     if to is None:
@@ -396,7 +396,8 @@ def fill_options(
 ) -> Options | None:
     """Create an options dataclass from values in text form; return None if the format has no options.
 
-    List items are separated by ``+``, and ``none`` means None. `defaults` for fields that do not exist are ignored.
+    In the value of an option, items of a list are separated by ``+``, and ``none`` means None. Options that are not in
+    `values` are set from `defaults`; names in `defaults` that are not options of the format are ignored.
 
     Raises:
         OptionError: An option is unknown, or its value is invalid.

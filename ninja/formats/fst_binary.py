@@ -186,7 +186,7 @@ def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
 
 @lru_cache(maxsize=1)  # consecutive lattices usually share a table
 def _table_image(symbols: SymbolTable, count: int) -> bytes:
-    """Encode a symbol table; the cache key includes its size `count`, because a table can grow."""
+    """Encode a symbol table; its size `count` is part of the cache key, because a table can grow."""
     name = b"words"
     # OpenFst stores the id of the next symbol.
     next_id = max((number for _, number in symbols), default=-1) + 1

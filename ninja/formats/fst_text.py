@@ -102,7 +102,7 @@ def read_fst_text(
 
 
 def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind: str) -> FormatError | LatticeError:
-    """Convert an error code from the kernel to an exception."""
+    """Convert an error code of the compiled parser to an exception."""
     if fault == _EMPTY:
         return LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
     if fault == _FIELDS:
@@ -115,7 +115,7 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
 
 
 def _is_acceptor(content: bytes, naming: Naming, options: FstTextOptions, line: int) -> bool:
-    """Return whether arcs have a single label; unless an option specifies this, it is inferred from the lines.
+    """Return whether arcs have one label instead of two, as set by an option or else inferred from the lines.
 
     Lines with four fields are ambiguous: they can contain two labels, or a label and a weight.
     """
@@ -243,7 +243,10 @@ def begins_fst_text(head: bytes) -> bool:
 
 
 def all_fst_text(head: bytes) -> bool:
-    """Return whether all lines are arcs or states, to distinguish an FST from other tables of numbers."""
+    """Return whether the first line can be an arc, and all lines can be arcs or final states of an FST.
+
+    This distinguishes an FST from other tables of numbers.
+    """
     head = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
     rows = [fields for row in head.split(b"\n") if (fields := row.split())]
     return bool(rows) and len(rows[0]) > 2 and all(map(_fits, rows))
@@ -271,7 +274,7 @@ def _kept(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Fi
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report a loss if all words are numbers, because a reader would interpret them as ids."""
+    """Report the loss of word names if all names are numbers, because a reader would interpret them as ids."""
     if settings.options.labels == "ids":
         return []
     names = used_names(lattice, settings.words)

@@ -60,7 +60,8 @@ def read_k2s(
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
     into the final state become final costs. If states are not in topological order, the reachable states are sorted. An
     arc with several words (ragged aux_labels) becomes several arcs; the first of these arcs has the costs. Keys are
-    taken from Ninja's attribute, else from ``key_of(number)``, with the 1-based number of the FSA.
+    taken from the attribute ``ninja`` (see `K2Encoder`), or else returned by ``key_of(number)`` for the 1-based number
+    of the FSA.
 
     Raises:
         FormatError: The file is not a k2 file, is damaged, or contains objects other than tensors, numbers, strings and
@@ -199,7 +200,7 @@ class K2Encoder:
 
     Scores are ``-(graph + acoustic)``, lm_scores are ``-graph`` and am_scores are ``-acoustic``. The aux_labels are the
     words; the labels are the alignment for a raw lattice, else the words. Final costs become arcs with label -1 into
-    the final state.
+    the final state. With the option ``extras``, the attribute ``ninja`` stores keys, kinds, alignments and times.
     """
 
     def __init__(self, settings: WriteSettings) -> None:
@@ -208,7 +209,7 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Convert a lattice, which is written by `end`; return empty bytes."""
+        """Convert a lattice and keep it until `end` writes all lattices; return empty bytes."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""
@@ -257,7 +258,7 @@ def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
 
 @dataclass(frozen=True, slots=True)
 class _Extras:
-    """Ninja's attribute in a file, checked against the arcs in the file."""
+    """The attribute ``ninja`` of a file (keys, alignments, times), checked against the arcs in the file."""
 
     keys: Sequence[str]
     kinds: Sequence[str]
@@ -278,7 +279,7 @@ class _Extras:
         return bool(len(arrays[1]) == arcs and len(arrays[5]) == states)
 
     def lattice(self, number: int, key: str, arrays: _formats.K2Arrays, words: SymbolTable | None) -> Lattice:
-        """Create a lattice with the alignment, times and kind from the attribute."""
+        """Create a lattice from arcs, with the alignment, times, frame shift and kind stored in the attribute."""
         first, last = self.arc_first[number], self.arc_first[number + 1]
         first_state, last_state = self.state_first[number], self.state_first[number + 1]
         begin = self.ali_begin[first : last + 1]
@@ -298,7 +299,11 @@ class _Extras:
 
 
 def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
-    """Create Ninja's attribute for lattices, given their arcs in k2's format, int32 [num_arcs, 4]."""
+    """Create the attribute ``ninja``, which stores properties of lattices that k2 lacks.
+
+    Args:
+        arcs: Arcs of the lattices in k2's format, int32 [num_arcs, 4].
+    """
 
     def joined(pieces: list[npt.NDArray[Any]]) -> Int32:
         return np.concatenate([NO_LABELS, *pieces]).astype(np.int32)
@@ -321,7 +326,10 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
 
 
 def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
-    """Return Ninja's attribute from a file, or None if it is missing or the arcs have changed since it was written."""
+    """Return the attribute ``ninja`` of a file, or None if it is missing or does not apply.
+
+    It does not apply if its version is not supported, or if the arcs have changed since it was written.
+    """
     fields = machines.others.get(EXTRAS)
     if not isinstance(fields, dict) or fields.get("version") != VERSION:
         return None

@@ -160,7 +160,11 @@ def _array(tensor: Any, name: str, size: int, refuse: Refuse) -> Array:
 
 
 def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
-    """Return ``(rows, state offsets, arc offsets)``: the rows of all arcs, and the offsets for each FSA."""
+    """Check an arc tensor, and return ``(arcs, state offsets, arc offsets)``.
+
+    The arcs of all FSAs are int32 [4 * num_arcs]. The offsets, int64 [num_fsas + 1], are the indices of the first
+    state and the first arc of each FSA, followed by the total number.
+    """
     if arcs.dtype != np.int32:
         raise refuse(f"arcs are {arcs.dtype}, but must be int32")
     if arcs.ndim == 2 and arcs.shape[1] == 4:

@@ -92,9 +92,10 @@ class Correspondence:
                 self._after[begin], self._before[end] = first, last
 
     def stretch(self, begin: int, end: int) -> tuple[int, int] | None:
-        """Return the span ``(start, end)`` of the other words that corresponds to words[begin:end], or None if unknown.
+        """Return the span ``(start, end)`` in `others` that corresponds to ``words[begin:end]``, or None if unknown.
 
-        For an empty span, start and end are the boundary after the preceding word or, if unknown, before the next word.
+        If ``begin == end``, start and end are the boundary in `others` after the preceding word or, if this is unknown,
+        before the next word.
         """
         if begin == end:
             at = self._before[begin] if self._before[begin] is not None else self._after[begin]
@@ -193,14 +194,14 @@ def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int
 
 
 def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return the diagonal from which the furthest path reaches `diagonal` with its last edit."""
+    """Return the diagonal, next to `diagonal`, from which the last edit reaches furthest along `diagonal`."""
     if diagonal == -edits or (diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]):
         return diagonal + 1
     return diagonal - 1
 
 
 def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple[int, int]]:
-    """Trace a path back from its end at `at` and `other`, and return the index pairs of the equal words on it."""
+    """Trace an edit path back from the word indices `at` and `other`; return the index pairs of its equal words."""
     pairs: list[tuple[int, int]] = []
     for edits in range(len(trace) - 1, -1, -1):
         before = _previous(trace[edits], at - other, edits)

@@ -38,8 +38,8 @@ class Document:
     def of(cls, content: Content, format: str, *, has_lines: bool = False, options: Any = None) -> Document:
         """Create the document for a file that will be read.
 
-        A file that consists of lines is read again when it is rewritten, or held in memory if it cannot be read twice.
-        Any other file is held in memory.
+        If each line of a file is an entry, the file is read again when it is rewritten. All other files, and files that
+        cannot be read twice, are held in memory.
         """
         encoding = getattr(options, "encoding", "utf-8")
         document = cls(content.name, format, None, content.path, encoding, has_lines, options)
@@ -52,7 +52,7 @@ class Document:
         return replace(document, content=BOM + whole if has_mark else whole)
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(number, bytes)`` for each entry; the concatenated bytes are the file.
+        """Yield ``(number, bytes)`` for each entry; concatenated, the bytes of all entries form the file.
 
         Raises:
             InputError: The file cannot be read again.
@@ -95,7 +95,8 @@ Rewrite = Callable[[bytes, Corrections, Document], Rewritten]
 class DocumentEncoder:
     """Encoder that rewrites documents, replacing the words of each utterance with its best hypothesis.
 
-    Utterances that are not added keep their words. The utterances of an entry may be added in any order.
+    Utterances that are not added keep their original words. An entry is a line of the file or, in other formats, the
+    whole file. Utterances must be added in the order of their entries, but in any order within an entry.
     """
 
     def __init__(self, settings: WriteSettings, format: str, rewrite: Rewrite) -> None:
@@ -199,7 +200,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the contents of the unchanged files before a document; for None, of all remaining unchanged files."""
+        """Return the unchanged contents of unwritten files before `document`, or of all such files if it is None."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:

@@ -30,12 +30,13 @@ _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item wi
 class ItemRevision:
     """Collector of the edits that change words in a list of timed items.
 
-    If words are replaced one for one and each has a separate item, only the text of the items changes. For any other
-    replacement, the new items are copies of the old items, and divide the time of the old items equally. The item for
-    an inserted word is a copy of the preceding item, and spans the time between the preceding and the next item.
+    If words are replaced one for one and each has a separate item, or if an item contains several words, only the text
+    of the items changes. For any other replacement, the new items are copies of the old items, and divide the time of
+    the old items equally. The items for inserted words are copies of the preceding item, and divide the time between
+    the preceding and the next item. If a word consists of several items, those that match the new word are kept.
 
     Args:
-        entries: The list.
+        entries: The list of words, with its items.
         words: The words of the utterance before the changes; the list may spell them differently.
         places: Locator for the positions of values in the document.
         least_share: Minimum fraction of the words that the list must contain in order; if it contains fewer, nothing is
@@ -52,7 +53,7 @@ class ItemRevision:
         self._least_share = least_share
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Record the edits for changes to the words of the utterance; the changes must be in order."""
+        """Record the edits that apply word changes in the utterance to the list; the changes must be in order."""
         matching = Correspondence(self._words, self._entries.words, self._least_share)
         for change in changes:
             stretch = matching.stretch(change.begin, change.end)
@@ -63,7 +64,11 @@ class ItemRevision:
                 self._change(*stretch, change.words, old if len(old) == len(change.words) else change.words)
 
     def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
-        """Replace the words ``first : last`` in the list with new words; `old` contains the old words from the text."""
+        """Replace the words ``first : last`` of the list with `new`.
+
+        Args:
+            old: The replaced words as the utterance spells them, or `new` if their number differs.
+        """
         bounds, items = self._entries.bounds, self._entries.items
         if first == last:
             self._insert(bounds[first - 1][1] if first else 0, new)
@@ -91,7 +96,7 @@ class ItemRevision:
         return self._forms[name]
 
     def _set_word(self, item: Item, word: str, former: str | None = None) -> None:
-        """Change the word of an item, keeping the spaces around it; `former` is the old word from the text."""
+        """Change the word of an item, keeping the spaces around it; `former` is the old word in the utterance."""
         for path, text in item.texts:
             core = _CORE.search(text)
             begin, end = core.span() if core is not None else (len(text), len(text))
@@ -113,7 +118,7 @@ class ItemRevision:
                 self.edits.strings.setdefault(texts[place][0], []).extend(string_splices)
 
     def _change_parts(self, begin: int, end: int, word: str) -> None:
-        """Change a word that consists of several items, keeping the items at its start and end that still match."""
+        """Change a word that consists of several items, keeping those first and last items that match the new word."""
         items = self._entries.items
         texts = ["".join(split(piece_of(item.texts[0][1]))) for item in items[begin:end]]
         word = self._form(items[begin].texts[0][0])(word)
@@ -170,7 +175,10 @@ class ItemRevision:
             self.edits.items.setdefault(path[:-1], []).append(ItemSplice(first, last, copies))
 
     def _copy(self, item: Item, number: int, word: str, times: Times | None) -> str:
-        """Copy an item (or its field in list `number`) with a new word and new times; return the copy as JSON text."""
+        """Copy an item with a new word and new times; return the copy as JSON text.
+
+        If each field of the items has a list of its own, only the value in list `number` is copied.
+        """
         path = item.paths[number]
         raw = self._places.raw(path)
         fields = self._entries.fields
@@ -204,7 +212,7 @@ def _is_named(path: Path, name: str | int) -> bool:
 
 
 def _span(items: Sequence[Item]) -> Times | None:
-    """Return ``(start, end)`` for consecutive items, or None if no item has times."""
+    """Return the time interval ``(start, end)`` of consecutive items in seconds, or None if no item has times."""
     known = [item.times for item in items if item.times is not None]
     return (known[0][0], known[-1][1]) if known else None
 
@@ -212,12 +220,13 @@ def _span(items: Sequence[Item]) -> Times | None:
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
     """Format a time as JSON text in the format of `old`.
 
-    A float keeps its number of decimals, but has at least two.
+    A float is rounded to the number of decimals in `old`, but to at least two. An integer in seconds is replaced
+    with a number that has up to three decimals.
 
     Args:
-        old: The time that is replaced: a number, a text, or an object with seconds and nanoseconds.
+        old: The old time: a number, a string, or an object with seconds and nanoseconds.
         seconds: The new time in seconds.
-        unit: Unit of numbers, in seconds.
+        unit: Unit of times that are stored as numbers, in seconds (0.001 for milliseconds).
     """
     if isinstance(old, dict):
         whole, rest = divmod(round(seconds * 1e9), 10**9)

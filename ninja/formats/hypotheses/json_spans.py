@@ -25,7 +25,7 @@ class Splice(NamedTuple):
 
 
 class ItemSplice(NamedTuple):
-    """A replacement for a range of items in a list, as JSON texts."""
+    """A replacement for a range of items in a JSON list; the new items are JSON texts."""
 
     begin: int
     end: int
@@ -44,13 +44,13 @@ class Edits:
         return bool(self.strings or self.values or self.items)
 
     def add(self, others: Edits) -> None:
-        """Add the changes in `others`, which must not affect the same values."""
+        """Add the changes in `others`; no value may have changes in both."""
         self.strings.update(others.strings)
         self.values.update(others.values)
         self.items.update(others.items)
 
     def below(self, path: Path) -> Edits:
-        """Return these changes with paths relative to the value at `path`; all changes must be within that value."""
+        """Return the changes with paths relative to the value at `path`, which must contain all changed values."""
         depth = len(path)
         return Edits(
             {inner[depth:]: splices for inner, splices in self.strings.items()},
@@ -64,8 +64,8 @@ def rewritten(text: str, edits: Edits, *, ascii_only: bool) -> str:
 
     Args:
         text: A valid document.
-        edits: Changes; they must not be inside an item that is replaced.
-        ascii_only: Escape non-ASCII characters in new text.
+        edits: Changes to apply; no value inside a replaced item may have a change of its own.
+        ascii_only: Whether to escape non-ASCII characters in new text.
     """
     places = spans(text, [*edits.strings, *edits.values, *edits.items])
     pieces: list[Splice] = []
@@ -109,7 +109,7 @@ class Locator:
         return self.text[begin:end]
 
     def span(self, path: Path) -> tuple[int, int]:
-        """Return ``(start, end)`` of a value in the text."""
+        """Return ``(start, end)`` of the value at a path, as indices in the text of the document."""
         if path in self._spans:
             return self._spans[path]
         *above, last = path
@@ -121,7 +121,7 @@ class Locator:
         return self._spans[path]
 
     def _items_of(self, path: Path) -> list[tuple[int, int]]:
-        """Return ``(start, end)`` for each item in a list."""
+        """Return ``(start, end)`` of each item in the list at a path, as indices in the text of the document."""
         if path not in self._items:
             self._items[path] = [*item_spans(self.text, list_begin(self.text, self.span(path)[0]))]
         return self._items[path]
@@ -277,11 +277,11 @@ def parsed_path(path: str) -> Path:
 
 
 def values_at(value: object, path: Path, begin: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Yield ``(path, value)`` for each value that matches a path; missing fields and nulls do not match.
+    """Yield ``(path, value)`` for each value that matches a path; missing fields and null values are skipped.
 
     Args:
-        path: The path, in which -1 matches each item of a list.
-        begin: Path of `value`.
+        path: Path relative to `value`, in which -1 matches each item of a list.
+        begin: Path of `value` in the document; the yielded paths begin with it.
     """
     if not path:
         if value is not None:

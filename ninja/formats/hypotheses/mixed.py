@@ -26,7 +26,7 @@ class MixedEncoder:
         self._is_document: bool | None = None
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode a list; return the next bytes of the file.
+        """Encode an n-best list; return the next bytes of the file.
 
         Raises:
             OutputError: The file would contain both lists from files in this format and lists from other files.
@@ -46,7 +46,7 @@ class MixedEncoder:
         return self._documents.end() if self._is_document else self._others.end()
 
     def notes(self) -> list[str]:
-        """Return notes about utterances that keep their words."""
+        """Return notes about utterances that keep their words, and about corrections that were not made."""
         return [] if self._is_document is False else self._documents.notes()
 
 

@@ -34,7 +34,7 @@ from ninja.formats.nbest.text_rows import split
 
 @dataclass(slots=True)
 class PlacedHypothesis:
-    """A hypothesis, with the paths of its words in the document."""
+    """A hypothesis, with the paths of its words in the JSON document."""
 
     path: Path
     words: list[str]
@@ -47,7 +47,7 @@ class PlacedHypothesis:
 
 @dataclass(slots=True)
 class PlacedUtterance:
-    """An utterance, with its path in the document."""
+    """An utterance, with its path in the JSON document."""
 
     path: Path
     key: str | None
@@ -149,7 +149,7 @@ def alternative_costs(
     """Return the cost in nats of each alternative of an utterance, or None for an alternative without a score.
 
     Services list the best alternative first, even if a later one has a higher confidence. If scores are confidences,
-    each alternative therefore costs at least one float32 step more than the alternatives before it.
+    costs are therefore raised where necessary, so that each is at least one float32 increment above those before it.
 
     Args:
         missing_score: Log-probability for alternatives without a score.
@@ -199,7 +199,8 @@ class Attributes:
 def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
     """Return the times, confidences and speakers of the words in a hypothesis.
 
-    If the word list spells the words differently, for example without punctuation, it is aligned with the text.
+    If the word list of the hypothesis spells the words differently from its text, for example without punctuation, the
+    two are aligned. Words of the text that correspond to no word in the list have neither confidence nor speaker.
     Times are returned only if all words have times.
     """
     entries = hypothesis.lists[0] if hypothesis.lists else hypothesis.all_words

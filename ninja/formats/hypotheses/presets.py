@@ -29,7 +29,7 @@ def _always(document: Any) -> bool:
 
 
 def _has(name: str) -> Callable[[Any], bool]:
-    """Return a function that tests whether a document has a field that is not null."""
+    """Return a function that tests whether a document is an object whose field `name` exists and is not null."""
     return lambda document: isinstance(document, dict) and document.get(name) is not None
 
 
@@ -49,7 +49,7 @@ def _is_list(document: Any) -> bool:
 
 
 def _listed(preset: Preset) -> Preset:
-    """Return a variant of a preset for files that contain a list of documents."""
+    """Derive a preset for files that contain a list of documents instead of a single document."""
 
     def below(fields: WordFields) -> WordFields:
         return replace(fields, items=f"[].{fields.items}")

@@ -217,7 +217,7 @@ class _Revision:
     def _change_texts(
         self, group: Sequence[Text], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
     ) -> _Form:
-        """Change one variant of a text and return it."""
+        """Apply changes to one variant of a text; return the variant before and after the changes."""
         old = [text for _, text in group]
         if not changes:
             return _Form(old, old, {})
@@ -238,13 +238,13 @@ class _Revision:
 
 
 def _forms(hypothesis: PlacedHypothesis) -> Forms:
-    """Return the variants of a text that was not corrected."""
+    """Return the text variants of a hypothesis to which no correction was applied."""
     strings = [[text for _, text in group] for group in hypothesis.texts] or [[" ".join(hypothesis.words)]]
     return [_Form(old, old, {}) for old in strings]
 
 
 def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
-    """Return the splices that apply the changes in a text variant to a string that contains the text at `begin`."""
+    """Convert the changes of a text variant to splices of a string in which its old text occurs at index `begin`."""
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:

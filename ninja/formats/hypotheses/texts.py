@@ -32,10 +32,14 @@ def words_of(strings: Sequence[str]) -> list[Word]:
 
 
 def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]:
-    """Return a function that converts new words to the style of `others`.
+    """Return a function that converts new words from the style of `words` to that of `others`.
 
-    If `others` differ from `words` and contain neither capitals nor punctuation, the function removes both from a word;
-    otherwise it returns the word unchanged.
+    If `others` differ from `words`, are in lower case, and have no leading or trailing punctuation, the function
+    converts a word to this style; otherwise it returns the word unchanged.
+
+    Args:
+        words: Words of an utterance.
+        others: The same words as another text or a word list spells them.
     """
     if list(words) != list(others) and others and all(word == lexical(word) for word in others):
         return lexical
@@ -61,7 +65,7 @@ def word_like(old: str, other: str, new: str) -> str:
 
 
 def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return ``(string number, start index)`` for each part, or None if the parts do not make up the strings.
+    """Return ``(string number, start index)`` of each part, or None if the strings do not consist of these parts.
 
     Args:
         strings: Strings that contain all parts in order, separated only by spaces.

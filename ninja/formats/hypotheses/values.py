@@ -49,7 +49,7 @@ def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]
 
 
 def reached(value: Any, name: str, begin: Path) -> list[tuple[Path, Any]]:
-    """Return ``(path, value)`` for the first match of a path, in a list with at most one item."""
+    """Return a list with ``(path, value)`` for the first match of a path, or an empty list if nothing matches."""
     return [*values_at(value, parsed_path(name), begin)][:1]
 
 
@@ -59,7 +59,7 @@ def texts_of(value: Any, begin: Path, name: str) -> list[Text]:
 
 
 def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
-    """Return a value after checking that it is valid text; `may_be_cut` allows it to end within a character."""
+    """Return a value after checking that it is a valid string; `may_be_cut` also allows bytes of split characters."""
     try:
         if not isinstance(value, str):
             raise ValueError
@@ -73,10 +73,10 @@ def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
 
 
 def by_channel(document: Any, entries: Sequence[Entry], paths: Sequence[Path]) -> list[Entry]:
-    """Sort entries by the channel of their object; entries without a channel keep their order.
+    """Sort entries by channel; entries of the same channel keep their order, and those without a channel come first.
 
     Args:
-        paths: Path of each entry's object.
+        paths: For each entry, the path of the object in `document` whose field ``channel`` applies to it.
     """
     labels = [next((label_of(value, ("channel",)) for _, value in values_at(document, path)), None) for path in paths]
     return [entries[place] for place in sorted(range(len(entries)), key=lambda place: labels[place] or "")]
@@ -157,6 +157,6 @@ def bounds_of(
 
 
 def spelled_path(path: Path) -> str:
-    """Format a path in the notation of options, with 0-based item indices."""
+    """Format a path for messages, in quotes and as written in options (``segments[0].text``, indices from 0)."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return repr(text.removeprefix(".") or "the document")

@@ -83,16 +83,16 @@ def table_beside(archive: str) -> str:
 
 
 def find_table(source: Sequence[str]) -> str:
-    """Return the path of the symbol table beside the lattices, or else in a decoding graph beside their folder.
+    """Return the path of the symbol table that belongs to one or more files of lattices.
 
     For ``lat.ark``, candidates are ``lat.ark.words.txt``, ``words.txt`` and ``words.txt.gz`` in the same folder, then
-    ``../graph*/words.txt``.
+    ``../graph*/words.txt``, relative to this folder (the decoding graphs in Kaldi's layout).
 
     Args:
         source: Names of one or more sources; ``-`` has no symbol table.
 
     Raises:
-        OptionError: Some or all sources have no symbol table, or the tables differ.
+        OptionError: A source has no symbol table, or the tables found differ.
     """
     candidates = {name: _tables_of(name) for name in source}
     tables = list(dict.fromkeys(table for paths in candidates.values() for table in paths))
@@ -112,7 +112,7 @@ def find_table(source: Sequence[str]) -> str:
 
 
 def _tables_of(source: str) -> list[str]:
-    """Return the symbol table in the folder of a source, or else the tables in the graphs next to that folder."""
+    """Return the symbol table in the folder of a source, or else all files that match ``../graph*/words.txt``."""
     if source == STDOUT:
         return []
     path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
@@ -182,7 +182,9 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def fill(reader: TableReader, stream: Stream, chunk: int) -> int:
-    """Read at most `chunk` bytes, or the number of unparsed bytes if it is larger; return the number of bytes read.
+    """Read bytes from a stream into the buffer of a reader; return the number of bytes read.
+
+    The limit is `chunk` bytes or, if this is larger, the number of unparsed bytes that the buffer already contains.
 
     Raises:
         FormatError: There are more than ``LARGEST_ENTRY`` unparsed bytes, which belong to a single lattice.
@@ -225,7 +227,7 @@ class Buffer(Protocol):
         """Return a view of the bytes; the view must be released before the buffer is cleared."""
 
     def clear(self) -> None:
-        """Remove the bytes."""
+        """Remove all bytes from the buffer."""
 
 
 class WriteQueue:
@@ -304,7 +306,7 @@ class ArchiveOutput:
         self._spare: list[TableWriter] = []  # buffers to reuse for encoded batches
 
     def open(self, *, keep: bool = False) -> PartFile | StandardOutput:
-        """Open the archive; for `keep`, see `PartFile`."""
+        """Open the archive for writing; if `keep` is True, continue an incomplete archive (see `PartFile`)."""
         name = self.target.archive
         self.file = StandardOutput() if name == STDOUT else PartFile(name, keep=keep, guard=self._guard)
         return self.file
@@ -332,7 +334,11 @@ class ArchiveOutput:
             self.flush()
 
     def encode(self, batch: Batch, kind: Kind | None) -> EncodedBatch:
-        """Encode a batch for `write`; if `kind` is None, each lattice keeps its kind. Any thread can call this method.
+        """Encode a batch for `write`. Any thread can call this method.
+
+        Args:
+            batch: The lattices.
+            kind: Kind of the encoded lattices, "compact" or "raw".  [default: the kind of each lattice]
 
         Raises:
             LatticeError: A lattice cannot be written.

@@ -73,10 +73,10 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
 
 
 def _machine(window: Window, offset: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
-    """Return ``(lattice or error, end in the window)`` for the next FST.
+    """Return ``(lattice or error, end in window.content)`` for the next FST.
 
     Args:
-        window: Window at the start of the entry.
+        window: Window into the archive, positioned at the start of the entry.
         offset: Number of bytes in the key and the space before the FST.
         line: Line number of the entry.
         key: Key of the entry.
@@ -107,7 +107,7 @@ def _machine(window: Window, offset: int, line: int, key: str, path: str | None)
 
 
 def _end_of_text(window: Window, offset: int, key: str, path: str | None) -> int:
-    """Return the index in the window at which a text FST ends."""
+    """Return the index in ``window.content`` at which a text FST ends."""
     while True:
         content, at = window.content, window.at + offset
         start = content.find(b"\n", at)

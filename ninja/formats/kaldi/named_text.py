@@ -60,10 +60,10 @@ def read_named_text(
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     """Yield the compact or raw lattices in an archive.
 
-    The format is Kaldi's text format, except that words may be names, keys may contain spaces (as in TheanoLM), and the
-    empty line after the last lattice may be missing if that lattice contains all its states. A large archive is read
-    twice, because the whole archive is needed to decide whether its words are names. Without `words`, a new symbol
-    table is created from the names.
+    The format is Kaldi's text format, except that words may be names instead of ids, keys may contain spaces (as in
+    TheanoLM), and the empty line after the last lattice may be missing if every state that its arcs enter has a line.
+    A large archive is read twice, because the whole archive is needed to decide whether its words are names. Without
+    `words`, a new symbol table is created from the names.
 
     Yields:
         ``(key, lattice or error)`` pairs; an incomplete last lattice is an error.
@@ -147,7 +147,7 @@ class _Words:
 
     @property
     def named(self) -> bool:
-        """Whether the words are names; valid after `find` was called for the whole archive."""
+        """Whether the words are names instead of ids; valid after `find` was called for all lines of the archive."""
         by_content = _EPSILON in self.id or self.names > self.integers
         return self.options.words == "names" or (self.options.words == "auto" and by_content)
 
@@ -193,7 +193,7 @@ class _Words:
 
 
 class _Archive:
-    """Lines of complete entries, with ids in place of names and numbers in place of keys."""
+    """Lines of complete archive entries, and a copy in which keys are replaced by numbers and words by their ids."""
 
     def __init__(self, rows: list[bytes], first: int, last: bool, known: _Words) -> None:
         self.path = known.path
@@ -209,7 +209,7 @@ class _Archive:
         self._rewrite()
 
     def text(self, named: bool) -> bytes:
-        """Return the lines with numbers in place of keys and, if the words are names, ids in place of words."""
+        """Return the text of the entries, with keys replaced by numbers and, if `named` is True, words by their ids."""
         if named:
             return b"\n".join(self._rewritten)
         keys = iter(range(len(self.keys)))

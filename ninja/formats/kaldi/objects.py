@@ -77,12 +77,12 @@ class ObjectReader:
     """
 
     def __init__(self, stream: Stream, hint: str = DAMAGED, *, begin: int = 0) -> None:
-        """Read from the current position in a stream.
+        """Create a reader that starts at the current position in a stream.
 
         Args:
-            stream: The stream.
-            hint: Advice for messages about missing tokens.
-            begin: Byte offset of the current position, for messages.
+            stream: Stream of Kaldi objects.
+            hint: Advice to the user, which is appended to messages about missing tokens.
+            begin: Byte offset of the current position in the file, for messages.
         """
         self.name = stream.name
         self.key: str | None = None
@@ -97,7 +97,7 @@ class ObjectReader:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], hint: str = DAMAGED) -> ObjectReader:
-        """Read a whole file into memory, decompressing gzip, and begin its first object."""
+        """Create a reader at the first object of a file; the whole file, decompressed if gzip, is held in memory."""
         with open_stream(Place(os.fspath(path))) as stream:
             reader = cls(stream, hint)
             while reader._more():
@@ -107,7 +107,7 @@ class ObjectReader:
 
     @property
     def place(self) -> int:
-        """Offset of the next byte."""
+        """Byte offset in the stream of the next unparsed byte."""
         return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
@@ -122,7 +122,7 @@ class ObjectReader:
         self.fail(f"the file ends within {within}, so it is truncated; copy it again", end)
 
     def begin_object(self) -> None:
-        """Begin an object: determine whether it is binary and, if so, skip the binary mark."""
+        """Start reading an object: determine whether it is binary and, if so, skip the binary mark."""
         self.binary = self._has(len(BINARY)) and self._buffer.startswith(BINARY, self._at)
         if self.binary:
             self._at += len(BINARY)
@@ -130,12 +130,12 @@ class ObjectReader:
             self.cut_short("the mark of a binary object")
 
     def begin_entry(self, key: str) -> None:
-        """Begin the object of an entry whose key is already known, for example from a script file."""
+        """Start reading the object of an entry whose key is already known, for example from a script file."""
         self.key, self._counts_lines = key, False
         self.begin_object()
 
     def next_key(self) -> str | None:
-        """Read the key of the next entry and begin its object. Return None at the end of the input."""
+        """Read the key of the next entry, and start reading its object; return None at the end of the input."""
         del self._buffer[: self._at]
         self._before, self._at = self._before + self._at, 0
         self.key, self.binary, self._counts_lines = None, False, False
@@ -159,7 +159,7 @@ class ObjectReader:
                 return
 
     def at_end(self) -> bool:
-        """Return whether only whitespace remains."""
+        """Skip whitespace, and return whether the input ends there."""
         self.skip_spaces()
         return not self._has(1)
 
@@ -392,7 +392,10 @@ class ObjectReader:
         return place
 
     def _end_of_word(self, longest: int) -> int:
-        """Return the index of the next space, else of the buffer's end, but at most `longest` + 1 bytes ahead."""
+        """Return the index in the buffer of the next whitespace, or of the end of the input if there is none.
+
+        At most the index that is `longest` + 1 bytes after the current position is returned.
+        """
         searched = self._at
         while not (match := _BLANK.search(self._buffer, searched)):
             searched = len(self._buffer)
@@ -401,7 +404,7 @@ class ObjectReader:
         return min(match.start() if match else len(self._buffer), self._at + longest + 1)
 
     def _has(self, size: int) -> bool:
-        """Read until the buffer contains `size` more bytes; return False if the stream ends first."""
+        """Read until the buffer contains at least `size` unparsed bytes; return False if the stream ends first."""
         while len(self._buffer) - self._at < size and self._more():
             pass
         return len(self._buffer) - self._at >= size
