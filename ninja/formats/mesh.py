@@ -137,7 +137,10 @@ def _lattice(mesh: Mesh, naming: Naming, options: MeshOptions) -> Lattice:
 
 
 def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each boundary, int32 [num_positions + 1], or None if times are missing or disagree."""
+    """Return the frame of each boundary of a position, int32 [num_positions + 1].
+
+    If words have no times, or times are inconsistent or out of range, return None.
+    """
     frame: list[int | None] = [None] * (len(bins) + 1)
     timed = untimed = 0
     for place, entries in enumerate(bins):

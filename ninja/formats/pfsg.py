@@ -104,7 +104,7 @@ def read_pfsgs(
 
 
 def _parse_next(window: Window, line: int, path: str | None, options: PfsgOptions) -> dict[str, Any]:
-    """Parse the next lattice, growing the window until it is complete."""
+    """Parse the next lattice, enlarging the window until it contains the whole lattice."""
     message = ""
     while True:
         try:
@@ -117,7 +117,7 @@ def _parse_next(window: Window, line: int, path: str | None, options: PfsgOption
 
 
 def _skip(window: Window, error: LatticeError, options: PfsgOptions) -> int:
-    """Skip an invalid lattice, set the key of its error, and return the number of lines skipped."""
+    """Skip an invalid lattice, store its key in `error`, and return the number of lines skipped."""
     header = _FIRST.match(window.content, window.at)
     if header is not None:
         error.key = _DURATION.sub("", header[1].decode(options.encoding, "replace"))
@@ -146,11 +146,12 @@ def write_pfsg(
 ) -> bytes:
     """Encode a lattice as a PFSG file.
 
-    The key becomes the name. A state becomes one node for each word that ends there. The two costs are combined and
-    rounded to multiples of 1/10000.5; times and alignments are not written. Writing a lattice that was read from a PFSG
-    reproduces the PFSG.
+    The key becomes the name of the PFSG. A state becomes one node for each word that ends there. The two costs are
+    combined and rounded to multiples of 1/10000.5; times and alignments are not written. Writing a lattice that was
+    read from a PFSG reproduces the PFSG.
 
     Raises:
+        SymbolError: A word or the key contains whitespace or cannot be encoded, or a word is not in the symbol table.
         LatticeError: No state is final, a cost exceeds 32 bits, or moving words to nodes requires too many transitions.
 
     Source: SRILM, pfsg-format(5).

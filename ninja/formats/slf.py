@@ -86,7 +86,10 @@ class SlfOptions:
             raise OptionError(f"each field can be used only once, and at most 30 in all, but the fields are {names}")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:
-        """Return ``(field, list index or -1, is acoustic)`` for each field that is part of a cost."""
+        """Return ``(name, index, is acoustic)`` for each field that is part of a cost.
+
+        If the value of a field is a list, the index selects one of its elements, as in ``name[2]``; otherwise it is -1.
+        """
         result = []
         for names, acoustic in (
             (self.graph or ("l", "r", "language"), False),

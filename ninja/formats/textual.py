@@ -63,7 +63,10 @@ def spelled(
 
 
 def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each state, int32 [num_states], from times or alignments; without both, return None."""
+    """Return the frame of each state, int32 [num_states], from the times of the lattice or, if missing, its alignments.
+
+    If the lattice has neither, or if the alignments are inconsistent, return None.
+    """
     if lattice.time is not None:
         return lattice.time
     if not lattice.has_labels:
@@ -73,7 +76,7 @@ def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
 
 
 def end_frame(lattice: Lattice, time: npt.NDArray[np.int32]) -> int:
-    """Return the largest end frame of any final state, including its alignment."""
+    """Return the last frame of a lattice: the largest sum of a final state's time and the length of its alignment."""
     final = lattice.is_final
     length = np.diff(lattice.final_ali_begin)
     return max(0, int((time[final] + length[final]).max(initial=0)))

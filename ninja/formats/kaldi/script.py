@@ -113,7 +113,12 @@ class _LastFile:
         self.last_size = 0
 
     def lattice(self, key: str, name: str) -> Lattice | NinjaError:
-        """Return the lattice that an rxfilename in a script file specifies, or its error."""
+        """Return the lattice that an rxfilename in a script file specifies, or an error if the lattice is invalid.
+
+        Raises:
+            FormatError: The rxfilename does not specify exactly one file, or is not allowed in a script file.
+            InputError: The file cannot be read.
+        """
         self.last_size = 0
         places = resolve_listed(name, self._listed_in)
         if len(places) != 1:
@@ -143,7 +148,7 @@ class _LastFile:
         return lattice
 
     def close(self) -> None:
-        """Close the file and the reader for other formats."""
+        """Close the most recently opened file and the reader for other formats."""
         self._close()
         self._foreign.close()
 

@@ -65,7 +65,12 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
 
 
 def _shown(caption: Caption, limit: float) -> Caption:
-    """Extend a caption to the time needed to read it, but not beyond `limit`, in seconds."""
+    """Extend a caption to the time needed to read it, but not beyond the start of the next caption.
+
+    Args:
+        caption: The caption.
+        limit: Start of the next caption in seconds.
+    """
     seconds = min(max(SHORTEST, sum(map(len, caption.lines)) / SPEED), LONGEST)
     return replace(caption, end=max(caption.end, min(caption.begin + seconds, limit)))
 

@@ -62,11 +62,14 @@ def read_ctm(
 
     There are no scores, so both costs are 0. A word that overlaps the previous word after rounding to frames begins at
     the end of the previous word. Confidences (``NA`` for none), channels, comments (``;;``), empty lines and ``<eps>``
-    (Kaldi's symbol for silence) are stored in the record of the list.
+    (Kaldi's symbol for silence) are stored in the ``record`` of the n-best list.
 
     Yields:
         Each utterance, or its first error: a line is malformed, times decrease, a file has two channels or
         its lines are not consecutive, there are alternatives (``<ALT>``), or the last line lacks a newline.
+
+    Raises:
+        FormatError: There are no words.
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
     """
@@ -85,7 +88,10 @@ def read_ctm(
 
 
 def _lines(content: Pieces, path: str | None, options: CtmOptions, comments: list[str]) -> Iterator[Line[_Word]]:
-    """Yield the words; at the end, `comments` contains the comments below the last word."""
+    """Yield each word of a CTM file, or the error of its line.
+
+    At the end, `comments` contains the comments and empty lines below the last word.
+    """
     parts = 1 if options.keys == "file" else 2
     key = ""
 
@@ -127,7 +133,17 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
 
 
 def _utterance(block: Block[_Word], path: str | None, options: CtmOptions, comments: tuple[str, ...]) -> NBest:
-    """Return the utterance in a block; `comments` are the comments below the block if it is the last one."""
+    """Convert the CTM lines of an utterance to an n-best list.
+
+    Args:
+        block: The lines of the utterance.
+        path: File name for messages.
+        options: Options of the format.
+        comments: Comments below the last word of the file; empty unless this is the last utterance.
+
+    Raises:
+        FormatError: The utterance has several channels, or its times decrease.
+    """
     shift, channel, key = options.frame_shift, block.items[0].channel, block.key
     spoken: list[_Word] = []
     begins: list[int] = []

@@ -58,7 +58,7 @@ class CtmEncoder:
         self._shift = settings.options.frame_shift
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode the best hypothesis of a list and return its lines.
+        """Encode the best hypothesis of an n-best list as CTM lines.
 
         Raises:
             LatticeError: A word has no time, or the utterance is missing from the segments file.
@@ -76,7 +76,7 @@ class CtmEncoder:
         return b""
 
     def _rows(self, nbest: NBest, words: Sequence[str]) -> list[str]:
-        """Create new CTM lines for a list, without the lines of an input file."""
+        """Create CTM lines from the words and times of an n-best list, ignoring any CTM file that it was read from."""
         timing = self._timed.of(nbest, words)
         file, channel = timing.recording or nbest.key, timing.channel or CHANNEL
         has_confidences = timing.confidences is not None
@@ -98,7 +98,7 @@ class CtmEncoder:
         return f"{file} {begin:.{digits}f} {end - begin:.{digits}f} {word}{confidence}"
 
     def _changed(self, nbest: NBest, lines: CtmLines, words: Sequence[str]) -> list[str]:
-        """Return the original lines with the new words."""
+        """Return the CTM lines from which an n-best list was read, with the new words in place of the old ones."""
         old = [line for line in lines.lines if line.has_word]
         fields = [split(line.row) for line in old]
         now: list[list[str]] = [[line.row] for line in old]  # lines that replace each line with a word

@@ -150,7 +150,7 @@ def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int,
 
 
 def _skipped(text: str, at: int) -> int:
-    """Return the index after the spaces that begin at `at` in the same line."""
+    """Return the index of the first character at or after index `at` that is neither a space nor a tab."""
     while at < len(text) and text[at] in " \t":
         at += 1
     return at

@@ -20,7 +20,7 @@ KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fie
 
 
 def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
-    """Return an encoder that replaces the words in files in this format, and writes captions for other lists."""
+    """Return an encoder that replaces the words in files of the same format, and writes captions for other lists."""
     documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
     return MixedEncoder(syntax.form, documents, CaptionEncoder(settings, syntax))
 
@@ -28,7 +28,8 @@ def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
 class CaptionEncoder:
     """Encoder that divides the best hypothesis of each n-best list into captions; see `captions`.
 
-    If the utterance has times, but its words have none, the list becomes a single cue. A list without words is omitted.
+    If the utterance has times, but its words have none, the hypothesis becomes a single caption. A list whose best
+    hypothesis has no words is omitted.
     """
 
     def __init__(self, settings: WriteSettings, syntax: Syntax) -> None:
@@ -51,7 +52,7 @@ class CaptionEncoder:
         return self.end() + content
 
     def end(self) -> bytes:
-        """Return the header if no caption has been written, else no bytes."""
+        """Return the header of the file if it has not been returned yet, else no bytes."""
         header, self._header = self._header, b""
         return header
 

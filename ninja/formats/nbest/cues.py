@@ -135,11 +135,15 @@ def read_cues(
         syntax: Syntax of the format.
         options: Options of the format.
         key_of: Function that returns the key of a cue, given its 1-based number and the number of cues.
-        document: Document to which the origins of the lists refer, for rewriting.
+        document: The file as a document, which is stored in the origin of each list so that a writer can replace the
+            words in the file.  [default: none]
 
     Yields:
-        Each cue, or its first error: the cue has no times or negative times, ends before it begins, begins before the
-        previous cue, or cannot be decoded. Text outside cues is an error without a key.
+        Each cue, or its first error: the cue has no times or invalid times, ends before it begins, begins before a cue
+        above it (unless ``options.order`` is "any"), or cannot be decoded. Text outside cues is an error without a key.
+
+    Raises:
+        FormatError: There are no cues.
     """
     content = content.removeprefix(BOM)
     listed = list(syntax.scan(content, path))

@@ -47,11 +47,12 @@ def read_espnet(
 ) -> list[NBest]:
     """Read n-best lists from the contents of the files ``text`` (or ``token``) and ``score`` for each 1-based rank.
 
-    The score is the weighted sum of the natural log-probabilities of all models in the search; higher is better. In
-    messages, the file with the words is called `units`.
+    The score is the weighted sum of the natural log-probabilities of all models in the search; higher is better. The
+    argument `units` is the name of the file with the words ("text" or "token"), for messages.
 
     Raises:
-        FormatError: A line is invalid, the last line lacks a newline, or an utterance has no score or occurs twice.
+        FormatError: A line is invalid, the last line lacks a newline, an utterance occurs twice or lacks its score or
+            sentence, or there are no utterances.
 
     Source: ESPnet, espnet2/bin/asr_inference.py.
     """

@@ -173,7 +173,11 @@ def _is_words(value: object) -> bool:
 
 
 def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where: ObjectPlace) -> Hypothesis:
-    """Concatenate the parts of a hypothesis and add their costs; either all parts or none must have costs."""
+    """Concatenate the parts of a hypothesis, such as Whisper's segments, and add their costs.
+
+    Raises:
+        FormatError: Some of the parts have costs and others have none, or a sum of costs overflows.
+    """
     scored = [costs for _, costs in pieces if costs is not None]
     if scored and len(scored) < len(pieces):
         missing = len(pieces) - len(scored)
@@ -231,7 +235,10 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> C
 
 
 def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: ObjectPlace) -> float | None:
-    """Return the sum of the named scores as a cost, or None if the object contains none of them."""
+    """Return the sum of the score fields `names` (joined by ``+``) of a hypothesis as a cost.
+
+    If none of these fields is present, return None.
+    """
     scores = [(name, entry.get(name)) for name in parts(names)]
     if all(value is None for _, value in scores):
         return None
@@ -287,7 +294,11 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> 
 def _times(
     word_entry: dict[str, Any], num_parts: int, fields: ObjectFields, where: ObjectPlace
 ) -> list[tuple[float, float] | None]:
-    """Return ``(start, end)`` in seconds for each part of a word, or None for each part if the word has no times."""
+    """Divide the time of a word entry evenly among its parts; return ``(start, end)`` of each part in seconds.
+
+    An entry whose text contains spaces has several parts. If the entry has no times, the list contains None for each
+    part.
+    """
     values = [word_entry.get(name) for name in (fields.start, fields.end)]
     if any(value is None for value in values):
         return [None] * num_parts

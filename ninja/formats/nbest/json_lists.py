@@ -113,7 +113,10 @@ def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
 
 
 def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> Iterator[Object]:
-    """Name objects after their file; if the file contains a single object without a key, the file name is its key."""
+    """Yield objects with the file name and their number as names.
+
+    If the file contains a single object, its name is the file name alone, and becomes its key if it has no key.
+    """
     ahead, failure = read_two(entries)
     if len(ahead) == 1 and failure is None:
         _, only, line = ahead[0]
@@ -248,10 +251,10 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the objects in JSON lines; if no line is an object, raise an error.
+    """Yield the object or the error of each line in JSON lines; if no line is an object, raise an error.
 
-    This is the error of the first invalid line, or `error` (the error for the whole document) if no line is invalid or
-    the document cannot be decoded.
+    The error that is raised is the error of the first invalid line. If no line is invalid, or if the document cannot be
+    decoded, it is the error for the whole document (`error`).
     """
     pending: list[Object] | None = []  # lines before the first object
     number = 0

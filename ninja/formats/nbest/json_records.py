@@ -26,13 +26,17 @@ KEY = "key"  # default field of the utterance id
 def record_of(
     entry: Mapping[str, Any], listed: Sequence[Any], hypotheses: Sequence[Hypothesis], fields: ObjectFields
 ) -> ListRecord | None:
-    """Store the fields of an object for the writer; return None if there are no fields to store.
+    """Return a record with the fields of a JSON object for the writer, or None if the writer needs no record.
+
+    The writer needs a record if the object has fields without an equivalent in a lattice, or if fields of the file have
+    other names or meanings than by default.
 
     Args:
-        entry: The object, or an empty mapping for a list outside an object.
-        listed: The hypotheses as in the file.
-        hypotheses: The parsed hypotheses. If the parts of a hypothesis were joined, their fields are dropped.
-        fields: Names of the fields.
+        entry: The object; an empty mapping if the list of hypotheses is not part of an object.
+        listed: The hypotheses as they are in the file.
+        hypotheses: The parsed hypotheses. If ``fields.join`` is set, this is the single hypothesis that was joined from
+            the parts in `listed`; the fields of these parts are dropped.
+        fields: Names of the fields in the file.
     """
     utterance: dict[str, Any] = {}
     if fields.nbest is not None:
@@ -67,11 +71,12 @@ def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListO
 
 
 def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOptions = UNSCALED) -> list[dict[str, Any]]:
-    """Convert an n-best list to JSON objects with the fields of its record or, without a record, default fields.
+    """Convert an n-best list to JSON objects with the fields in ``nbest.record`` or, if that is None, default fields.
 
-    The combined score (computed with the scales in the options) and the scores of both models are written to the
-    fields from which the scores were read; if a score is a sum of fields, only the first field changes. The result
-    contains one object, or one object per hypothesis if the objects in the file are hypotheses.
+    The scores of both models are written to the fields from which they were read, or to the default fields. A list with
+    a record also gets the combined score, computed with the scales in `options`. If a score is a sum of several fields,
+    only the first of these fields changes. The result contains one object for the whole list or, if each object in the
+    source file is a hypothesis, one object per hypothesis.
     """
     record = nbest.record or ListRecord({}, {})
     layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()
@@ -91,10 +96,12 @@ def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOpti
 
 
 def with_new_words(record: ListRecord, nbest: NBest, changed: Iterable[tuple[Hypothesis, Hypothesis]]) -> ListRecord:
-    """Return a copy of a record in which changed hypotheses have their new words; all other fields are kept.
+    """Return a copy of the record of an n-best list in which changed hypotheses have their new words.
+
+    All other fields of the utterance and its hypotheses are kept.
 
     Args:
-        record: The record of `nbest`.
+        record: The record of the list, with the old words.
         nbest: The list with the new words.
         changed: ``(old, new)`` for each changed hypothesis.
     """
@@ -140,5 +147,5 @@ def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: Ob
 
 
 def _with_key(entry: dict[str, Any], name: str, key: str) -> dict[str, Any]:
-    """Set the utterance id of an object, keeping its position among the fields if it had one."""
+    """Set the field `name` of an object to an utterance id; unless it already has this id, the field comes first."""
     return entry if str(entry.get(name)) == key else {name: key} | entry | {name: key}

@@ -162,7 +162,7 @@ class _Line:
             self._assign_pending()
 
     def hypothesis(self, graph: float, acoustic: float, labels: list[int]) -> Hypothesis:
-        """Return the hypothesis, given the costs and labels of its final state."""
+        """Return the hypothesis of the lattice, given the costs and labels of the final state."""
         self.done = True
         self._add(graph, acoustic, labels)
         self._assign_pending()

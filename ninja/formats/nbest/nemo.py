@@ -38,7 +38,8 @@ def read_nemo(
     All utterances must have the same number of lines, because the file does not mark where an utterance ends.
 
     Args:
-        content: The whole decompressed file, or a function that yields blocks of complete lines on each call.
+        content: The whole decompressed file, or a function that returns an iterable of blocks of complete lines; it is
+            called twice.
         keys: Utterance ids in the order of the manifest (``manifest_keys``).  [default: 1-based numbers]
         beam: Number of lines per utterance.  [default: the number of lines divided by the number of keys]
         path: File name for messages.
@@ -100,7 +101,8 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
 def read_manifest(content: bytes, field: str = "audio_filepath", path: str | None = None) -> dict[str, dict[str, Any]]:
     """Read the objects in a manifest, one per line, and return them by utterance id.
 
-    The utterance id is a field of the object; if the field is a path, its folder and extension are removed.
+    The utterance id is the value of the field `field`. If the name of this field ends with "path", the folder and the
+    extension are removed from the value.
     """
     keys: dict[str, int] = {}
     objects: dict[str, dict[str, Any]] = {}
@@ -204,7 +206,11 @@ class _Encoder:
         self._beam = 0
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode a list and return its lines."""
+        """Encode an n-best list as lines of a NeMo beams file.
+
+        Raises:
+            LatticeError: The number of hypotheses differs from that of earlier lists.
+        """
         length = len(nbest.hypotheses)
         if self._beam and length != self._beam:
             message = f"this list has {length} hypotheses, but earlier lists have {self._beam}; all must have the same"

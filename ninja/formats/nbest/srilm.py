@@ -59,9 +59,9 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
     * ``NBestList2.0``: each word has times and the scores of both models in bytelogs. Phones and states, which begin
       and end within their word, are dropped. The rest of the score of the line becomes the acoustic cost of the
       sentence end.
-    * No header: ``acoustic graph number-of-words words``, with logarithms to base 10. The number is not used, because
-      SRILM's language model does not always count pauses, noises and tags, and sometimes counts multiwords
-      (``you_know``) as several words. Hypotheses of probability 0 are dropped.
+    * No header: ``acoustic graph number-of-words words``, with logarithms to base 10. The number is only checked
+      against an upper limit, because SRILM's language model does not always count pauses, noises and tags, and
+      sometimes counts multiwords (``you_know``) as several words. Hypotheses of probability 0 are dropped.
 
     Scores are log-probabilities (higher is better); costs are negative natural logarithms. Silent words such as ``<s>``
     are dropped, and their costs are added to the next word or to the end. Empty lines and comments (``##``) are

@@ -51,7 +51,9 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
 
 def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:
-    """Return the index of the line in a cue's text with the number of a truncated next cue, or None if there is none.
+    """Find the number of a truncated cue within the text of the cue before it.
+
+    Return the index of the line that contains this number, or None if no truncated cue follows.
 
     Args:
         lines: The lines of the file.

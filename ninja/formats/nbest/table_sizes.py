@@ -35,10 +35,14 @@ def check_parquet(metadata: Any, size: int, path: str | None) -> None:
 
 
 def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> Iterator[Any]:
-    """Yield the batches of a Parquet file after checking their sizes, based on their dictionary-encoded values.
+    """Yield the batches of a Parquet file after checking how much memory they need.
+
+    For this check, the values are first read in dictionary-encoded form, which needs little memory even if a long
+    string occurs in many rows.
 
     Args:
-        file: Function that opens the file as ``pyarrow.parquet.ParquetFile`` with options.
+        file: Function that opens the file and returns a ``pyarrow.parquet.ParquetFile``; its keyword arguments are
+            options of that class.
         num_rows: Number of rows in a batch.
         size: Size of the file in bytes.
 

@@ -55,8 +55,8 @@ class TableEncoder:
         """Encode a list and return the next bytes of the file.
 
         Raises:
-            LatticeError: The input row and the first row have different columns, or a column cannot store its new
-                value.
+            LatticeError: The columns for this list differ from those of the first list, or a column cannot store its
+                new value.
             SymbolError: A word or the key cannot be written as UTF-8.
         """
         row = row_of(nbest)
@@ -80,7 +80,7 @@ class TableEncoder:
         return self._buffer.take()
 
     def end(self) -> bytes:
-        """Return the last rows and the footer."""
+        """Encode the remaining rows and the footer of the Parquet file."""
         if self._writer is None:
             self._begin(self._plain_schema())
         self._flush()
@@ -143,7 +143,7 @@ class TableEncoder:
 
 
 def _changing(columns: ObjectFields) -> set[str]:
-    """Return the names of the columns that can change."""
+    """Return the names of the columns whose values can change when a row is rewritten with a new n-best list."""
     return {*filter(None, [columns.key, columns.nbest, columns.text, columns.words]), *columns.scores}
 
 

@@ -149,7 +149,10 @@ def _columns(names: list[str], options: ObjectFields, path: str | None) -> Objec
 
 
 def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> Iterator[NBest | FormatError]:
-    """Yield the n-best list in each row, with the row as its origin."""
+    """Yield the n-best lists in the rows of a table, or their errors.
+
+    The row of a list is stored as its origin, unless ``columns.group`` or ``columns.skip`` is set.
+    """
     rows: deque[TableRow] = deque()  # rows whose lists have not been yielded
     path = content.name
 
@@ -171,7 +174,7 @@ def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> I
 
 
 def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
-    """Return the values in the columns with types that JSON can represent."""
+    """Return the values of each column whose type can be represented in JSON, by column name."""
     values = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if _is_plain(column.type):

@@ -108,9 +108,9 @@ class Block(Generic[T]):
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
     """Group consecutive lines by their keys and yield each group when it is complete.
 
-    An error in a line belongs to the utterance with the key of that line or, if the key is unknown, to the utterance
-    with lines both before and after it. Any other error is a separate group. It is an error if the lines of an
-    utterance are not consecutive.
+    An invalid line between two lines of an utterance belongs to that utterance. Any other invalid line belongs to the
+    utterance directly before or after it that has the same key or, if there is none, to a separate group. It is an
+    error if the lines of an utterance are not consecutive.
     """
     keys: set[str] = set()
     last: Block[T] | None = None

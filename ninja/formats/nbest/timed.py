@@ -65,7 +65,7 @@ class Timing:
 
 
 class TimedWords:
-    """Computation of the times of best hypotheses, according to the options of a writer."""
+    """Converter of the times of best hypotheses to seconds, based on the frame shift and segments file of a writer."""
 
     def __init__(self, options: TimedOptions) -> None:
         self._shift = options.frame_shift
