@@ -61,6 +61,7 @@ class InputFile(click.ParamType):
         """Yield the paths of all files in a folder and its subfolders."""
         if is_remote(folder.path):
             yield from (file.path for file in folder.files)
+            return
         for parent, _, names in os.walk(folder.path):
             yield from (os.path.join(parent, name) for name in names)
 

@@ -34,7 +34,8 @@ def make_booster(
         num_symbols: See `Tracker`.
 
     Raises:
-        OptionError: ``lm_weight`` is 1 without an old LM, which would remove the boosts together with the graph costs.
+        OptionError: ``lm_weight`` is 1 or more without an old LM, which would remove the boosts together with the graph
+            costs.
     """
     lm_scale = 1.0
     if lm_weight is not None:
@@ -46,7 +47,9 @@ def make_booster(
                 options, keyword_boost=options.keyword_boost / share, class_boost=options.class_boost / share
             )
         else:
-            raise OptionError("lm_weight is 1, so rescoring would remove the boosts of the context; set it below 1")
+            raise OptionError(
+                f"lm_weight is {lm_weight:g}, so rescoring would remove the boosts of the context; set it below 1"
+            )
     old_lm = models.old_lm if models.class_lm is not None else None
     return Tracker(
         words, models.class_lm, options, old_lm=old_lm, lm_scale=lm_scale, compiler=compiler, num_symbols=num_symbols

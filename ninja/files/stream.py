@@ -220,8 +220,11 @@ class Stream:
     @property
     def is_local(self) -> bool:
         """Whether the file can be memory-mapped: it is local and uncompressed, or a byte range of such a file."""
-        raw = self._raw.raw if isinstance(self._raw, Range) else self._raw
-        return (self.seekable or raw is not self._raw) and not isinstance(raw, RemoteFile)
+        return (self.seekable or isinstance(self._raw, Range)) and not self._is_remote
+
+    @property
+    def _is_remote(self) -> bool:
+        return isinstance(self._raw.raw if isinstance(self._raw, Range) else self._raw, RemoteFile)
 
     @property
     def position(self) -> int:
@@ -315,7 +318,7 @@ class Stream:
     @property
     def identity(self) -> Identity | None:
         """Device and inode of a local file, or the canonical URL of a remote file; None for a pipe."""
-        if isinstance(self._raw, RemoteFile):
+        if self._is_remote:
             return identity_of(self.name)
         try:
             return identity(os.fstat(self._raw.fileno()))

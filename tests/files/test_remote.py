@@ -18,7 +18,7 @@ import ninja as package
 from ninja.errors import DependencyError, InputError, OptionError, OutputError, StoreError
 from ninja.files import remote
 from ninja.files.remote import RemoteFile
-from ninja.files.stream import Guard, is_remote
+from ninja.files.stream import Guard, Place, is_remote, open_stream
 from ninja.io.inputs import Inputs
 
 fsspec = pytest.importorskip("fsspec")  # torch brings it
@@ -92,6 +92,14 @@ def test_patterns_and_folders_of_urls(ninja, memory, pruned):
     assert names == ["memory:///many/lat.2.gz", "memory:///many/lat.10.gz"]
     with pytest.raises(InputError, match="no file matches"):
         list(package.read("memory://many/none.*.gz"))
+
+
+def test_a_byte_range_has_the_identity_of_its_file(memory):
+    memory.pipe_file("/in/lat.ark", bytes(100))
+    for place in (Place("memory://in/lat.ark"), Place("memory:///in/lat.ark", offset=10, end=20)):
+        with open_stream(place) as stream:
+            assert stream.identity == "memory:///in/lat.ark"
+            assert not stream.is_local
 
 
 def test_a_script_file_of_urls_is_written_and_read_with_its_offsets(ninja, memory, pruned):

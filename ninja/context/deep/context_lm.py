@@ -221,7 +221,8 @@ class ContextLM(MixtureLM):
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)
         copied = single + longer + inside
-        return below, copied / (copied + np.exp(outside))
+        total = copied + np.exp(outside)
+        return below, np.divide(copied, total, out=np.zeros_like(total), where=total > 0.0)
 
     def _reset(self, slots: Slots, lists: Slots | int) -> None:
         self._list[slots] = lists

@@ -220,13 +220,13 @@ def _span(items: Sequence[Item]) -> Times | None:
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
     """Format a time as JSON text in the format of `old`.
 
-    A float is rounded to the number of decimals in `old`, but to at least two. An integer in seconds is replaced
-    with a number that has up to three decimals.
+    A float is rounded to the number of decimals in `old`, but to at least two. An integer in seconds and a number in a
+    string are replaced with a number that has up to three decimals.
 
     Args:
         old: The old time: a number, a string, or an object with seconds and nanoseconds.
         seconds: The new time in seconds.
-        unit: Unit of times that are stored as numbers, in seconds (0.001 for milliseconds).
+        unit: Unit of times that are numbers, also in strings, in seconds (0.001 for milliseconds).
     """
     if isinstance(old, dict):
         whole, rest = divmod(round(seconds * 1e9), 10**9)
@@ -244,4 +244,6 @@ def spelled_time(old: Any, seconds: float, unit: float) -> str:
         return json.dumps(f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{mark}{rest:03}")
     prefix = "PT" if old.startswith("PT") else ""
     suffix = old[-1] if old[-1] in "sS" else ""
-    return json.dumps(f"{prefix}{round(seconds, 3):g}{suffix}")
+    number = seconds if prefix or suffix else seconds / unit
+    digits = f"{number:.3f}".rstrip("0").rstrip(".")
+    return json.dumps(f"{prefix}{digits}{suffix}")

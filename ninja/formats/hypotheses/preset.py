@@ -26,7 +26,7 @@ class WordFields:
     start: tuple[str, ...] = ("start",)
     end: tuple[str, ...] = ("end",)
     duration: tuple[str, ...] = ()  # used if there is no end
-    unit: float = 1.0  # unit of numbers in seconds; texts such as "1.2s", "PT1.2S" and "1.2" are in seconds
+    unit: float = 1.0  # unit of numbers (1200, "1200") in seconds; texts such as "1.2s" and "PT1.2S" are in seconds
     confidence: tuple[str, ...] = ()
     speaker: tuple[str, ...] = ()
     # How items form words. "words": each item is a word. "spelled": items are combined if they spell the words of the

@@ -111,7 +111,7 @@ def number_of(value: Any, path: Path) -> float:
 
 
 def seconds_of(value: Any, unit: float, path: Path) -> float:
-    """Convert a number of units, or a text such as "12", "1.2s" or "00:00:01,200", to a time in seconds.
+    """Convert a number of units (12 or "12"), or a text such as "1.2s" or "00:00:01,200", to a time in seconds.
 
     Raises:
         FormatError: The value is not a time, is negative, or is too large.

@@ -147,5 +147,5 @@ def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: Ob
 
 
 def _with_key(entry: dict[str, Any], name: str, key: str) -> dict[str, Any]:
-    """Set the field `name` of an object to an utterance id; unless it already has this id, the field comes first."""
-    return entry if str(entry.get(name)) == key else {name: key} | entry | {name: key}
+    """Set the field `name` of an object to an utterance id, unless it already has this id; a new field comes first."""
+    return entry if str(entry.get(name)) == key else ({} if name in entry else {name: key}) | entry | {name: key}

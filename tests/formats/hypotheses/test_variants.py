@@ -7,6 +7,8 @@ from hypothesis_files import FOLDER, correct, replacing
 
 import ninja
 from ninja.formats.format import HEAD, by_mark
+from ninja.formats.hypotheses.item_changes import spelled_time
+from ninja.formats.hypotheses.values import seconds_of
 from ninja.graph import lattice_nbest
 
 
@@ -400,3 +402,13 @@ def test_times_in_ticks_may_be_text(tmp_path):
     [(_, lattice)] = ninja.read(path)
     [best] = lattice_nbest(lattice, 1).hypotheses
     assert [time * lattice.frame_shift for time in (*best.begin, *best.end)] == pytest.approx([0.05, 0.53, 0.32, 0.62])
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.2, 12.0, 1234.567, 1_234_567.125])
+@pytest.mark.parametrize(
+    ("old", "unit"), [("0.52", 1.0), ("0.5s", 1.0), ("PT0.5S", 1.0), ("0:00:01.5", 1.0), ("520", 0.001), ("520", 1e-7)]
+)
+def test_a_time_in_a_string_keeps_its_form_and_its_milliseconds(old, unit, seconds):
+    text = json.loads(spelled_time(old, seconds, unit))
+    assert seconds_of(text, unit, ()) == pytest.approx(seconds, abs=1e-9)
+    assert (text[:2] == "PT", text[-1:].isalpha(), ":" in text) == (old[:2] == "PT", old[-1:].isalpha(), ":" in old)
