@@ -179,7 +179,10 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
     bytes_left = len(image)
 
     def convert(value: Any, name: str) -> Any:
-        """Convert the tensors in nested containers to arrays; `name` is the path of the value, for messages."""
+        """Return a copy of `value` in which all tensors, also in nested containers, are arrays.
+
+        `name` is the path of `value` in the saved object, such as ``encoder.weight``; it is used in messages.
+        """
         nonlocal bytes_left
         if isinstance(value, Tensor):
             bytes_left -= value.size * value.storage.itemsize
@@ -230,7 +233,7 @@ class _Interpreter:
         raise FormatError("the pickle has no end")
 
     def _marked(self) -> list[Any]:
-        """Pop and return the items above the last mark."""
+        """Pop the last mark and the items above it from the stack, and return these items."""
         marked, self._stack = self._stack, self._marks.pop()
         return marked
 

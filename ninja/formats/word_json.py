@@ -20,7 +20,8 @@ def word_entries(
     Args:
         words: The words.
         confidences: Confidence of each word, in [0, 1].
-        without_boosts: Confidence of each word without boosts.  [default: the field is omitted]
+        without_boosts: Confidence of each decoded word in the lattice without boosts, in [0, 1].  [default: the field
+            is omitted]
         times: Start and end of each word in seconds.  [default: the fields are omitted]
     """
     entries = []

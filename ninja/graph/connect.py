@@ -56,7 +56,7 @@ def select_arcs(
         See ``connect``.
 
     Raises:
-        LatticeError: No path remains in a single lattice, or ``keep`` does not have one value per arc.
+        LatticeError: `lattices` is a single lattice and no path remains, or ``keep`` does not have one value per arc.
     """
     mask = np.ascontiguousarray(keep, np.bool_)
     if mask.shape != (lattices.num_arcs,):

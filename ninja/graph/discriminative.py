@@ -40,8 +40,9 @@ def boost(
         alignment: Transition id for each frame in the reference, int32 [num_frames].
         phone_of: Phone for each transition id, int32 [num_transition_ids + 1]; element 0 is not used.
         b: Boosting factor: the graph cost that is subtracted for each wrong frame.
-        silence_phones: Phones for which a wrong frame counts as ``max_silence_error`` errors.
-        max_silence_error: Error for a wrong silence phone, from 0 (as in the paper) to 1 (as for other phones).
+        silence_phones: Phones with a reduced error: where the lattice has one of these phones and the reference has
+            another phone, the frame counts as ``max_silence_error`` errors.
+        max_silence_error: Number of errors for such a frame, from 0 (as in the paper) to 1 (as for other phones).
 
     Returns:
         The connected lattice with new graph costs.
@@ -129,7 +130,7 @@ def accuracy_posteriors(
         lattice: A lattice whose labels are transition ids.
         alignment: Transition id for each frame in the reference, int32 [num_frames].
         model: The transition model.
-        criterion: A frame is correct if it has the phone ("mpfe") or the density ("smbr") of the reference.
+        criterion: A frame is correct if it has the same phone ("mpfe") or the same pdf ("smbr") as the reference.
         scales: Scales that define the total cost.
         silence_phones: Phones whose frames are never correct, unless ``one_silence_class`` is set.
         one_silence_class: Treat silence phones as one class: any silence phone is correct where the reference has one.

@@ -91,7 +91,10 @@ def remove_local_epsilons(fst: Fst) -> Fst:
 
 
 def _remove_local_epsilons(fst: _Rows) -> None:
-    """Join consecutive arcs with compatible labels where no arc has to be copied."""
+    """Remove epsilons in place: join pairs of consecutive arcs where this does not increase the number of arcs.
+
+    Two arcs can be joined unless both have an input label or both have an output label.
+    """
     num_in = [0] * len(fst.arcs)
     num_out = [len(arcs) + (end < math.inf) for arcs, end in zip(fst.arcs, fst.final, strict=True)]
     num_in[0] = 1
@@ -120,7 +123,10 @@ def _join(a: Arc, b: Arc) -> Arc | None:
 
 
 def _join_all(fst: _Rows, state: int, index: int, num_in: list[int], num_out: list[int]) -> None:
-    """Join an arc to the arcs that follow it, where possible. No other arc may enter its destination."""
+    """Join an arc to each arc (or final cost) that follows it and whose labels allow this.
+
+    The caller must ensure that no other arc enters the destination of the arc.
+    """
     arc = fst.arcs[state][index]
     target = arc[2]
     removed = remaining = math.inf  # best costs of the removed and remaining ways to leave the target
@@ -162,7 +168,10 @@ def _join_all(fst: _Rows, state: int, index: int, num_in: list[int], num_out: li
 
 
 def _join_one(fst: _Rows, state: int, index: int, num_in: list[int], num_out: list[int]) -> None:
-    """Join an arc to the only arc or final cost that follows it; other arcs may enter its destination."""
+    """Join an arc to the only arc (or final cost) that follows it, if their labels allow this.
+
+    If other arcs enter the destination of the arc, the following arc (or final cost) is also kept for these arcs.
+    """
     arc = fst.arcs[state][index]
     target = arc[2]
     is_only = num_in[target] == 1

@@ -15,7 +15,11 @@ from ninja.lattice.text import LexicalTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalLattice:
-    """A lattice of lexical words, and the mapping from its arcs and states to the written lattice."""
+    """A lattice of lexical words, and its correspondence to the written lattice from which it was created.
+
+    Each arc of the lexical lattice maps to an arc of the written lattice, and each state of the written lattice maps to
+    a state of the lexical lattice.
+    """
 
     lattice: Lattice
     source_arc: npt.NDArray[np.int64]  # [num_arcs], written arc from which each arc was created
@@ -23,7 +27,7 @@ class LexicalLattice:
     state: npt.NDArray[np.int64]  # state of this lattice for each state of the written lattice
 
     def written_arcs(self, arcs: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Map a sequence of arcs to arcs of the written lattice, without repetitions."""
+        """Map the arcs of a path to the arcs of the written lattice; a chain of arcs for one word yields one arc."""
         written: npt.NDArray[np.int64] = self.source_arc[arcs[self.is_first[arcs]]]
         return written
 
@@ -32,7 +36,7 @@ def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
     """Replace the words in a lattice with their lexical forms.
 
     A word without lexical words becomes an epsilon, and a word with several lexical words becomes a chain of arcs. The
-    first arc of a chain has the costs; labels and times are divided evenly.
+    first arc of a chain has the costs; the labels and the duration of the word are divided evenly among all its arcs.
 
     Raises:
         SymbolError: A word id is not in the symbol table.

@@ -26,10 +26,10 @@ def nbest(lattices: Batch, n: int, scales: Scales = Scales(), *, forms: LexicalT
 def nbest(
     lattices: Lattice | Batch, n: int, scales: Scales = Scales(), *, forms: LexicalTable | None = None
 ) -> list[Path] | Batch:
-    """Find exactly the n best distinct word sequences, with the best path for each of them.
+    """Find the n best distinct word sequences, with the best path for each of them.
 
-    The search determinizes the lattice on the fly, so the lattice may contain epsilons and several paths with the same
-    words. The order of sequences with equal cost is undefined.
+    The search is exact. It determinizes the lattice on the fly, so the lattice may contain epsilons and several paths
+    with the same words. The order of sequences with equal cost is undefined.
 
     Args:
         lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.

@@ -113,7 +113,7 @@ def oracle(
 def _lexical_oracle(
     lattices: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int], forms: LexicalTable
 ) -> Oracle | list[Oracle]:
-    """Find the paths with the fewest errors in lexical words and return these paths with written words."""
+    """Find the paths with the fewest errors in lexical words, and return them as paths through the written lattices."""
     written = list(as_batch(lattices))
     lexical = [lexical_lattice(lattice, forms) for lattice in written]
     batch = Batch.of([converted.lattice for converted in lexical])

@@ -107,10 +107,14 @@ def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
 
 
 def _renumber(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
-    """Renumber states so that the ``links[arc]`` new states on each arc precede the destination of the arc.
+    """Renumber states to insert new states on arcs, numbered immediately before the destination of their arc.
+
+    Args:
+        lattice: The lattice.
+        links: Number of new states on each arc.
 
     Returns:
-        The new number of each state, and the number of the first new state of each arc.
+        The new number of each old state, and the number of the first new state on each arc.
     """
     num_new = np.bincount(lattice.dst, links, lattice.num_states).astype(np.int64)
     new_state = np.arange(lattice.num_states) + np.cumsum(num_new)
@@ -123,7 +127,17 @@ def _renumber(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
 
 
 def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return ``(source, destination, chain, position in the chain)`` arrays for the arcs in chains with new states."""
+    """Create chains of arcs through new states.
+
+    Args:
+        src: First state of each chain.
+        first_link: First new state of each chain; the new states of a chain are numbered consecutively.
+        links: Number of new states in each chain; a chain has one more arc than new states.
+        dst: Last state of each chain.
+
+    Returns:
+        ``(source state, destination state, index of the chain, position in the chain)`` of each arc, as four arrays.
+    """
     begin = offsets(links + 1)
     chain = owners(begin)
     offset = np.arange(chain.size) - begin[chain]

@@ -15,9 +15,10 @@ def reverse(lattice: Lattice) -> Lattice:
     """Reverse the words and alignments of every path; the costs of paths do not change.
 
     A single final state becomes the start, and its costs move to the new final state. If there are several final
-    states, or the only final state has an alignment, a new start is added. Epsilon arcs lead from it to the final
-    states, with the costs and alignments of these states. When a lattice is reversed again, these arcs become final
-    states. Reversing a lattice without epsilons twice therefore restores the lattice, except for the order of arcs.
+    states, or the only final state has an alignment, a new start is added. Epsilon arcs lead from it to the old final
+    states, with the costs and alignments of these states. If the result is reversed again, these arcs are converted
+    back to final costs and alignments. Reversing a lattice without epsilons twice therefore restores the lattice,
+    except for the order of arcs.
 
     Returns:
         The connected reversed lattice, of the same kind; times are counted from the end.
@@ -86,9 +87,10 @@ def reverse(lattice: Lattice) -> Lattice:
 
 
 def _num_initial(lattice: Lattice, num_labels: Array) -> int:
-    """Return the number of arcs that leave the start if they can become final states, else 0.
+    """Return how many arcs leave the start if all of them can be converted to final costs when reversed, else 0.
 
-    The arcs can become final states if none has a word and all lead to different states.
+    They can be converted if the start is not final, no arc has a word, all arcs lead to different states and, in a
+    lattice of kind "raw", no arc has a label.
     """
     count = int(lattice.arc_begin[1])
     if lattice.is_final[0] or lattice.word[:count].any() or np.unique(lattice.dst[:count]).size < count:
@@ -99,7 +101,16 @@ def _num_initial(lattice: Lattice, num_labels: Array) -> int:
 
 
 def _reversed_labels(pool: Array, begin: Array, end: Array) -> tuple[Array, Array]:
-    """Return ``(offsets, labels)`` for ranges of the pool, with the labels in each range reversed."""
+    """Copy ranges of a label array, reversing the order of the labels within each range.
+
+    Args:
+        pool: The label array.
+        begin: Index of the first label of each range.
+        end: Index of the last label of each range, plus 1.
+
+    Returns:
+        ``(offsets of the ranges in the new labels, new labels)``.
+    """
     length = end - begin
     new_begin = offsets(length)
     within = np.arange(new_begin[-1]) - np.repeat(new_begin[:-1], length)

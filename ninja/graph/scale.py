@@ -74,7 +74,7 @@ def check_costs(lattice: Lattice, old: Lattice) -> Lattice:
 
 
 def _mixed(graph: Costs, acoustic: Costs, of_graph: float, of_acoustic: float) -> Costs:
-    """Return the weighted sum of both costs, computed in float64; a factor of 0 ignores even infinite costs."""
+    """Return the weighted sum of graph and acoustic costs, in float64; a factor of 0 ignores even infinite costs."""
     mixed = np.zeros(graph.shape, np.float64)
     for cost, factor in ((graph, of_graph), (acoustic, of_acoustic)):
         if factor != 0.0:

@@ -83,7 +83,18 @@ def paths_of(lattice: Lattice, words: Words, wildcards: Collection[int] = ()) ->
 
 
 def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: int, *, keep: bool) -> Lattice:
-    """Return the paths whose words in ``compared`` equal the transcript or, without ``keep``, all other paths."""
+    """Select the paths whose words equal the transcript or, if ``keep`` is False, all other paths.
+
+    Args:
+        lattice: The lattice from which paths are selected.
+        compared: The same lattice, with the words that are compared with the transcript.
+        transcript: Word ids.
+        max_arcs: Maximum number of arcs in the result.
+        keep: Whether to keep the paths that match the transcript, or the paths that do not.
+
+    Raises:
+        LatticeError: No path remains, or the result has more than ``max_arcs`` arcs.
+    """
     words = np.array(transcript, np.int32)
     state, arc_begin, dst, arc, num_matched = _graph.follow_transcript(compared, words, max_arcs)
     is_kept = (num_matched == words.size) == keep

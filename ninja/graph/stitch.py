@@ -56,13 +56,15 @@ class _Part:
         self.posterior = np.exp(np.minimum(paths.total - through, 0.0))  # [num_arcs]
 
     def boundary_probability(self, first: int, last: int, before: int, after: int) -> Doubles:
-        """Return, for each frame in a range, the probability that the true path has a state near this frame.
+        """Return, for each frame t in a range, the probability that the true path has a state close to t.
+
+        A state is close to t if its frame is in the range from ``t - before`` to ``t + after``, inclusive.
 
         Args:
-            first: First frame.
-            last: Last frame plus 1.
-            before: Largest number of frames by which a state near a frame can precede the frame.
-            after: Largest number of frames by which a state near a frame can follow the frame.
+            first: First frame of the range.
+            last: Last frame of the range, plus 1.
+            before: Maximum number of frames from the state to t if the state precedes t.
+            after: Maximum number of frames from t to the state if the state follows t.
 
         Returns:
             Probabilities, float64 [last − first].
@@ -105,7 +107,7 @@ class _Part:
 
 
 class _Joined:
-    """The arcs and states of the result, to which windows are added one by one."""
+    """The arcs and states of a joined lattice, added window by window."""
 
     def __init__(self, has_labels: bool) -> None:
         self._has_labels = has_labels
@@ -116,13 +118,13 @@ class _Joined:
         self.time: list[Ids] = []
 
     def add_states(self, time: Ids) -> Ids:
-        """Add states and return their numbers."""
+        """Add one state for each element of `time` (its frame), and return the numbers of the new states."""
         self.time.append(time)
         self.num_states += time.size
         return np.arange(self.num_states - time.size, self.num_states)
 
     def add_arcs(self, lattice: Lattice, arcs: Ids, src: npt.NDArray[np.integer], dst: npt.NDArray[np.integer]) -> None:
-        """Add arcs from a window between new states."""
+        """Copy the given arcs of a window; `src` and `dst` are their states in the joined lattice."""
         begin, end = lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1]
         self._add(
             src, dst, lattice.word[arcs], lattice.graph[arcs], lattice.acoustic[arcs], begin, end - begin, lattice.ali
@@ -131,7 +133,7 @@ class _Joined:
     def add_links(
         self, src: Sequence[int], dst: Sequence[int], graph: Sequence[float], labels: list[list[int]]
     ) -> None:
-        """Add arcs without words."""
+        """Add epsilon arcs with the given graph costs and labels, and acoustic costs of 0."""
         zeros = np.zeros(len(src))
         size = np.array([len(some) for some in labels], np.int64)
         pool = np.array([label for some in labels for label in some], np.int32)
@@ -262,7 +264,23 @@ def join_windows(
 
 
 def _seam(first: _Part, second: _Part, earliest: int, before: int, after: int, frame_shift: float, key: str) -> Seam:
-    """Return the best frame for changing from one window to the next."""
+    """Find the frame at which to change from one window to the next.
+
+    This is the frame with the largest probability that both windows have a word boundary there, multiplied by a weight
+    that falls from 1 in the middle of the overlap to 0.1 at its ends.
+
+    Args:
+        first: The first window.
+        second: The second window.
+        earliest: First frame to consider.
+        before: Maximum number of frames from a word boundary in the first window to the seam.
+        after: Maximum number of frames from the seam to a word boundary in the second window.
+        frame_shift: Seconds per frame, for messages.
+        key: Key of the recording, for messages.
+
+    Raises:
+        LatticeError: The windows do not overlap or are not in order, or have no word boundary in common.
+    """
     latest = min(first.end, second.end)  # exclusive
     where = (
         f"{first.lattice.key} ({first.begin * frame_shift:.2f} to {first.end * frame_shift:.2f} s) and "
@@ -324,7 +342,19 @@ def _add_part(
 
 
 def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[int]]]:
-    """Return ``(states, labels between each state and the seam)``, without states whose paths have too few labels."""
+    """Return ``(states, labels on the most probable path between each state and the seam)``.
+
+    States whose path has too few labels to reach the seam are omitted. In a window without alignments, all states are
+    returned, without labels.
+
+    Args:
+        part: The window.
+        states: States near the seam.
+        frame: Frame of the seam.
+
+    Raises:
+        LatticeError: No state remains.
+    """
     if not part.lattice.has_labels:
         return states, [[] for _ in states]
     gaps = [int(part.time[state]) - frame for state in states]
@@ -339,5 +369,5 @@ def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[i
 
 
 def _best(part: _Part, states: Ids) -> int:
-    """Return the state with the largest posterior."""
+    """Return the state in `states` with the largest posterior."""
     return int(states[(part.before[states] + part.after[states]).argmin()])

@@ -140,7 +140,11 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
 
 
 def normalize(lattice: Lattice, weight: float, scales: Scales = Scales(), *, exponents: bool = False) -> Lattice:
-    """Scale costs so that the total probability of all paths is ``weight`` or, with ``exponents``, 1."""
+    """Scale the costs of a lattice, and normalise the total probability of all its paths.
+
+    The total probability becomes ``weight`` or, with ``exponents``, 1. With ``exponents``, the scaled costs are also
+    multiplied by ``weight``. To normalise, a constant is added to the final graph costs.
+    """
     power = weight if exponents else 1.0
     scaled = scale(lattice, scales.lm * power, scales.acoustic * power)
     if scales.word_penalty:
@@ -169,7 +173,7 @@ def _join_at_start(lattices: Sequence[Lattice]) -> Lattice:
     shift = np.cumsum([0, *(lattice.num_states - 1 for lattice in operands[:-1])]).tolist()
 
     def on_arcs(arrays: Sequence[Array]) -> Array:
-        """Concatenate arc values, with the arcs that leave the start states first."""
+        """Concatenate arrays with a value per arc: first all arcs that leave the start states, then all other arcs."""
         heads = [array[:count] for array, count in zip(arrays, leaving, strict=True)]
         return np.concatenate([*heads, *(array[count:] for array, count in zip(arrays, leaving, strict=True))])
 
@@ -204,14 +208,20 @@ def _join_at_start(lattices: Sequence[Lattice]) -> Lattice:
 
 
 def _frame_shift(lattices: Sequence[Lattice]) -> float | None:
-    """Return the common frame shift of all timed lattices, or None if there is none."""
+    """Return the frame shift of all lattices with times, or None if their frame shifts differ.
+
+    If no lattice has times, return the frame shift of the first lattice.
+    """
     timed = [lattice for lattice in lattices if is_timed(lattice)]
     shifts = {lattice.frame_shift for lattice in timed or lattices[:1]}
     return shifts.pop() if len(shifts) == 1 else None
 
 
 def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Array]], Array]) -> Array | None:
-    """Return the state times if all lattices have times with the same start and frame shift, else None."""
+    """Return the state times of a union, or None if they follow from alignments or cannot be compared.
+
+    Times can be compared if all lattices have consistent times, the same frame shift and the same time at the start.
+    """
     shifts = {lattice.frame_shift for lattice in lattices}
     if len(shifts) > 1 or not all(map(is_timed, lattices)) or all(lattice.time is None for lattice in lattices):
         return None

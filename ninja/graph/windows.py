@@ -114,11 +114,12 @@ def stitch(
         windows: Rule that determines the recording and the start time of a window.  [default: the times in the key]
         scales: Scales applied to the costs to compute posteriors.
         frame_shift: Seconds per frame.  [default: the lattices' frame shift, else 0.01]
-        log: Log for notes about uncertain seams, and for failures if its ``on_error`` is set; otherwise the first
-            failure is raised.
+        log: Log for notes about uncertain seams. If its ``on_error`` is set, failures are added to the log; otherwise
+            the first failure is raised.
 
     Returns:
-        An iterator over ``(recording, lattice)`` in the order of the first windows, computed lazily.
+        An iterator over ``(recording, lattice)`` pairs in the order in which the recordings begin in `lattices`. Each
+        recording is joined when the iterator reaches it.
 
     Raises:
         LatticeError: A recording cannot be joined.
@@ -152,7 +153,7 @@ def stitch(
 
 
 class _Recording:
-    """The windows of a recording."""
+    """The windows of a recording that have been read so far, collected to be joined."""
 
     def __init__(self, name: str, frame_shift: float) -> None:
         self.name = name
@@ -162,7 +163,7 @@ class _Recording:
         self._begins: list[float] = []
 
     def add(self, window: Lattice, begin: float, frame_shift: float, log: Log) -> None:
-        """Add the next window; report an error if its frame shift differs from the frame shift of previous windows."""
+        """Add the next window of the recording; report an error if its frame shift differs from the first window's."""
         if frame_shift != self._frame_shift:
             self.failed = True
             message = (
@@ -174,7 +175,7 @@ class _Recording:
         self._begins.append(begin)
 
     def joined(self, scales: Scales, log: Log, windows: Windows) -> Iterator[Keyed]:
-        """Yield the recording, or report an error if its windows cannot be joined."""
+        """Yield ``(recording, joined lattice)``, or report an error if the windows cannot be joined."""
         if self.failed:
             error = LatticeError("a window of this recording failed, so the windows cannot be joined", key=self.name)
             log.fail(error, self.name)

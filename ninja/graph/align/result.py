@@ -38,7 +38,7 @@ TOO_MANY_STATES = 8  # index into FAULTS
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """The result of an alignment."""
+    """An aligned lattice, and a description of the damage if the lattice could not be aligned completely."""
 
     lattice: Lattice | None  # one arc per unit; if there is a fault, the part that could be aligned, or None
     fault: str | None = None  # description of the damage, if any
@@ -72,7 +72,7 @@ def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np
 
 
 def too_large(lattice: Lattice) -> LatticeError:
-    """Return the error for a lattice with an alignment that is too large."""
+    """Return the error for a lattice whose alignment would have too many states or labels."""
     return LatticeError(
         f"the result has more than {MAX_STATES} states or {MAX_LABELS} labels; are the model and the phone table "
         "right? If so, determinize (ninja determinize-pruned) or prune the lattice first",

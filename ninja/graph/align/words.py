@@ -52,10 +52,10 @@ class WordAligner:
         self._table = label_table(model, boundary.kinds(model.phone))
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice so that each arc is one silence, or one word with the labels of its phones.
+        """Align a lattice so that each arc is one word or silence with exactly the labels of its phones.
 
         Each word sequence keeps its labels and both costs. As in Kaldi, the valid part of a damaged lattice is aligned;
-        the result then has a fault.
+        ``fault`` of the result then describes the damage.
 
         Raises:
             LatticeError: A label is not a transition id of the model, its phone has no word-boundary type, there are no
