@@ -146,7 +146,10 @@ def seems_damaged(head: bytes, name: str) -> bool:
 
 
 def needs_content(name: str) -> bool:
-    """Return whether an empty file with this name is invalid; only an empty Kaldi archive is valid."""
+    """Return whether an empty file with this name is invalid.
+
+    Kaldi archives can be empty, but a ``.gz`` file of 0 bytes is always invalid.
+    """
     if _is_named(name) and not name.removesuffix(".gz").endswith(".ark"):
         return True
     return name.endswith(".gz") and os.path.isfile(name) and os.path.getsize(name) == 0

@@ -107,13 +107,13 @@ class Inputs:
         """Scales from the scale file next to the lattices; None if there is no such file.
 
         Raises:
-            OptionError: The sources have different scales.
+            OptionError: The sources have different scales, or only some of them have a scale file.
         """
         return find_scales(self.sources)
 
     @property
     def share(self) -> float | None:
-        """Fraction of the sources' bytes read up to the end of the last lattice, in [0, 1]; None if unknown."""
+        """Position after the last lattice read, as a fraction of the size of all files, in [0, 1]; None if unknown."""
         return None if self._current is None else self._current.share
 
     @property
@@ -122,7 +122,7 @@ class Inputs:
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:
-        """Return a description of the lattices for a message if their paths have only a single score, else None.
+        """Return "n-best lists" or "lattices without graph costs" if each path has only a single score, else None.
 
         Only the first lattices are examined. N-best lists are always treated as having a single score.
         """
@@ -182,7 +182,7 @@ class Inputs:
         return lattices if self.digest is None else self._digested(lattices)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the lattices in batches without ``faults``; failures are reported to the log instead."""
+        """Yield batches without ``faults``; errors are passed to `on_failure` or, if it is None, raised."""
         batches = self._start().batches()
         return batches if self.digest is None else self._digested_batches(batches)
 
@@ -203,7 +203,7 @@ class Inputs:
         return other
 
     def part(self, name: str, file: SourceFile) -> Inputs:
-        """Return inputs for a single file that share the symbol table and the log."""
+        """Return inputs for a single source file, with the symbol table and the log of these inputs."""
         self._options()  # sets the symbol table, which all parts share
         part = replace(self, names=(name,), is_part=True, sources=Sources(file))
         part._begun = part._table_path = None
@@ -344,7 +344,7 @@ class Output:
     def scales_for(self, inputs: Inputs) -> ChosenScales | None:
         """Return the scales for the scale file of the output: `chosen`, or the inputs' scales if `keeps_scales` is set.
 
-        If the input files have different scales, add a note to the log and return None; no scale file is then written.
+        If the inputs' scales differ or only some have a scale file, log a note and return None; no file is written.
         """
         if self.chosen is not None or not self.keeps_scales:
             return self.chosen
@@ -355,7 +355,7 @@ class Output:
             return None
 
     def facts(self, inputs: Inputs) -> Facts | None:
-        """Return the version, command, options and sources, which must not change before a run is resumed.
+        """Return the version, command, options and sources of a run, which must be the same when the run is resumed.
 
         Return None if the output has no `settings`.
 
@@ -416,7 +416,7 @@ def _check_exists(sources: Sources) -> None:
 def state_of(path: str) -> State:
     """Return the path, size and modification time of a file, which show whether the file has changed.
 
-    For a URL, the modification time is replaced with a hash of the tag that the store returns.
+    For a URL, a hash of the ETag or a similar tag from the object store replaces the modification time.
     """
     if is_remote(path):
         import hashlib  # for URLs only
@@ -431,7 +431,7 @@ def state_of(path: str) -> State:
 
 
 def states_of(sources: Sources, format: str | None = None) -> list[State]:
-    """Return the states of source files and of the files that script files list.
+    """Return the path, size and modification time of source files and of files listed in script files.
 
     Raises:
         NinjaError: See `source_files`.

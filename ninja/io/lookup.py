@@ -171,8 +171,8 @@ class _SkippedLattices:
 class KeyedTable(Generic[Value]):
     """A table that is read only as far as necessary to look up keys.
 
-    Each entry can be looked up once. Skipped entries are stored until then; if several of them have the same key, only
-    the first is stored. Threads can share the table.
+    Each entry can be looked up once. Entries that precede a requested entry are stored until they are looked up; if
+    several stored entries would have the same key, only the first is kept. Threads can share the table.
     """
 
     def __init__(self, entries: Iterable[tuple[str, Value]]) -> None:

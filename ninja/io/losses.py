@@ -92,7 +92,7 @@ def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: 
         keeps: Fields that the format stores.
         graph: Whether any graph cost is nonzero.
         acoustic: Whether any acoustic cost is nonzero.
-        apart: Whether the graph and acoustic costs can be recovered only if the format stores both.
+        apart: Whether to report separate graph and acoustic costs as lost if the format stores only their sum.
     """
     lost = [FIELDS["graph"]] if graph and "graph" not in keeps else []
     if acoustic and "acoustic" not in keeps:

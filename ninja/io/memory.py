@@ -27,8 +27,8 @@ def from_nbest(
 ) -> Lattice:
     """Convert the n-best list of an utterance, such as the output of Whisper, NeMo or Hugging Face, to a lattice.
 
-    The paths of the lattice are the hypotheses, which share their common prefixes. The costs of a hypothesis are
-    unscaled natural-log costs at the end of its path.
+    Each hypothesis becomes a path of the lattice; hypotheses with a common prefix share its arcs. The costs of a
+    hypothesis are the unscaled natural-log costs of the final state of its path.
 
     Args:
         key: Utterance id.

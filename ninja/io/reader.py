@@ -39,8 +39,8 @@ class Words:
             contain them. None creates a growing table for the first file that contains words as text.
         of_ids: Function that finds the symbol table for sources that contain ids; it is called when the first such
             source is read. None uses `table`, unless it grows.
-        others: Function that returns entries for all words in the sources, for a growing table that this object
-            creates; see `SymbolTable.growing`.
+        others: Function that returns ``(word, id)`` pairs for all words in the sources. It is used if this object
+            creates a growing table; see `SymbolTable.growing`.
         keep_tables: Let lattices keep the symbol table of their file, and allow some files to contain ids while others
             contain words.
     """
@@ -128,7 +128,7 @@ class Words:
             raise OptionError(f"{self._ids_in} {message} --words (words=)")
 
     def _ids_of(self, other: SymbolTable) -> Array:
-        """For each id in another table, return the id of its word in this table, or -1; int32 [largest id + 2]."""
+        """Map ids of another table to this table's ids or -1, int32 [largest id + 2]; the last is for larger ids."""
         if self._last is None or self._last[0] is not other:
             if self._grows:
                 self.table.merge(other)
@@ -187,7 +187,7 @@ class Reading:
 
     @property
     def share(self) -> float | None:
-        """Fraction of all bytes read up to the end of the last lattice, in [0, 1]; None if unknown."""
+        """Position after the last lattice read, as a fraction of the size of all files, in [0, 1]; None if unknown."""
         return min(1.0, self._position / self._size) if self._size and self._position else None
 
     def begin(self) -> SymbolTable | None:
@@ -244,7 +244,7 @@ class Reading:
             self.options.on_note(f"{words} with the preceding word; start times were moved to the end of that word")
 
     def _read_files(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
-        """Yield the batches in files, with positions counted from the start of the first file."""
+        """Yield the batches in files; their `position` is the byte offset from the start of the first file."""
         sizes = [file.size for file in files]
         self._size = None if self._size is None or None in sizes else self._size + sum(filter(None, sizes))
         for file, size in zip(files, sizes, strict=True):
@@ -317,7 +317,7 @@ class Reading:
         yield from self._moved(batches if read.single or (options.late and read.lazy) else self._ahead(batches))
 
     def _moved(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield the batches in a file, with positions counted from the start of the first file."""
+        """Yield the batches in a file after adding the total size of all preceding files to their `position`."""
         for batch in batches:
             batch.position += self._previous if batch.position else 0
             yield batch
@@ -361,7 +361,7 @@ class Reading:
             yield key, lattice
 
     def _reader_of(self, stream: Stream) -> Reader | None:
-        """Return the reader for an open file at its start; None for Kaldi archives and unknown formats."""
+        """Return the reader for a file that was just opened; None for Kaldi archives and unknown formats."""
         if self.options.format is not None:
             return self._reader
         if is_kaldi(stream.head(KALDI_HEAD, is_kaldi)):
@@ -369,7 +369,7 @@ class Reading:
         return recognised(stream.head(HEAD), stream.name, self.options.encoding)
 
     def _script_entries(self, stream: Stream, place: Place) -> Iterator[Entry] | None:
-        """Return the entries in a file that a script file lists, or None if it is a Kaldi archive."""
+        """Return the entries in a file listed in a script file; None for Kaldi archives and unknown formats."""
         format = self._reader_of(stream)
         self.options.formats.setdefault(KALDI if format is None else format.format.name, 1)
         return None if format is None else self._entries(Content(stream, place.path), format)

@@ -146,7 +146,8 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
     Args:
         target: Parsed name of the output.
         file: The open temporary file.
-        run: Facts that identify the run and determine its lattices; see the module's docstring.
+        run: Version, command, options and sources of the new run, which must equal those of the earlier attempt; None
+            omits this check.
         scales: Scales chosen for the lattices.
 
     Raises:
@@ -204,7 +205,7 @@ def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
 
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
-    """Parse the bytes read so far and add their entries to `point`; return False if the bytes are damaged."""
+    """Parse the bytes that the reader holds; add their lattices to `point`, or return False if they are damaged."""
     items, faults = reader.parse(1 << 62)
     if reader.broken or faults:
         return False
@@ -263,7 +264,7 @@ def _packed(path: str) -> ResumePoint:
 
 
 def refuse_other_facts(place: str, facts: Facts) -> None:
-    """Raise `OptionError` if an output belongs to a run with different facts; the message describes the difference."""
+    """Raise `OptionError` if an output is from a run with another version, command, options or sources; tell which."""
     advice = "omit --resume (resume=) to start again"
     path = facts_path(place)
     try:
@@ -285,7 +286,7 @@ def refuse_other_facts(place: str, facts: Facts) -> None:
 
 
 def difference(before: Facts, now: Facts) -> str:
-    """Describe the first difference between the facts about two runs or two shard plans."""
+    """Describe the first difference between two runs or two shard plans, such as another command or option."""
     for name, text in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
         if before.get(name) != now.get(name):
             return text.format(before.get(name))
@@ -302,7 +303,7 @@ def difference(before: Facts, now: Facts) -> str:
 
 
 def _changed_file(before: Any, now: Any) -> str | None:
-    """Return the path of the first file whose state differs between two lists, or None if there is no such file."""
+    """Return the path of the first file whose size or time differs between two lists of file states, or None."""
     if not isinstance(before, list) or not isinstance(now, list):
         return None
     states = {state[0]: state for state in before if isinstance(state, list)}
@@ -311,7 +312,7 @@ def _changed_file(before: Any, now: Any) -> str | None:
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Parse facts about a run; raise ValueError if the content is not a JSON object."""
+    """Parse a JSON object, such as the description of a run; raise ValueError if the content is anything else."""
     try:
         facts = json.loads(content)
     except RecursionError as error:

@@ -21,7 +21,8 @@ class ScpReader:
     """Reader for the files in a script file; the last file stays open for later lines, unless it is a Kaldi archive.
 
     Args:
-        entries_of: Function that returns the entries in an open file, or None for a Kaldi archive.
+        entries_of: Function that returns the entries in an open file, or None if the file is a Kaldi archive or in an
+            unknown format.
     """
 
     def __init__(self, entries_of: EntriesOf) -> None:
@@ -29,7 +30,7 @@ class ScpReader:
         self._last: _File | None = None
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return the lattice with this key if ``place`` is the location of the last file, else None.
+        """Return the lattice with a key if ``place`` is the location of the file that was opened last, else None.
 
         If the file contains a single lattice, it is returned for any key.
 
@@ -39,10 +40,12 @@ class ScpReader:
         return self._last.get(key) if self._last is not None and self._last.place == place else None
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Take ownership of an open file; return the lattice with a key, or None if the file is a Kaldi archive.
+        """Take ownership of an open file, and return the lattice with a key.
+
+        Return None if the file is a Kaldi archive or in an unknown format; the caller keeps ownership of such a file.
 
         Raises:
-            NinjaError: The file cannot be read up to the entry with the key, or its format is unknown.
+            NinjaError: The file cannot be read up to the entry with the key, or is in a format without lattices.
         """
         entries = self._entries_of(stream, place)
         if entries is None:

@@ -227,7 +227,7 @@ class SourceFile:
 
     @property
     def lattice_files(self) -> list[SourceFile]:
-        """Lattice files and damaged files in a folder; also recogniser result files if it contains no lattices."""
+        """Lattice files and damaged files in a folder; if it has no lattice files, also its recogniser result files."""
         skipped = {"nothing", "companion"}
         if any(file.holds == "lattices" for file in self.files):
             skipped.add("results")
@@ -469,7 +469,11 @@ def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> Chose
 
 
 def _scale_files(file: SourceFile) -> Iterator[tuple[str, str | None]]:
-    """Yield ``(path, scale file path or None)`` for a file or folder, or for each lattice file that it contains."""
+    """Yield ``(path, path of its scale file or None)`` for a file or folder.
+
+    For a file list or script file without a scale file, yield a pair for each listed file. For a folder without a scale
+    file, yield a pair for each lattice file if any file in the folder has a scale file.
+    """
     path = file.path
     if file.is_pipe:
         yield path, None

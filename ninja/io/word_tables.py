@@ -121,7 +121,7 @@ class OutputWords:
         return path
 
     def _agrees(self, table: SymbolTable | None) -> bool:
-        """Return whether lattices with this table are known to agree with the output without a comparison of words."""
+        """Return whether lattices with this table are accepted without comparing it with the output's table."""
         return table is self._common or not self._is_settled or (table is None and self._has_table)
 
     def _check_storable(self, lattice: Lattice) -> None:

@@ -265,7 +265,7 @@ class LatticeWriter:
         raise NotImplementedError
 
     def write_on_thread(self) -> None:
-        """Write encoded batches on a thread from now on, if the format supports it."""
+        """From now on, write encoded batches on a separate thread, if the format supports it."""
 
     def notes(self) -> list[str]:
         """Return messages to show to the user once the output is complete."""
@@ -307,7 +307,7 @@ class LatticeWriter:
         raise NotImplementedError
 
     def _put(self, key: str, item: Any) -> None:
-        """Write a checked item."""
+        """Write an item that `write` has checked and converted to the type that the format stores."""
         raise NotImplementedError
 
     def _finish(self) -> None:
@@ -352,7 +352,7 @@ class KaldiWriter(LatticeWriter):
             return None
 
     def _are_ordinary(self, batch: Batch) -> bool:
-        """Return whether all fields of the lattices can be stored and all keys are valid."""
+        """Return whether a Kaldi archive can certainly store all fields and keys of these lattices."""
         keys = batch.keys
         if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
             return False
@@ -388,7 +388,7 @@ class KaldiWriter(LatticeWriter):
             self._remove_facts()
 
     def _write_facts(self) -> None:
-        """Write the facts about the run next to the archive, in a file that is removed when the archive is complete."""
+        """Write the run's version, command, options and sources to a file next to the archive, for resuming the run."""
         file, facts = self._archive.file, self._output.run
         if isinstance(file, PartFile) and not file.is_direct and facts is not None:
             write_facts(self.name, facts, self._output.guard)

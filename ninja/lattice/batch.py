@@ -438,7 +438,7 @@ def _cost(batch: Batch) -> int:
 
 
 class RowThreads:
-    """A pool of up to `count` threads (by default, one per core) that compute separate rows of a batch.
+    """A pool of up to `count` threads (by default, one per core) that compute separate rows of the same arrays.
 
     The calling thread is one of these threads.
     """
@@ -459,7 +459,13 @@ class RowThreads:
         return self._pool
 
     def run(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
-        """Compute all rows of a batch on several threads, in chunks of at least `fewest` rows."""
+        """Divide the rows of arrays into slices, and call `compute` for the slices on several threads.
+
+        Args:
+            compute: Function that computes the rows in a slice.
+            num_rows: Total number of rows.
+            fewest: Minimum number of rows per slice, unless there are fewer rows.
+        """
         if num_rows < 2 * fewest:
             if num_rows:
                 compute(slice(0, num_rows))

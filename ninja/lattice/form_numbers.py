@@ -44,8 +44,11 @@ class NumberedLattices:
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return ``(forms, parts)``, which identify the written word of each arc in the changed lattices.
 
-        An entry of ``forms`` is a word id, or -1 - n for row n of ``parts``. A row of ``parts`` contains a word id and
-        the index of a lexical word in the lexical form of this word.
+        Returns:
+            ``forms``: For each arc of each changed lattice in order, the id of its written word; or, if this word has
+            several lexical words, -1 - n, where n is an index into ``parts``. int32 [total number of arcs].
+            ``parts``: Pairs of the id of a written word and the 0-based index of one of its lexical words, int64
+            [num_parts, 2].
         """
         form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items, self.changed)
         return form, np.stack((word, piece), axis=1).astype(np.int64)
@@ -73,12 +76,17 @@ class FormNumbers:
     def lattices(
         self, lattices: Lattice | Batch, *, all_changed: bool = False, labels: bool = True
     ) -> NumberedLattices:
-        """Replace words with numbers of lexical words, except in lattices in which all forms are distinct single words.
+        """Replace words with the numbers of their lexical words.
+
+        By default, the words in a lattice are replaced only if two different words in it have the same lexical form, or
+        the lexical form of a word does not consist of exactly one lexical word.
 
         Args:
+            lattices: Lattices with ids of written words.
             all_changed: Replace the words in every lattice in which any word differs from its lexical form; this is
                 required for comparing the lattice with other words.
-            labels: Keep the labels of lattices to which arcs are added for words with several lexical words.
+            labels: Keep the alignment labels of lattices in which a word with several lexical words becomes a chain of
+                arcs.
 
         Raises:
             SymbolError: A word id is not in the symbol table, and its lexical form is not yet known.
@@ -109,7 +117,7 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Number words that clearly equal their lexical forms by their ids; other words are normalised later."""
+        """Use the ids of words that clearly equal their lexical forms as their numbers; normalise other words later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:
@@ -122,7 +130,7 @@ class FormNumbers:
             self._is_started = True
 
     def _learn(self, ids: npt.NDArray[np.int32]) -> None:
-        """Number the lexical forms of the words with these ids.
+        """Determine the lexical forms of the words with these ids, and assign numbers to new lexical words.
 
         Raises:
             SymbolError: An id is not in the symbol table.
@@ -142,7 +150,7 @@ class FormNumbers:
             self._code[ids] = code
 
     def _code_of(self, form: Form, numbers: list[int]) -> int:
-        """Return the code of a lexical form from the numbers of its words."""
+        """Return the number of a form's only word, 0 for an empty form, or -2 - k for the k-th multi-word form."""
         if len(form) < 2:
             return numbers[0] if form else NO_WORD
         code = self._several.get(form)
@@ -167,7 +175,7 @@ class FormNumbers:
         return other
 
     def _extend(self, size: int) -> None:
-        """Extend the arrays to cover all ids below `size`."""
+        """Extend the array of lexical forms to all word ids below `size`; the new forms are unknown."""
         with self._lock:
             if size > len(self._code):
                 spare = np.full(size - len(self._code), UNKNOWN, np.int32)

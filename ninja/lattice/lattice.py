@@ -258,7 +258,7 @@ def check(lattice: Lattice) -> None:
 
 
 def check_costs(lattice: Lattice) -> None:
-    """Check that all costs can be written to a file and read again; sums of costs may overflow float32.
+    """Check that all costs can be written to a file and read again, since computed costs can exceed the float32 range.
 
     Raises:
         LatticeError: An arc cost or a final cost is not finite, or no state is final.
@@ -353,8 +353,8 @@ def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
 class Origin(NamedTuple):
     """The position of an utterance in its source file, and the fields of its words in that file.
 
-    Writers for the same format replace the words in that file; other writers use the confidences and speakers in this
-    object.
+    Writers for the same format write a copy of the file in which only corrected words are changed. Other writers use
+    the confidences and speakers in this object.
     """
 
     document: Any  # ``ninja.formats.hypotheses.document.Document``
@@ -383,7 +383,7 @@ class ListRecord(NamedTuple):
 
 
 def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListRecord | None:
-    """Merge the records of two parts of an n-best list; fields of the first record take precedence."""
+    """Merge the additional fields of two parts of an n-best list; fields of the first part take precedence."""
     if first is None or second is None:
         return first or second
     utterance = {**second.utterance, **first.utterance}
@@ -414,7 +414,7 @@ class ListLattice(Lattice):
 
 
 def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
-    """Convert `lattice` to a ``ListLattice`` with the record of `source`.
+    """Convert `lattice` to a ``ListLattice`` with the ``num_hypotheses`` and ``record`` of `source`.
 
     If `source` is not a ``ListLattice``, or `lattice` already is one, `lattice` is returned unchanged.
     """
