@@ -93,7 +93,10 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
 
 
 def installed_version() -> str:
-    """Return the version of the installed distribution; `ninja.__version__` could belong to a different package."""
+    """Return the version of the installed distribution ``ninja-asr``, or ``0+unknown`` if it is not installed.
+
+    `ninja.__version__` is not used, because it could belong to a different package with the name ``ninja``.
+    """
     from importlib import metadata  # slow to import
 
     try:

@@ -65,12 +65,15 @@ def sentence(
 
 
 def with_silence(nbest: NBest) -> NBest:
-    """Add an empty hypothesis with cost 0 if a list has no hypotheses because the recogniser output no words."""
+    """Add an empty hypothesis with cost 0 to a list without hypotheses; return other lists unchanged.
+
+    A list has no hypotheses if the recogniser output no words.
+    """
     return nbest if nbest.hypotheses else replace(nbest, hypotheses=(sentence(()),))
 
 
 def check(nbest: NBest) -> None:
-    """Check that costs, times and labels of all hypotheses have the lengths that their words require.
+    """Check that each hypothesis has as many costs, times and labels as its number of words requires.
 
     Raises:
         LatticeError: A length is wrong, or only some of the hypotheses have times or labels.

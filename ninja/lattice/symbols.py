@@ -148,7 +148,10 @@ class SymbolTable:
         return SymbolTable(self) if self.grows else self
 
     def complete(self) -> None:
-        """Add all words that readers will add, if they can be determined; this reads the sources."""
+        """Add all words that would be added while lattices are read, if they can be determined in advance.
+
+        To collect the words, all input files are read.
+        """
         if self._others is not None:
             others, self._others = self._others, None
             self.merge(others())
@@ -191,7 +194,7 @@ class SymbolTable:
             raise SymbolError(message, self.path) from None
 
     def words_of(self, numbers: Iterable[int]) -> list[str]:
-        """Return the words with these ids.
+        """Return the words with the given ids.
 
         Raises:
             SymbolError: An id is not in the table.
@@ -206,8 +209,8 @@ class SymbolTable:
         """Return the largest id plus 1, which is the size of an array indexed by id.
 
         Raises:
-            SymbolError: An id exceeds 2^24 + 64 per word. Without this limit, a file could request any amount of
-                memory.
+            SymbolError: The largest id exceeds 2^24 plus 64 times the number of words; an array of this size could
+                exhaust the memory.
         """
         largest = max(list(self._word), default=-1)  # a copy, as another thread may add words
         if largest > SPARSE_IDS + IDS_PER_WORD * len(self._word):
@@ -216,7 +219,7 @@ class SymbolTable:
         return largest + 1
 
     def spell(self, numbers: Iterable[int]) -> list[str]:
-        """Return the words with these ids, omitting epsilons.
+        """Return the words with the given ids, except epsilons.
 
         Raises:
             SymbolError: An id is not in the table.
@@ -229,7 +232,10 @@ class SymbolTable:
         return list(self._id) if self.grows else self._id.keys()
 
     def irregular(self) -> list[str]:
-        """Return the words with characters other than apostrophes, lower-case and caseless letters, in table order."""
+        """Return the words that do not consist only of apostrophes and plain letters, in the order of the table.
+
+        Plain letters are lower-case letters, and letters of scripts without case.
+        """
         size, words = self._irregular
         if size != len(self):
             names = self.names
@@ -261,7 +267,11 @@ class SymbolTable:
 
 
 def _read_plain(text: str) -> tuple[dict[str, int], dict[int, str]] | None:
-    """Parse the text of a regular table in one pass; return None if it must be parsed line by line."""
+    """Parse the text of a ``words.txt`` in one pass.
+
+    Return None if the text must be parsed line by line, because it has an unusual blank, an invalid line or a
+    duplicate.
+    """
     if _ODD_BLANK.search(text) or text.count("\r") != text.count("\r\n"):
         return None
     if _ENTRY.sub("", text).strip():

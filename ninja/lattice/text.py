@@ -100,7 +100,7 @@ class Normalizer:
         return [(index, word, form) for (index, word), form in zip(irregular, forms, strict=True) if form != (word,)]
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return words in a symbol table that can differ from their lexical forms; None if the search would be slow."""
+        """Return the words of a symbol table that might differ from their forms; None if the search would be slow."""
         return table.irregular() if self.name == "basic" else None
 
     def changed(self, table: SymbolTable) -> list[tuple[str, Form]]:
@@ -153,7 +153,7 @@ class Normalizer:
 
 
 def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
-    """Return the normalizer with this name; if `name` is already a normalizer, return it unchanged.
+    """Return the normalizer with the given name; if `name` is already a normalizer, return it unchanged.
 
     Args:
         name: ``none`` compares words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and
@@ -233,7 +233,7 @@ def _basic_form(word: str) -> Form:
 
 
 def _is_changed(letters: str) -> bool:
-    """Return whether case-folded letters include compatibility characters or a modifier-letter apostrophe."""
+    """Return whether a case-folded word is changed by NFKC, or contains the modifier letter apostrophe (U+02BC)."""
     return not unicodedata.is_normalized("NFKC", letters) or "\u02bc" in letters
 
 
@@ -246,7 +246,7 @@ def _divided(word: str) -> Form:
 
 
 def _bare(piece: str) -> str:
-    """Remove control characters except joiners, and strip punctuation from both ends except a single apostrophe."""
+    """Remove control characters except joiners, and punctuation at both ends except an apostrophe at one end."""
     piece = "".join(char for char in piece if char in _JOINERS or unicodedata.category(char) not in ("Cf", "Cc"))
     begin, end = 0, len(piece)
     while begin < end and piece[begin] != "'" and not _is_letter(piece[begin]):
@@ -281,7 +281,7 @@ def looks_written(words: Collection[str]) -> bool:
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return words with a lexical word that does not occur in the lexical form of any word in a symbol table."""
+    """Return the `words` whose lexical form has a word that is in no lexical form of the words in a symbol table."""
     form_of = dict(normalizer.changed(table))
     parts = {part for form in form_of.values() for part in form}
     return [
@@ -315,7 +315,7 @@ class LexicalTable:
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id -> lexical ids, for words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
-        """Compute the lexical forms of the words with these ids.
+        """Compute the lexical forms of the words with the given ids.
 
         Raises:
             SymbolError: An id is not in the symbol table.
@@ -347,11 +347,11 @@ class LexicalTable:
         return self._forms[number].tolist() if length > 1 else [int(self._first[number])][:length]
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the concatenated lexical ids for written words, such as a reference; new lexical words are added."""
+        """Return the lexical ids of written words, concatenated; lexical words without an id are assigned one."""
         return self.lexical.intern(self.normalizer.words(words))
 
     def written_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of lexical words in the table of written words; missing words get ids above all its ids."""
+        """Return the ids of lexical words in the table of written words; other words get ids above its largest id."""
         names = list(words)
         ids = self.words.intern(names)
         if -1 in ids:
@@ -373,7 +373,7 @@ class LexicalTable:
         return SymbolTable((added.get(number) or self.words.word(number), number) for number in numbers)
 
     def numbers_of(self, lexical: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Map each lexical id to the number of its form (see `FormNumbers`); negative ids are returned unchanged."""
+        """Map each lexical id to the number of the word in `FormNumbers`; negative ids are returned unchanged."""
         with self._lock:
             size = len(self.lexical)
             if size > len(self._number):
@@ -448,7 +448,7 @@ class LexicalForms:
         return self._normalizer or NONE
 
     def normalizer_of(self, words: Collection[str]) -> Normalizer:
-        """Return the normalizer; ``auto`` selects ``basic`` if these words are written text (see `looks_written`)."""
+        """Return the normalizer; ``auto`` selects ``basic`` if `words` look like written text (see `looks_written`)."""
         if self._normalizer is not None or not looks_written(words):
             return self._normalizer or NONE
         with self._lock:

@@ -72,8 +72,8 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Count the arcs that cross each frame, int32 [num_frames]; final states with labels count as arcs.
 
     Raises:
-        LatticeError: The times are inconsistent, or there are more than 2^20 + 1024 · (arcs + labels) frames. Without
-            this limit, a damaged file could cause an allocation of any size.
+        LatticeError: The times are inconsistent, or there are more than 2^20 + 1024 · (arcs + labels) frames; an array
+            of this size could exhaust the memory.
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """
@@ -89,7 +89,10 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
 
 
 def crossings(lattice: Lattice) -> tuple[int, int]:
-    """Return ``(sum of depth_per_frame, number of frames)``; the number of frames is not limited."""
+    """Return ``(sum of depth_per_frame, number of frames)``.
+
+    Unlike in `depth_per_frame`, the number of frames is not limited, because no array is allocated.
+    """
     time = state_times(lattice)
     frames = _core.num_frames(lattice)
     return _core.num_crossings(lattice, time, frames), frames

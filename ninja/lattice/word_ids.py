@@ -28,10 +28,12 @@ def used_words(lattice: Lattice) -> list[int]:
 
 
 def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | None) -> set[str]:
-    """Return the distinct words in an item; words given as ids are included only if a symbol table contains all ids.
+    """Return the distinct words in a lattice, n-best list or confusion network.
+
+    Words that are given as ids are included only if a symbol table contains all of the ids.
 
     Args:
-        words: Symbol table for the ids.  [default: the table of the lattice]
+        words: Symbol table for the ids.  [default: the lattice's table; none for other items]
     """
     if isinstance(item, ConfusionNetwork):
         return {word for word in item.words if word is not None}

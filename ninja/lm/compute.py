@@ -105,7 +105,7 @@ def logsumexp(row: torch.Tensor) -> np.ndarray:
 def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
     """Copy an array to a device.
 
-    NumPy copies the array first, because torch rejects reversed arrays and warns about read-only arrays.
+    NumPy copies the array first, because torch rejects arrays with negative strides and warns about read-only arrays.
     """
     tensor = torch.from_numpy(np.array(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

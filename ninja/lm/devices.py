@@ -9,7 +9,7 @@ DRIVER = "/proc/driver/nvidia/version"  # exists if NVIDIA's driver is loaded
 
 
 def chosen_device(name: str) -> str:
-    """Return a device name; replace ``"auto"`` with cuda if torch can use it, else with cpu."""
+    """Resolve ``"auto"`` to ``"cuda"`` if torch can use CUDA, else to ``"cpu"``; return any other name unchanged."""
     if name != "auto":
         return name
     import torch

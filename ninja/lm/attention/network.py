@@ -35,10 +35,13 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Trie nodes that the network reads together: the path to a run, followed by the run."""
+    """Trie nodes that the network reads together.
 
-    rank: Ids  # [tokens], without <s>
-    num_above: int  # number of nodes on the path
+    A block consists of a run of consecutive nodes in depth-first order, after the ancestors of the run's first node.
+    """
+
+    rank: Ids  # [tokens], ranks of the nodes in depth-first order, without <s>
+    num_above: int  # number of ancestors before the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,9 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """A word trie below ``<s>`` in depth-first order; all arrays are indexed by rank and have shape [nodes]."""
+    """A word trie below ``<s>``; all arrays have shape [nodes] and are indexed by rank in depth-first order."""
 
-    node: Ids
+    node: Ids  # index of the node in the original trie
     parent: Ids  # rank of the parent; −1 for <s>
     end: Ids  # first rank after the descendants
     depth: Ids  # number of words after <s>, including the node's word
@@ -87,7 +90,7 @@ class Forest:
         return cls(order, upper_rank, np.array(size, np.int64)[order] + np.arange(len(ranks)), np.array(depth)[order])
 
     def blocks(self, size: int) -> list[Block]:
-        """Divide the trie into blocks with runs of `size` nodes; the last run can be shorter."""
+        """Divide the trie into blocks with runs of `size` nodes in depth-first order; the last run can be shorter."""
         return [self._block(first, min(first + size, len(self.node))) for first in range(0, len(self.node), size)]
 
     def sentences(self) -> list[Block]:
@@ -115,7 +118,10 @@ def batches(blocks: list[Block], max_tokens: int) -> list[list[Block]]:
 
 
 def pad(blocks: list[Block], padding: int) -> Ids:
-    """Return the ranks of the tokens, padded with `padding`, [blocks, tokens]; the first rank is −1, for ``<s>``."""
+    """Return the depth-first ranks of each block's tokens, padded with `padding`, int64 [blocks, tokens].
+
+    The first token of each block is ``<s>``, which has rank −1.
+    """
     width = max(len(block.rank) for block in blocks) + 1
     rank = np.full((len(blocks), width), padding, np.int64)
     rank[:, 0] = -1
@@ -127,8 +133,8 @@ def pad(blocks: list[Block], padding: int) -> Ids:
 class AttentionLM(StatePoolLM):
     """An attention network as a `LanguageModel`.
 
-    A row of the pool contains the keys and values of the history's last word, followed by the network's output. Each
-    slot stores its parent. A released slot is freed once no descendant history needs it.
+    The state pool has one row per slot, with the keys and values of the history's last word, followed by the network's
+    output. Each slot stores its parent. A released slot is freed once no descendant history needs it.
 
         <s> ◄── the ◄── cat ◄── sat          one slot per word; `advance` gathers the slots on the path to <s>
                   ▲──── dog
@@ -148,14 +154,14 @@ class AttentionLM(StatePoolLM):
         gathered: int,
         options: LoadOptions,
     ) -> None:
-        """Create a language model with an empty pool.
+        """Create a language model with an empty pool of states.
 
         Args:
             words: Vocabulary and special words.
             embedding: Output embedding, [words, width].
             bias: Output bias, [words].
-            cache: Number of cached values per word.
-            gathered: Number of cached values per word that attention gathers at once.
+            cache: Number of elements of the keys and values that are cached per word.
+            gathered: Number of these elements that attention reads at once, for example those of one layer.
             options: Load options.
         """
         super().__init__(words, embedding, bias, cache + embedding.shape[1], cache, options)
@@ -166,7 +172,7 @@ class AttentionLM(StatePoolLM):
 
     @abstractmethod
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
-        """Read one word after each history and return the pool rows, float32 [n, row].
+        """Read one word after each history and return the new rows of the state pool, float32 [n, row].
 
         Args:
             path: Slots of each history, left-padded with −1, [n, words].
@@ -227,8 +233,8 @@ class AttentionLM(StatePoolLM):
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`.
 
-        The nodes with children are divided into runs; each block consists of the path to the first node of a run,
-        followed by the run.
+        The nodes with children are divided into runs of consecutive nodes in depth-first order. Each run is read as a
+        block, after the ancestors of its first node.
         """
         return self._score_below(self._root(), parent, word)
 
@@ -264,7 +270,10 @@ class AttentionLM(StatePoolLM):
     def _forest_outputs(
         self, root: Root, forest: Forest, word: npt.NDArray[np.int32]
     ) -> Iterator[tuple[Ids, torch.Tensor]]:
-        """Read a forest and yield (nodes, outputs float32 [nodes, embedding]) for each batch; node −1 is the root."""
+        """Run the network on a forest and yield (nodes, their outputs) for the root and for each batch of blocks.
+
+        Nodes are int64 [n], with −1 for the root; outputs are float32 [n, embedding].
+        """
         yield np.array([-1]), root.row[:, self._output :]
         size = len(forest.node)
         # Indexed by rank, with two more entries: padding at index `size`, and the root at index −1.
@@ -284,7 +293,10 @@ class AttentionLM(StatePoolLM):
             yield forest.node[ranks[in_run]], output.index_select(0, self._tensor(np.flatnonzero(in_run))).float()
 
     def _pieces(self, slots: Ids) -> Iterator[Ids]:
-        """Divide a batch by depth into parts of at most `GATHER_BYTES`; yield their indices, deepest first."""
+        """Divide slots into batches and yield the indices of each batch; the deepest slots come first.
+
+        Attention gathers at most `GATHER_BYTES` of keys and values for a batch, unless the batch has only one slot.
+        """
         order = np.argsort(-self._depth[slots], kind="stable")
         first = 0
         while first < len(order):
@@ -295,7 +307,11 @@ class AttentionLM(StatePoolLM):
             first += len(batch)
 
     def _paths(self, slots: Ids) -> Ids:
-        """Return the path from ``<s>`` to each slot, left-padded with −1, [n, words]; the deepest slot comes first."""
+        """Return the path from ``<s>`` to each slot, left-padded with −1, [n, words].
+
+        Args:
+            slots: Slots, [n]; no slot is deeper than the first.
+        """
         path = np.empty((len(slots), int(self._depth[slots[0]]) + 1), np.int64)
         for column in range(path.shape[1] - 1, -1, -1):
             path[:, column] = slots

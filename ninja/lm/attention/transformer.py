@@ -20,8 +20,8 @@ from ninja.models.transformer import TransformerLanguageModel
 class TransformerLM(AttentionLM):
     """A Transformer as a `LanguageModel`.
 
-    A row of the pool contains the keys and values of the history's last word in every Transformer block, followed by
-    the network's output.
+    The state pool has one row per slot, with the keys and values of the history's last word in every Transformer block,
+    followed by the network's output.
     """
 
     def __init__(

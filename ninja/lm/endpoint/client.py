@@ -149,7 +149,7 @@ class Client:
         return f"{'https' if self._is_secure else 'http'}://{self._host}{port}{path}"
 
     def _count(self, num_tokens: int) -> None:
-        """Count a request; raise an error if it exceeds a limit."""
+        """Count a request of `num_tokens` tokens; raise an error instead if it would exceed a limit of the run."""
         options = self._options
         with self._lock:
             self._check_time(0.0)
@@ -223,7 +223,10 @@ class Client:
 
 
 def _message(answer: bytes | bytearray) -> str:
-    """Return the message in the body of an error response; if the body is not JSON, return its beginning."""
+    """Return ": " and the message of an error response; "" if the response contains no message.
+
+    The message is the first 200 bytes of the body if the body is not JSON.
+    """
     try:
         document = json.loads(answer)
         error = document.get("error", document)

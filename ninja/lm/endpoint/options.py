@@ -37,7 +37,7 @@ class EndpointOptions:
     connections: int = described(4, "Number of concurrent requests.")
 
     def __post_init__(self) -> None:
-        """Check that the numbers are in range."""
+        """Check that the numeric options are in range."""
         for name in ("max_requests", "max_tokens", "batch", "connections"):
             check_range(f"endpoint_{name}", getattr(self, name), least=1)
         check_range("endpoint_retries", self.retries, least=0)

@@ -42,7 +42,7 @@ class ScoreCache:
                 self._file.execute("CREATE TABLE IF NOT EXISTS token (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
 
     def scores(self, sequences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
-        """Return the scores of the sequences that are in the cache."""
+        """Return the scores of those `sequences` that are in the cache."""
         known = self._values("score", {self._key(np.array(text, np.int32).tobytes()): text for text in sequences})
         return {text: float(value) for text, value in known.items() if isinstance(value, float) and value <= 0.01}
 
@@ -52,7 +52,7 @@ class ScoreCache:
         self._put("score", [row for row in rows if row[1] > -np.inf])
 
     def tokens(self, texts: Sequence[str]) -> dict[str, list[int]]:
-        """Return the tokens of the texts that are in the cache."""
+        """Return the tokens of those `texts` that are in the cache."""
         known = self._values("token", {self._key(text.encode()): text for text in texts})
         return {text: np.frombuffer(value, np.int32).tolist() for text, value in known.items()}
 

@@ -33,7 +33,7 @@ UNLIMITED = 2**31
 
 
 class Server(ABC):
-    """A server and its model."""
+    """A server with a completions endpoint, and the language model that it runs."""
 
     path: ClassVar[str]  # end of the path of the URL
     model: str  # name of the model

@@ -122,7 +122,7 @@ class CausalLM(UnitLM):
         return super().logprob(slots, np.where(are_prompts(words), self.eos, words))  # prompts are not scored
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.score_trie`; the words below a prompt are read after its cached state."""
+        """See `LanguageModel.score_trie`; words that follow a prompt are scored from the cached state of the prompt."""
         prompts = np.flatnonzero(are_prompts(word))
         if not len(prompts):
             return super().score_trie(parent, word)
@@ -139,7 +139,7 @@ class CausalLM(UnitLM):
         return score
 
     def _slot_after(self, prompt: int) -> int:
-        """Return the slot of the history that consists of a prompt."""
+        """Return the slot of the history that consists of ``<s>`` and a prompt; read the prompt if it is not cached."""
         slot = self._prompt_slot.pop(prompt, None)
         if slot is None:
             while len(self._prompt_slot) >= MAX_PROMPTS:

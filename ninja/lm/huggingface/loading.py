@@ -184,7 +184,7 @@ def _json(path: str, name: str) -> Any:
 
 
 def _check_named_files(settings: Any, name: str, path: str) -> None:
-    """Reject tokenizer settings that refer to a file outside the directory."""
+    """Reject tokenizer settings that refer to a file that is not directly in the directory of the model."""
     stack: list[tuple[str, Any]] = [("", settings)]
     while stack:
         key, value = stack.pop()
@@ -199,7 +199,7 @@ def _check_named_files(settings: Any, name: str, path: str) -> None:
 
 
 def _check_kernels(config: dict[str, Any], path: str) -> None:
-    """Reject implementations (``attn_implementation``) that the library would download and run."""
+    """Reject implementations (such as ``attn_implementation``) that transformers would download and run."""
     stack: list[tuple[str, Any]] = [("", config)]
     while stack:
         key, value = stack.pop()
@@ -237,7 +237,7 @@ def _is_masked(config: dict[str, Any], path: str) -> bool:
 
 
 def _first_id(*ids: Any) -> int | None:
-    """Return the first argument that is an id, or the first id in it if it is a list; None if there is none."""
+    """Return the first id in the arguments, which can be ids, lists of ids or None; None if they contain no id."""
     for number in ids:
         if isinstance(number, list) and number:
             return int(number[0])
@@ -248,7 +248,12 @@ def _first_id(*ids: Any) -> int | None:
 
 @contextmanager
 def _convert_errors(path: str, logging: Any) -> Iterator[None]:
-    """Suppress the progress bar and convert the library's errors into one-line `ModelError`s."""
+    """Suppress the progress bar of transformers, and convert its errors into one-line Ninja errors.
+
+    Raises:
+        DependencyError: A library that transformers imports is not installed.
+        ModelError: Any other error occurred.
+    """
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -139,7 +139,11 @@ class MaskedLM(LanguageModel):
         return np.concatenate(([self._marks[0]], window, [self._marks[1]])), index - first + 1
 
     def _score(self, rows: list[tuple[npt.NDArray[np.int64], int]]) -> npt.NDArray[np.float64]:
-        """Predict one piece per row and return natural-log probabilities, [rows]; the last row is the longest."""
+        """Mask one piece in each window, and return the natural-log probabilities of the masked pieces, float64 [rows].
+
+        Args:
+            rows: Pairs of a window and the index of the piece to mask; the last window must be the longest.
+        """
         sentence = np.full((len(rows), len(rows[-1][0])), self._marks[1], np.int64)
         inside = np.zeros(sentence.shape, np.int64)
         for number, (window, _) in enumerate(rows):

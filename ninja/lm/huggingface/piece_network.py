@@ -167,12 +167,15 @@ class PieceLM(AttentionLM):
         return np.array([slot])
 
     def enable_tries(self, enabled: bool) -> None:
-        """Choose whether a trie is read at once, with a custom mask, or its sentences are read one by one."""
+        """Enable or disable reading a trie in one pass with a custom mask; if disabled, read its sentences one by one.
+
+        One pass is never used if the network has an attention window of fewer than `LONGEST_SENTENCE` pieces.
+        """
         wide = self._window is None or self._window >= LONGEST_SENTENCE
         self._block_nodes = type(self)._block_nodes if enabled and wide else None
 
     def enable_reading_below(self, enabled: bool) -> None:
-        """Choose whether tries are read in one pass after cached keys and values, or level by level."""
+        """Enable or disable reading a trie in one pass after a cached history; if disabled, read it level by level."""
         self._reads_below = enabled
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
@@ -195,7 +198,10 @@ class PieceLM(AttentionLM):
         return torch.cat([*new, self._outputs_of(output)[:, -1]], 1)
 
     def _rows_before(self, path: Ids) -> torch.Tensor:
-        """Return the cached part of each history's rows, float32 [n, pieces, width]."""
+        """Return the cached data of the pieces of each history, float32 [n, pieces, width].
+
+        The data are the keys and values, or the piece id if the network has no cache.
+        """
         rows = self._states[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, width]
         return rows.view(*path.shape, self._output)
 
@@ -216,7 +222,7 @@ class PieceLM(AttentionLM):
 
     @torch.inference_mode()
     def _slide(self, slots: Ids) -> Ids:
-        """Create histories that contain only the second halves of full windows; return their slots."""
+        """Create a history from the second half of each full window; return the slots of the new histories."""
         length = self.longest - self.longest // 2
         return self._read_texts(self._piece[self._paths(slots)[:, -length:]])
 
@@ -241,7 +247,7 @@ class PieceLM(AttentionLM):
         return new[:, -1].copy()
 
     def _rows(self, piece: torch.Tensor) -> torch.Tensor:
-        """Read texts of equal length, [n, pieces]; return the rows of all their histories, [n · pieces, row]."""
+        """Read texts of equal length, [n, pieces]; return the pool rows of all their prefixes, [n · pieces, row]."""
         if self._cache is None:
             return torch.cat((piece[..., None].float(), self._plain(piece)), 2).flatten(0, 1)
         output = self._network(input_ids=piece, use_cache=True)
@@ -253,7 +259,7 @@ class PieceLM(AttentionLM):
         return torch.cat([*cached, self._outputs_of(output)], 2).flatten(0, 1)
 
     def _outputs_of(self, output: Any) -> torch.Tensor:
-        """Return the part of a network's output that a row stores, float32 [n, pieces, embedding]."""
+        """Return the part of a network's output that the state pool stores, float32 [n, pieces, embedding]."""
         hidden: torch.Tensor = output.last_hidden_state.float()
         return hidden
 
@@ -287,7 +293,7 @@ class PieceLM(AttentionLM):
         return self._outputs_of(output)
 
     def _plain(self, sentence: torch.Tensor) -> torch.Tensor:
-        """Read sentences, [sentences, pieces]; return outputs, [sentences, pieces, embedding]."""
+        """Run the network without a cache on sentences, [n, pieces]; return its outputs, [n, pieces, embedding]."""
         return self._outputs_of(self._network(input_ids=sentence, **self._uncached))
 
     def _grow(self, capacity: int) -> None:
@@ -299,7 +305,8 @@ class PieceLM(AttentionLM):
 class LogitsLM(PieceLM):
     """A network whose logits are used directly, because it is quantised or wrapped, or has a nonstandard output layer.
 
-    A row stores the natural-log probabilities of all pieces, so it takes more memory than a row of `PieceLM`.
+    The state pool stores the natural-log probabilities of all pieces for each history (the logits, if scores are not
+    normalised), so it takes more memory than that of a `PieceLM`.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ _LARGEST_FILL = 4 * MAX_FILL  # maximum number of constant values in a net
 
 
 def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
-    """Open a directory with a pair of nets as a language model; see `ninja.lm.load`.
+    """Open a directory with a pair of Caffe2 nets as a language model; see `ninja.lm.load`.
 
     Raises:
         ModelError: A net is damaged, or has unsupported operators, inputs or outputs.
@@ -50,7 +50,7 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
 
 def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -> StepNetwork:
-    """Run the first net to fill the weights, check that the nets are complete, and wrap the second net."""
+    """Run the init net to compute the weights, check that both nets are complete, and wrap the predict net."""
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:
             known = ", ".join(OPERATORS)
@@ -96,7 +96,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
 
 
 def _filled(init: Net) -> Blobs:
-    """Run the net that fills the weights and return its blobs."""
+    """Run the init net and return the blobs that it computes: the weights and the initial states."""
     filled: Blobs = {}
     total = 0
     with torch.inference_mode():
@@ -114,7 +114,7 @@ def _is_state(name: str) -> bool:
 
 
 def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[StatePart, str]:
-    """Return (part of the state, name of the output that contains the part's value after the next word)."""
+    """Return a part of the state, and the name of the output that contains its value after the next word."""
     stem = name.removesuffix("_prev")
     after = next((name for name in (stem, f"{stem}_t") if name in outputs and name in predict.external_output), None)
     if after is None:

@@ -50,7 +50,7 @@ class Operator:
         return argument if isinstance(argument, int) else default
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """Return an argument that is a list of integers, or an empty tuple if it is missing."""
+        """Return an argument that is a list of integers, or an empty tuple if it is missing or has another type."""
         argument = self.arguments.get(name)
         return argument if isinstance(argument, tuple) else ()
 
@@ -134,7 +134,7 @@ def _add(messages: Any, arguments: dict[str, Argument]) -> None:
 
 @functools.cache
 def _net_def() -> Any:
-    """Define the messages in protobuf, and return the NetDef class."""
+    """Define the protobuf messages of Caffe2 nets, and return the class of the message NetDef."""
     with needed_for("a Caffe2 net"):
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     kind = descriptor_pb2.FieldDescriptorProto

@@ -44,7 +44,11 @@ def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
-    """ConstantFill: repeat one value; the output shape is an argument, or the value or the shape of an input."""
+    """ConstantFill: fill a tensor with one value.
+
+    Without an input, the argument `shape` is the shape of the tensor. With an input, the shape is the input's value if
+    `input_as_shape` is set, else the input's shape; in both cases, the argument `extra_shape` is appended.
+    """
     shape = list(operator.integers("shape"))
     if inputs:
         shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)

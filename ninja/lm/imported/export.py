@@ -34,7 +34,7 @@ new_state_hidden_# = Gemm <transB = 1> (output_#, project_#)
 
 
 def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
-    """Write an LSTM and its vocabulary as a single-precision ONNX model whose state is an input and an output.
+    """Write an LSTM and its vocabulary as a single-precision ONNX model that reads a state and returns the new state.
 
     Raises:
         ModelError: The model is not an LSTM, or exceeds 2 GB, the size limit of ONNX files.
@@ -90,7 +90,10 @@ def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
 
 
 def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
-    """Return an LSTM as nets that use FC for gates, projection and output, and LSTMUnit for the cells."""
+    """Convert an LSTM to an init net and a predict net.
+
+    FC operators compute gates, projections and output; LSTMUnit operators compute the cells.
+    """
     module = _lstm(checkpoint)
     weights = {"embedding": module.embedding.weight, "bias": module.bias}
     operators = [Operator("Gather", ("embedding", "word"), ("read_0",), {})]

@@ -45,12 +45,12 @@ def language_model(
 class LazyLM(LanguageModel, ABC):
     """Base class for language models with a network that scores all words at once.
 
-    All sentences start in one shared slot. Subclasses manage the states: they compute rows (`_evaluate`), store the
-    data of new slots (`_extend`), and call `_begin` at the end of their constructors.
+    All sentences start in one shared slot. Subclasses manage the states: they compute the scores of all words after a
+    history (`_evaluate`), store the data of new slots (`_extend`), and call `_begin` at the end of their constructors.
     """
 
     def __init__(self, words: Words, options: LoadOptions, batch: int | None) -> None:
-        """Create a model without slots.
+        """Create a language model in which no slots are allocated yet.
 
         Args:
             words: Vocabulary and special words.
@@ -83,11 +83,14 @@ class LazyLM(LanguageModel, ABC):
         """Compute the states of histories and return the scores of all words after them, float32 [slots, words]."""
 
     def _prepare(self, slots: np.ndarray) -> None:
-        """Compute missing states of parents; called before slots are allocated for children, as memory can run out."""
+        """Compute the missing states of `slots`, before slots are allocated for their children.
+
+        In this order, no allocated slots are lost if memory runs out during the computation.
+        """
 
     @abstractmethod
     def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
-        """Store the data of `new` slots, whose parents are `slots`."""
+        """Store the data of the slots `new`, which extend the histories in `slots` by `words`."""
 
     @abstractmethod
     def _originate(self, slot: int) -> None:
@@ -158,7 +161,11 @@ class LazyLM(LanguageModel, ABC):
         self._slots.give_back(free)
 
     def _compute(self, slots: np.ndarray) -> torch.Tensor:
-        """Evaluate and cache at most `_piece` distinct histories; return their rows, float32 [slots, words]."""
+        """Compute and cache the scores of all words after each history; return them, float32 [slots, words].
+
+        Args:
+            slots: Slots of at most `_piece` distinct histories.
+        """
         row = self._evaluate(slots)
         if self._normalize:
             self._normaliser[slots] = logsumexp(row)

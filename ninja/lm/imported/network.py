@@ -32,7 +32,7 @@ class StepNetwork:
     path: str | None = None  # path of the model, for messages
 
     def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        """Read one word per row.
+        """Read one word after each history in a batch.
 
         Args:
             word: Word ids, int64 [n].
