@@ -39,7 +39,10 @@ class UnitLM(LanguageModel, ABC):
 
     @abstractmethod
     def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Return whether each history consists only of ``<s>``, bool [n]; all False if units do not depend on this."""
+        """Return whether each history consists only of ``<s>``, bool [n].
+
+        All values are False if the units of a word do not depend on whether it begins a sentence.
+        """
 
     @abstractmethod
     def _places(
@@ -146,7 +149,8 @@ class UnitLM(LanguageModel, ABC):
 
         Returns:
             ((parents, units), function): the parent node and the unit of each node in the new trie, and a function that
-            sums the scores of these nodes over the units of each word.
+            converts the scores of the new trie's nodes to scores of words, [n], by adding the scores of each word's
+            units.
         """
         places, count, units = self._places(word, is_first)
         begin, end, unit = places.tolist(), (places + count).tolist(), units.tolist()
@@ -199,7 +203,7 @@ class LexicalLM(UnitLM, locks=False):
         self.takes_prompts = lm.takes_prompts
 
     def _over(self, lm: LanguageModel) -> LexicalLM:
-        """Wrap a copy of the model, using the same lexical forms."""
+        """Wrap `lm`, a copy of the model of lexical words, in a new `LexicalLM` with the same lexical forms."""
         other = LexicalLM.__new__(LexicalLM)
         UnitLM.__init__(other, lm)
         other._take_attributes(lm)

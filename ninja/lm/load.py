@@ -200,8 +200,8 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
     """Detect the format of a language model.
 
     Raises:
-        ModelError: The file is missing, has an unknown format, or contains a torch program, which could access any
-            memory.
+        ModelError: The file is missing, has an unknown format, or contains a torch program, which may access memory
+            outside its tensors.
     """
     name = place_of(path)
     if is_endpoint(name):
@@ -268,7 +268,7 @@ def _begins(*heads: bytes) -> Callable[[Candidate], bool]:
 
 
 def _torch_program(candidate: Candidate) -> str | None:
-    """Return the type of a torch archive, for messages, if the archive contains a program, else None."""
+    """Return the type of a torch archive that contains a program, for messages; None for any other file."""
     names = candidate.names
     if any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name.lower() for name in names):
         return "a TorchScript archive"
@@ -294,7 +294,7 @@ def _is_arpa(candidate: Candidate) -> bool:
 
 
 def _is_onnx(candidate: Candidate) -> bool:
-    """Return whether a file begins like an ONNX file, with a format version >= 3 and a field that can follow it."""
+    """Return whether a file begins like an ONNX file: a format version >= 3, then the key of another ONNX field."""
     head = candidate.head
     return len(head) > 2 and head[0] == 0x08 and 3 <= head[1] < 0x80 and head[2] in _ONNX_FIELDS
 

@@ -313,7 +313,7 @@ def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarr
 
 
 def _words_with_prompts(part: _Part, words: np.ndarray) -> npt.NDArray[np.int32]:
-    """Convert a mixture's word and prompt ids to the model's ids."""
+    """Convert word and prompt ids of a mixture to the ids of one of its models."""
     is_prompt = are_prompts(words)
     new = part.word[np.where(is_prompt, 0, words)]
     new[is_prompt] = np.array(part.prompt)[words[is_prompt] - FIRST_PROMPT]

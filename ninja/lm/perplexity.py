@@ -82,7 +82,7 @@ class Perplexity:
         return self.num_words - self.num_unknown - self.num_zero
 
     def lines(self) -> list[str]:
-        """Return the two lines that SRILM prints and, if OOVs are scored, a third line that excludes them."""
+        """Return the two lines that SRILM prints; if OOVs are scored, add a third line without the OOVs."""
         lines = [
             f"{self.num_sentences} sentences, {self.num_words} words, {self.num_unknown} OOVs",
             f"{self.num_zero} zeroprobs, {_figures(self.logprob, self.perplexity, self.perplexity_of_words)}",

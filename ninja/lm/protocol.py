@@ -139,9 +139,10 @@ class LanguageModel(Protocol):
         return None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """Return a model for each thread: the replicas if there are any, else up to `count` twins.
+        """Return one model for each thread: the replicas if there are any, else `count` twins.
 
-        For a single thread, the twins are not needed, so the list contains only replicas.
+        The list is empty if there are no replicas and the model supports no twins or `count` is 1; callers then use the
+        model itself.
         """
         twins = (self.twin() for _ in range(count if count > 1 else 0))
         return list(self.replicas) or [twin for twin in twins if twin is not None]
@@ -215,7 +216,10 @@ def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 
 class PhraseMark(Protocol):
-    """Mark that selects an utterance's phrase list as the first word of histories; it must outlive the histories."""
+    """Object whose `number`, as the first word of a history, selects an utterance's phrase list.
+
+    The object must exist as long as the histories that begin with its number.
+    """
 
     @property
     def number(self) -> int:
@@ -360,7 +364,7 @@ class BatchedLM(LanguageModel, locks=False):
         return self.lm.score_trie(parent, word)
 
     def advance(self, slots: Slots, words: Words) -> Slots:
-        """See `LanguageModel.advance`; new slots are released if this fails."""
+        """See `LanguageModel.advance`; if a batch fails, the slots created for the previous batches are released."""
         return self._in_pieces("advance", slots, words, np.empty(0, np.int64))
 
     def logprob(self, slots: Slots, words: Words) -> npt.NDArray[np.float32]:

@@ -394,7 +394,7 @@ def _are_sizes(value: Any) -> bool:
 
 
 def _array(name: str, entry: dict[str, Any], part: memoryview, place: int) -> Array:
-    """Return the array in the given bytes, which begin at byte offset `place` in the file."""
+    """Return the array whose bytes are `part`; `place` is the byte offset of `part` in the file, for messages."""
     dtype, shape = entry["dtype"], entry["shape"]
     if type(dtype) is not str or dtype not in DTYPES:
         raise FormatError(
@@ -417,7 +417,7 @@ def _array(name: str, entry: dict[str, Any], part: memoryview, place: int) -> Ar
 
 
 def _plain(array: Array, dtype: str) -> Array:
-    """Return an aligned, read-only array, with bfloat16 as float32."""
+    """Convert an array to contiguous, aligned, read-only memory; bfloat16 values become float32."""
     if dtype == "BF16":
         array = (array.astype(np.uint32) << 16).view(np.float32)
     array = np.require(array, requirements=["C", "A"])
@@ -426,7 +426,11 @@ def _plain(array: Array, dtype: str) -> Array:
 
 
 def checksum_of(header: Mapping[str, Any], parts: Mapping[str, memoryview], metadata: Mapping[str, str]) -> str:
-    """Return the hexadecimal CRC-32 of the strings followed by the array entries and bytes, both sorted by name."""
+    """Return the hexadecimal CRC-32 of the content of a safetensors file.
+
+    The checksum covers the names and values of the metadata, then the name, type, shape and bytes of each array.
+    Metadata and arrays are each sorted by name.
+    """
     crc = 0
     for name, value in sorted(metadata.items()):
         crc = isal_zlib.crc32(f"{name}\0{value}\0".encode("utf-8", "surrogatepass"), crc)

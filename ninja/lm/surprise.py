@@ -44,7 +44,7 @@ class WordSurprise:
 
 
 def _surprise(ids: npt.NDArray[np.int64], logprob: npt.NDArray[np.float32], unk: int) -> Surprise:
-    """Return the scores of a sentence, with 0 for words that have no id (-1)."""
+    """Return the scores of the words and the end of a sentence; words that were not scored (id -1) get the score 0."""
     scores = np.zeros(ids.size + 1)
     scores[np.append(ids >= 0, True)] = logprob
     return Surprise(scores, ids == unk)

@@ -73,7 +73,7 @@ def check(path: str) -> None:
 
 
 def _constants(nodes: Any, path: str) -> Iterator[Any]:
-    """Check the operators and yield the tensors in their attributes."""
+    """Check the nodes of an ONNX graph and yield the tensors in their attributes."""
     for number, node in enumerate(nodes, 1):
         place = f"node {number} {node.name!r}, {f'{node.domain}.' if node.domain else ''}{node.op_type}"
         if node.domain not in DOMAINS or node.op_type not in OPERATORS:
@@ -115,7 +115,7 @@ def _check_tensor(tensor: Any, name_of: Any, path: str) -> None:
 
 
 def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
-    """Check that a tensor in another file is complete and in the model's directory."""
+    """Check that the file with a tensor's external data contains all of it and lies in the model's directory."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     numbers = [entries.get("offset", "0"), entries.get("length", str(needed))]
     location = entries.get("location", "")

@@ -82,7 +82,7 @@ class Fields:
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return the width from the first of the given fields that the component has."""
+        """Return the width stored in a field; if several fields are given, use the first that the component has."""
         token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:
@@ -99,7 +99,7 @@ class Fields:
     def _take(
         self, token: str, fits: Callable[[Any], bool], problem: str, number: Callable[[Scalar], Any] = Scalar.integer
     ) -> Any:
-        """Check a value, record its use and return it; `number` decodes scalars that are stored without a type."""
+        """Check and return the value of a field and record its use; `number` decodes scalars stored without a type."""
         if token not in self.values:
             self.fail(f"{token} is missing")
         stored = self.values[token]

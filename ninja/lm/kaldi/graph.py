@@ -48,7 +48,7 @@ class _Sum:
     constant_dim: int | None = None
 
     def transform(self, change: Callable[[_Reference], _Reference], factor: float = 1.0) -> _Sum:
-        """Apply a function to the references and multiply the constant by a factor."""
+        """Return a copy of the sum with `change` applied to each reference and the constant multiplied by `factor`."""
         return _Sum([change(reference) for reference in self.references], self.constant * factor, self.constant_dim)
 
 
@@ -71,7 +71,7 @@ class _Line:
 
 
 def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fail: Fail) -> Graph:
-    """Build the graph from configuration lines; each line is paired with a function that raises errors about it."""
+    """Build the graph from configuration lines, each with a function that raises an error about that line."""
     by_name: dict[str, _Line] = {}
     for text, fail_here in lines:
         line = _split(text, fail_here)
@@ -215,7 +215,10 @@ class _Descriptor:
         return result
 
     def _optional(self, part: _Sum) -> _Sum:
-        """Replace a part with zeros where it is undefined; all its terms must be defined from the same step on."""
+        """Parse IfDefined: return a part whose terms are replaced with zeros at the steps at which they are undefined.
+
+        If a term is delayed, all terms must be defined from the same step on.
+        """
         needed = {reference.offset for reference in part.references if not reference.optional}
         delayed = any(offset < 0 for offset in needed)
         if delayed and (len(needed) > 1 or part.constant or any(r.optional for r in part.references)):
@@ -275,7 +278,11 @@ def _node(name: str, line: _Line, sums: list[_Sum], dims: Mapping[str, int]) -> 
 
 
 def _check_delays(nodes: list[Node], sums: Mapping[str, list[_Sum]], by_name: Mapping[str, _Line]) -> None:
-    """Reject nodes that need later words, or words before the first."""
+    """Reject nodes whose time offsets a language model cannot provide.
+
+    A node must not read values of later steps, values more than `LONGEST_DELAY` steps earlier, or values before the
+    first word unless they are optional (IfDefined). Earlier values must come from nodes that depend on the input.
+    """
     input_nodes = {INPUT}  # nodes that are defined only where the input is
     for node in nodes:
         if any(not r.optional and r.node in input_nodes for part in sums[node.name] for r in part.references):

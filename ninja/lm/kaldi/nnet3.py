@@ -71,7 +71,7 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
 
 
 def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, FieldValue]]], fail: Fail) -> Nnet3:
-    """Build a network from the lines and fields in a checkpoint; `fail` raises an error if they are damaged."""
+    """Build a network from the configuration lines and component fields in a checkpoint; `fail` reports errors."""
     components = {name: Fields(name, kind, values, fail).component() for name, (kind, values) in fields.items()}
     return Nnet3(lines, fields, parse([(line, fail) for line in lines], components, fail))
 

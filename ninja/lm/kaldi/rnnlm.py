@@ -214,7 +214,7 @@ def _numbers(content: bytes, path: str) -> npt.NDArray[np.float64]:
 
 
 def _special(directory: str) -> dict[str, int]:
-    """Read the ids of the symbols for sentence start, end and break; missing options have Kaldi's defaults."""
+    """Read the ids of the symbols for sentence start, end and break; ids not in the file have Kaldi's defaults."""
     path = _find(directory, SPECIAL)
     special = dict(DEFAULT_SPECIAL)
     for option in text_of(path).split():

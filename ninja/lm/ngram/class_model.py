@@ -81,7 +81,7 @@ class ClassLM(LanguageModel):
     takes_oov_score = True
 
     def __init__(self, lm: NgramLM, classes: Expansions) -> None:
-        """Expand classes; classes that are not in the model are ignored."""
+        """Create a class-based model from an n-gram model; classes that are not in its vocabulary are ignored."""
         self._lm = lm
         numbered = {name: lm.vocabulary.id(name) for name in classes}
         self.classes = tuple(name for name, number in numbered.items() if number is not None)

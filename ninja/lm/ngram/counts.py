@@ -161,7 +161,17 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
 def _keys(
     before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
 ) -> Iterator[tuple[int, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
-    """Yield (first position, mask of positions at which an n-gram ends, (context, word) keys) for each block."""
+    """Divide a text into blocks and find the n-grams of one length that end in each block.
+
+    Args:
+        before: Index of the context, one word shorter, that ends at each position; -1 if there is none.
+        token: Word ids of the text.
+        num_words: Size of the vocabulary.
+
+    Yields:
+        (first position of the block, mask of the block's positions at which an n-gram ends, keys of these n-grams). The
+        key is ``context * num_words + word``, int64.
+    """
     for first in range(1, len(token), BLOCK):
         word = token[first : first + BLOCK]
         context = before[first - 1 : first - 1 + len(word)]

@@ -306,7 +306,19 @@ def _interpolated(
     discounts: Discounts,
     shorter: Numbers,
 ) -> tuple[Numbers, Numbers]:
-    """Return (γ of each context up to the last context of an n-gram, probability of each n-gram)."""
+    """Interpolate the n-grams of one length with the shorter n-grams.
+
+    Args:
+        prefix: Index of the context of each n-gram, [n].
+        count: Kneser–Ney count of each n-gram, [n].
+        retained: Whether the count of each n-gram reaches the cutoff, [n].
+        discounts: Discounts for this length.
+        shorter: Probability of each n-gram without its first word, [n].
+
+    Returns:
+        (weights, probabilities): the back-off weight γ of each context, [max(prefix) + 1], and the probability of each
+        n-gram, [n].
+    """
     discount = np.array([0.0, *discounts.of_count])[np.minimum(count, 3)]
     total = np.bincount(prefix, count)
     discounted = np.bincount(prefix, np.where(retained, discount, count))

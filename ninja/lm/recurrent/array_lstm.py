@@ -131,7 +131,7 @@ class PoolLM(LanguageModel, ABC):
 
     @abstractmethod
     def _extend(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        """Fill the rows `new` with the states that follow the states in the rows `old` after one more word."""
+        """Extend histories by one word each: read the states in pool rows `old` and write new states to rows `new`."""
 
     @abstractmethod
     def _scores(self, slots: Slots, words: np.ndarray) -> Floats:
@@ -143,10 +143,14 @@ class PoolLM(LanguageModel, ABC):
 
 
 class WordRows:
-    """A cache with a row for each word that has occurred; the twins of a model share it."""
+    """A cache of vectors computed from words; the twins of a model share it.
+
+    The vector of a word is a row of the cache, and is computed when the word first occurs. The cache is emptied when
+    new words would make it exceed `CACHED_BYTES`.
+    """
 
     def __init__(self, num_words: int, width: int, compute: Callable[[np.ndarray], Floats]) -> None:
-        """Create an empty cache; `compute` returns the rows of distinct words, float32 [n, width]."""
+        """Create an empty cache; `compute` returns the vectors of distinct words, float32 [n, width]."""
         self._num_words, self._width = num_words, width
         self._compute = compute
         self._lock = threading.Lock()
@@ -160,7 +164,7 @@ class WordRows:
         self._num_rows = 0
 
     def of(self, words: np.ndarray) -> tuple[Floats, Slots]:
-        """Return the table of rows, float32 [rows, width], and the row number of each word, int64 [n]."""
+        """Return a table of vectors, float32 [capacity, width], and the row of each word in the table, int64 [n]."""
         with self._lock:
             row = self._row[words]
             if len(row) == 0 or row.min() >= 0:
@@ -188,7 +192,7 @@ class WordVectors(Protocol):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(number of words, width)."""
+        """Shape of the matrix of word vectors: (number of words, width of a vector)."""
 
     def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
         """Return the vectors of words, or their first `width` components, float32 [n, width]."""
@@ -217,7 +221,7 @@ class Embedding:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(number of words, width)."""
+        """Shape of the matrix of word vectors: (number of words, width of a vector)."""
         return self.weight.shape[0], self.weight.shape[1]
 
 
@@ -243,13 +247,13 @@ class ArrayPoolLM(PoolLM):
         Args:
             embedding: Output embedding of each word.
             bias: Added to each word's score, float32 [words]; None if there is no bias.
-            width: Width of a row.
-            output: Offset of the network's output in a row.
+            width: Number of values in a pool row, which stores the state of a history.
+            output: Index of the first value of the network's output in a pool row.
             options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
-            normaliser: Function that estimates log-normalisers, [n]. Its arguments are outputs, float32 [rows,
-                embedding], and the numbers of the rows to normalise, int64 [n].  [default: compute log-normalisers
-                exactly]
+            normaliser: Function that returns estimated log-normalisers, float32 [n]. Its arguments are the network's
+                outputs for all slots, float32 [capacity, embedding], and the slots to normalise, int64 [n].
+                [default: compute log-normalisers exactly]
         """
         super().__init__(words, options, estimates=normaliser is not None)
         self._estimate = normaliser
@@ -280,9 +284,10 @@ class ArrayPoolLM(PoolLM):
         self.release(np.array([after, before]))
 
     def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        """Compute the rows of new slots from the rows of sorted old slots; threads call this concurrently.
+        """Extend histories by one word each: compute the pool rows of the slots `new` from the rows of the slots `old`.
 
-        A row of zeros is the state before ``<s>``.
+        `old` is sorted. A row of zeros is the state before ``<s>``. Several threads call this method concurrently for
+        different slots.
         """
         raise NotImplementedError
 
@@ -337,12 +342,15 @@ class ArrayPoolLM(PoolLM):
         return result
 
     def _exact_normalisers(self, output: Floats) -> Floats:
-        """Return ln Σ exp of the logits of all words for each output, float32 [n]."""
+        """Return ln Σ exp of the logits of the words from `first_word` on, for each network output, float32 [n]."""
         parts = [_networks.logsumexp(logits(output).reshape(-1), len(output)) for logits in self._logits]
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
-        """Compute all rows of a batch in pieces of `max_batch` rows, or of a size that `RowThreads.run` chooses."""
+        """Call `compute` for slices of a batch.
+
+        A slice has at most `max_batch` rows; by default, `RowThreads.run` chooses the size.
+        """
         if self._max_batch is None:
             self._threads.run(compute, num_rows, fewest)
             return
@@ -444,7 +452,7 @@ class _Layer:
 
 
 def _normaliser(network: StoredNetwork) -> Callable[[Floats, Slots], Floats]:
-    """Return a function that estimates log-normalisers; for arguments and result, see `ArrayPoolLM`."""
+    """Return a function that estimates log-normalisers; `ArrayPoolLM` describes its arguments and result."""
     names = (f"normaliser.{number}" for number in (0, 2, 4))
     first, second, last = (
         _networks.Product(network.weight(f"{name}.weight"), network.weight(f"{name}.bias")) for name in names

@@ -43,12 +43,12 @@ class StatePoolLM(PoolLM):
         Args:
             embedding: Output embedding of each word, float32 [words, embedding].
             bias: Added to each word's score, float32 [words]; None if there is no bias.
-            width: Width of a row.
-            output: Offset of the network's output in a row.
+            width: Number of values in a pool row, which stores the state of a history.
+            output: Index of the first value of the network's output in a pool row.
             options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
-            normaliser: Estimates the log-normalisers from outputs, float32 [n, embedding] → [n, 1].  [default: compute
-                them exactly]
+            normaliser: Function that estimates log-normalisers from the network's outputs, float32 [n, embedding] →
+                [n, 1].  [default: compute log-normalisers exactly]
         """
         super().__init__(words, options, estimates=normaliser is not None)
         self._estimate = normaliser
@@ -81,7 +81,7 @@ class StatePoolLM(PoolLM):
         """Advance each state by one word: float32 [n, row] → [n, row]; a row of zeros is the state before ``<s>``."""
 
     def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
-        """Compute the rows of new slots; several threads call this concurrently for different slots."""
+        """Compute the pool rows of new slots; several threads call this method concurrently for different slots."""
         parent = self._states.index_select(0, self._tensor(old))  # [n, row]
         self._states.index_copy_(0, self._tensor(new), self._step(parent, words))
 
@@ -139,7 +139,10 @@ class StatePoolLM(PoolLM):
         return self._log_normalisers(self._outputs(slots))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute the rows of a batch in slices; their size depends on the device unless the options set a maximum."""
+        """Call `compute` for slices of a batch.
+
+        A slice has at most `max_batch` rows; by default, its size depends on the device.
+        """
         if self._max_batch is None and self._device.type == "cpu":
             self._threads.run(compute, num_rows)
             return
