@@ -151,7 +151,7 @@ def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list
 
 @dataclass(slots=True)
 class _Histories:
-    """Histories of a level whose slots are in use, and their children that have not been advanced yet."""
+    """Histories of trie nodes on one level, and the children of these nodes to which the histories are advanced."""
 
     slot: Int64s  # [histories]
     inner: Int64s  # children that have children themselves
@@ -161,7 +161,10 @@ class _Histories:
 
 
 class _Descent:
-    """Depth-first traversal of a trie in pieces of levels; every slot in use is in exactly one entry of the stack."""
+    """Depth-first traversal of a trie, with a stack of histories.
+
+    Each stack entry contains at most `max_histories` histories of one level; every slot in use is in exactly one entry.
+    """
 
     def __init__(
         self, lm: LanguageModel, parent: Int32s, word: Int32s, max_histories: int, on_call: Callable[[], None]
@@ -187,7 +190,7 @@ class _Descent:
         return self.score
 
     def _enter(self, nodes: Int64s, slot: Int64s) -> None:
-        """Score all words after the histories of nodes and push these histories onto the stack."""
+        """Score the children of nodes, given the nodes' histories `slot`, and push these histories onto the stack."""
         first, last = self.begin[nodes + 1], self.begin[nodes + 2]
         above = np.repeat(np.arange(nodes.size), last - first)
         index = np.arange(above.size) + (first - np.cumsum(last - first) + (last - first))[above]
@@ -203,7 +206,7 @@ class _Descent:
             self.score[child[batch]] = score
 
     def _advance(self) -> None:
-        """Advance the next children of the histories at the top of the stack, at most `max_histories` at once."""
+        """Advance the histories at the top of the stack to their next children, at most `max_histories` at once."""
         top = self.stack[-1]
         batch = slice(top.entered, top.entered + self.max_histories)
         child, above = top.inner[batch], top.above[batch]

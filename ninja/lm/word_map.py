@@ -47,7 +47,7 @@ class Coverage:
     other_case: frozenset[str] = frozenset()  # unknown words that the model has in lower or upper case
 
     def __add__(self, other: Coverage) -> Coverage:
-        """Return the combined coverage of two parts of a run by the same model."""
+        """Add the coverages of two parts of a run, which must be coverages by the same model."""
         mapped = tuple((how, words | dict(other.mapped).get(how, frozenset())) for how, words in self.mapped)
         return replace(
             other,
@@ -135,8 +135,8 @@ class WordMap:
         lm: The language model.
         unk_penalty: Cost added to the cost of <unk> for unknown words. By default, the probability of <unk> is divided
             evenly: the penalty is the natural log of the number of distinct words that <unk> replaced in training. If
-            this number is not known, the number of unknown words in the table is used; a growing table is completed
-            before they are counted.
+            this number is not known, the number of unknown words in the table is used; if the table grows, all words
+            that readers will add to it are added before, as far as they can be determined.
         map_words: Fallbacks for unknown words: ``"case"`` looks them up in lower and upper case; ``"unk"`` maps the
             usual spellings of <unk> to the model's <unk>, which can also have any of these spellings.
         name: Name of the model for messages.
@@ -166,7 +166,10 @@ class WordMap:
         self._cover_table()
 
     def grown(self) -> WordMap:
-        """Return a map that includes the new words of a table that has grown; the result equals a new `WordMap`."""
+        """Return a map that also contains the words added to the table since this map was created.
+
+        The result is the same as that of creating a new `WordMap` with the same arguments.
+        """
         if not self._has_fixed_ids:
             return WordMap(self.words, self.lm, self._chosen_penalty, map_words=tuple(self.mapped), name=self.name)
         other = copy.copy(self)
@@ -303,7 +306,10 @@ class WordMap:
 
 
 def complete(words: SymbolTable, unk_penalty: float | None, *models: LanguageModel) -> None:
-    """Complete a growing table if penalties depend on the number of words that are unknown to a model."""
+    """Add all words that readers will add to a growing symbol table, if the penalty of unknown words depends on them.
+
+    This is the case if the penalty is computed from the number of words in the table that are unknown to a model.
+    """
     if not words.grows or unk_penalty is not None:
         return
     names = [word for word, number in words if number != EPSILON and word not in MARKS]

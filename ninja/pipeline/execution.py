@@ -62,7 +62,7 @@ def run(
         stage: A function wrapped in `OnBatches` or `OnLattices`, a ``ninja.Rescorer``, or any other stage.
         output: An output for lattices (one file, or one for each input file), or for lines if the results are strings.
         jobs: Number of threads, ≥ 1; None uses all cores.
-        read: Function that yields ``(key, lattice)`` for each entry to process; its argument is either all inputs or
+        read: Function that yields ``(key, lattice)`` for each lattice to process; its argument is either all inputs or
             the inputs for a single file. None reads all lattices with ``Inputs.lattices``.
         on_result: Function that is called in order with each result (a lattice or a string of lines) after the result
             is passed to the output.
@@ -76,7 +76,7 @@ def run(
     Raises:
         LatticeError: There are no results.
         OutputError: The output cannot be written.
-        OptionError: The options contradict each other.
+        OptionError: An argument is invalid, or the options contradict each other.
     """
     if not isinstance(inputs, Inputs):
         raise OptionError(f"inputs has type {type(inputs).__name__}, but must be ninja.pipeline.Inputs(name)")

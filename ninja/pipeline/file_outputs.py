@@ -23,7 +23,7 @@ _NUMBER = r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])"
 
 
 class WriteOne(Protocol):
-    """Function that writes the results for inputs to one output."""
+    """Function that processes inputs and writes all their results to one output."""
 
     def __call__(self, inputs: Inputs, output: Output, *, may_be_empty: bool) -> None:
         """Write the results; raise `LatticeError` if there are none, unless an empty output is allowed."""
@@ -165,7 +165,8 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
 def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
     """Return ``(name, format)`` for an output in a folder.
 
-    The name is the name of the input file, with the extension of the output format in place of another extension.
+    The name is that of the input file. An extension of another format is replaced with that of the output format. If
+    the name has no known extension, that of the output format is appended, except for Kaldi archives.
     """
     path = file.path
     name = os.path.basename(path)

@@ -26,7 +26,7 @@ class LostFields:
         self._num_unrecorded = 0  # n-best lists that lost their other fields
 
     def note_source(self, lattice: Lattice) -> None:
-        """Record the fields of an input lattice; n-best lists whose fields the output can restore are kept."""
+        """Record which fields an input lattice has; keep n-best lists whose fields the output can restore."""
         key = lattice.key
         if lattice.time is not None:
             self._timed.add(key)
@@ -37,7 +37,7 @@ class LostFields:
                 self._sources[key] = None if key in self._sources else lattice
 
     def restored(self, lattice: Lattice) -> Lattice:
-        """Return a result with the fields of its input lattice that the stage has lost, if the output stores them."""
+        """Return a result lattice; n-best list fields that the stage dropped are restored if the output stores them."""
         source = self._sources.pop(lattice.key, None)
         return lattice if source is None else as_list_of(source, lattice)
 

@@ -14,10 +14,10 @@ LINES = ".jsonl"
 
 
 def as_it_came(output: Output, inputs: Inputs) -> Output:
-    """Return the output in the format of the inputs if the inputs are recogniser results with the same file extension.
+    """Return the output in the format of the inputs if they are recogniser results and the output has their extension.
 
-    Formats of recogniser results keep all fields of the input files. Files that contain a single JSON document are not
-    joined into one output.
+    Otherwise, the output is returned unchanged. Formats of recogniser results keep all fields of the input files.
+    Several files that each contain a single JSON document are not joined into one output.
 
     Args:
         output: An output other than a Kaldi archive, for which the user has not selected a format.

@@ -32,7 +32,7 @@ MAX_SHARDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of the ``of`` shards of about equal size into which sources are divided; ``number`` is counted from 1."""
+    """Shard ``number``, counted from 1, of the ``of`` shards of about equal size into which sources are divided."""
 
     number: int
     of: int
@@ -46,7 +46,11 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Parse ``i/n``."""
+        """Parse a shard in the form ``i/n``, such as ``3/8`` for the third of eight shards.
+
+        Raises:
+            OptionError: The text does not have this form, or a number is out of range.
+        """
         number, slash, of = text.partition("/")
         if not slash or not number.isdecimal() or not of.isdecimal():
             raise OptionError(f"shard is {text!r}, but must be i/n, such as 3/8")
@@ -124,7 +128,8 @@ class Plan:
         options: Values of the options by name; files are represented by checksums.
         version: Version of Ninja.
         outputs: Outputs of the command.
-        states: States of the source files, of files that are listed in script files, and of other lattice files.
+        states: Path, size in bytes and modification time of each source file, each file that is listed in a script
+            file, and each other file from which lattices are read.
         units: Source files; None in a plan that was read from a folder.
     """
 
@@ -184,7 +189,7 @@ class Plan:
         return tuple(tables)
 
     def _bytes(self, unit: Unit) -> int:
-        """Return the size of a unit's file."""
+        """Return the size of a source file in bytes; for a script file, the size of the script file itself."""
         return next(size for path, size, _ in self.states if path == unit.table.place.path) if unit.lines else unit.size
 
     def _cut(self, number: int, ends: list[int]) -> tuple[int, int]:
@@ -236,9 +241,10 @@ def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[
 
 
 def _script(file: SourceFile, table: Table, file_sizes: Mapping[str, int]) -> Unit | None:
-    """Return a unit for a script file with the sizes of the listed lattices; None if the script file is compressed.
+    """Return a unit for a script file, whose size is the total size of the lattices that the script file lists.
 
-    A lattice is assumed to end where the next lattice in the script file begins, or at the end of its archive.
+    None is returned if the script file is compressed or unreadable. A lattice is assumed to end where the next lattice
+    in the script file begins, or at the end of its archive.
     """
     rows = script_rows(file)
     if rows is None:

@@ -141,7 +141,10 @@ def read_plan(folder: str) -> Plan:
 
 
 def _plan(folder: str, facts: dict[str, Any]) -> Plan:
-    """Build a plan from an untrusted JSON object; its outputs are always next to the folder."""
+    """Build a plan from an untrusted JSON object, which must list output names without folders.
+
+    The outputs are placed next to the shard folder.
+    """
     parent = os.path.dirname(folder)
     outputs = []
     for option, name, kind in facts["outputs"]:

@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Counts and failures for a part."""
+    """Outcome of processing the sources of a shard: the number of lattices, the failures and a checksum of keys."""
 
     lattices: int  # number of lattices with a result
     failures: tuple[Failure, ...] = ()
@@ -74,7 +74,7 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
     Args:
         plan: Plan of the run.
         shard: The shard.
-        work: Function that processes the part.
+        work: Function that processes the sources in a `Part`, writes its outputs, and returns an `Outcome`.
 
     Returns:
         The record of the shard.
@@ -142,12 +142,12 @@ def missing(plan: Plan) -> list[Shard]:
 
 
 def remove_stale_attempts(folder: ShardFolder, shard: Shard | None = None) -> None:
-    """Remove the files that killed attempts left behind.
+    """Remove files that were left behind by killed attempts to run a shard.
 
     Args:
         folder: Shard folder.
-        shard: Remove only attempts at this shard by processes on this host that no longer run. None removes all
-            attempts.
+        shard: Shard whose files are removed if the attempt's process ran on this host and has ended. None removes the
+            files of all attempts, including those that are still running, and unfinished copies of the plan.
     """
     for entry in list(os.scandir(folder.attempts)) if os.path.isdir(folder.attempts) else ():
         match = _ATTEMPT.fullmatch(entry.name)

@@ -86,9 +86,10 @@ class OnLattices(Generic[Result]):
 
 
 def as_batch_of(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:
-    """Return a batch if all results are lattices, batches or errors, else the results unchanged.
+    """Return a batch if all results are lattices, batches or errors; otherwise return the results unchanged.
 
-    A lattice without a key gets the key of its input.
+    Args:
+        results: ``(key, result)`` pairs. A lattice without a key gets the key from its pair.
     """
     entries: list[tuple[str, Lattice | NinjaError]] = []
     for key, result in results:

@@ -29,14 +29,14 @@ def stream(
         stage: See `run`.
         jobs: See `run`.
         read: See `run`.
-        log: Log to use with pairs; entries are added to it while results are read. Not allowed with `Inputs`, which
-            have a log.
+        log: Log to use with pairs; failures and notes are added to it while results are read. Not allowed with
+            `Inputs`, which have a log.
         done: Keys of lattices to skip; a key that occurs n times here skips n lattices.
         progress: See `run`.
         may_be_empty: See `run`; None also allows runs in which all lattices have errors.
 
     Raises:
-        OptionError: `jobs` is below 1.
+        OptionError: `jobs` is below 1, `stage` is not a stage, or `log` is specified for `Inputs`.
         NinjaError: A lattice failed and the log has no ``on_error``.
     """
     if isinstance(inputs, Inputs):

@@ -63,7 +63,13 @@ def holds_lattices(file: SourceFile) -> bool:
 
 
 def _first_listed(file: SourceFile, head: bytes) -> list[SourceFile]:
-    """Return the files named by the first line of a file list or script file; none if a list names a forbidden file."""
+    """Return the files named by the first line of a file list or script file.
+
+    If a file list names a file that it is not allowed to list, no file is returned.
+
+    Raises:
+        NinjaError: A script file names a file that cannot be resolved; see `resolve_listed`.
+    """
     row = next(filter(None, map(bytes.strip, head.split(b"\n"))))
     if names_script(head[:LIST_HEAD]):
         tables = [Table(place) for place in resolve_listed(os.fsdecode(row.split(None, 1)[1]), file.name)]

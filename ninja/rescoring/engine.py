@@ -101,7 +101,7 @@ class Engine(Source):
 
     @abstractmethod
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
-        """Rescore with a model, yielding whenever utterances may have been completed."""
+        """Rescore utterances with a language model in steps; yield after each step, which may complete utterances."""
 
     def next_utterance(self, most_arcs: float) -> Utterance | None:
         """Return the next utterance to rescore; None if none is available yet or too many arcs are in flight."""
@@ -310,7 +310,10 @@ class SearchEngine(Engine):
         )
 
     def _admit(self, half: _HalfBatch, busy: bool) -> None:
-        """Add lattices up to the arc limit, which includes finished lattices that wait for an earlier lattice."""
+        """Add lattices to one half of the batch until the half is full or too many arcs are in flight.
+
+        The arcs in flight include those of finished lattices that wait for an earlier lattice.
+        """
         while not half.utterances or half.num_arcs < self.batch_arcs // 2:
             with self.in_flight.lock:
                 most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf
@@ -428,7 +431,7 @@ PUSHFORWARD = Algorithm("pushforward", SearchOptions, SearchEngine, "hypotheses 
 def with_replaced_costs(
     source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
 ) -> Lattice:
-    """Replace the graph costs, and remove arcs and final states with an infinite new cost, which were not scored.
+    """Replace the graph costs, and remove arcs and final states that were not scored: their new costs are infinite.
 
     Args:
         graph: New graph costs, [num_arcs].

@@ -63,7 +63,8 @@ class ModelFiles:
         """Load the models.
 
         Args:
-            options: Options for every pass; `weights` and `directions` override its `lm_weight` and `backward`.
+            options: Options for every pass. If each model has its own pass, `lm_weight` and `backward` are replaced
+                with the weight and the direction of the model, and ``output="best"`` applies only to the last pass.
             words: The lattices' symbol table, for models without a vocabulary.
             log: Log for notes about the devices and about models that use this table.
             old_lm: The old model, if it is already loaded.
@@ -153,7 +154,7 @@ class BoundModels:
     ) -> None:
         """Combine the new model with the old model, which gets weight -1.
 
-        If `lm` is the only model, its word map is taken from `maps` if it is there.
+        If there is no old model and `maps` contains the word map of `lm`, this map is used.
         """
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
@@ -173,7 +174,7 @@ class BoundModels:
         self._parts: Sequence[WordMap] = ()
 
     def for_threads(self, count: int) -> list[BoundModels]:
-        """Return one copy per thread, or fewer; see `LanguageModel.for_threads`. Call `bind` first."""
+        """Copy the bound models for each model that `LanguageModel.for_threads` returns; call `bind` first."""
         copies = []
         for lm in self.lm.for_threads(count):
             bound = copy.copy(self)
@@ -185,7 +186,7 @@ class BoundModels:
 
     @property
     def lm(self) -> LanguageModel:
-        """The model used in the search; a mixture exists only after `bind` or `of`."""
+        """The model used in the search; a mixture is created by the first call of `bind` or `of`."""
         assert self._lm is not None, "no symbol table is known yet"
         return self._lm
 
@@ -292,7 +293,7 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
         unk_penalty: See ``RescoreOptions``.
 
     Raises:
-        VocabularyError: A lattice has no symbol table.
+        VocabularyError: The first lattice has no symbol table.
     """
     source = bare(lattices)
     first = next(source, None)
@@ -306,9 +307,9 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
 class VocabularyCheck:
     """Counter for words that are unknown to the models, per file and per run; rejects files with too many of them.
 
-    A file is rejected if too many arcs have words that are unknown to a model. This is tested after the first
-    hundred lattices and at the end of the file. Files that contain a single lattice are tested together, because a
-    single lattice can contain many rare words.
+    A file is rejected if too many arcs have words that are unknown to a model, or if every lattice contains a word
+    that is unknown to a model without <unk>. This is tested after the first hundred lattices and at the end of the
+    file. Files that contain a single lattice are tested together, because a single lattice can contain many rare words.
 
     Args:
         word_maps: Function that returns the map from a symbol table to the words of each model.
@@ -339,10 +340,11 @@ class VocabularyCheck:
         self._of_single: tuple[Coverage, ...] = ()  # coverages of all files that contain a single lattice
 
     def __call__(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
-        """Yield the lattices, testing them as one file.
+        """Yield the lattices, and test their words as if the lattices were in one file.
 
         Raises:
-            VocabularyError: Too many words are unknown to a model.
+            VocabularyError: Too many words are unknown to a model, or every lattice contains a word that is unknown to
+                a model without <unk>.
         """
         for key, lattice in lattices:
             self.add(lattice)
@@ -350,10 +352,11 @@ class VocabularyCheck:
         self.end_file()
 
     def read(self, inputs: Inputs) -> Iterator[Keyed]:
-        """Yield the lattices in the inputs, testing each file.
+        """Yield the lattices in the inputs, and test the words in each file.
 
         Raises:
-            VocabularyError: Too many words are unknown to a model.
+            VocabularyError: Too many words are unknown to a model, or every lattice contains a word that is unknown to
+                a model without <unk>.
         """
         for key, lattice in inputs.lattices():
             self.add(lattice, inputs.file)
@@ -363,7 +366,7 @@ class VocabularyCheck:
             self.close()
 
     def close(self) -> None:
-        """Test the files that contain a single lattice each.
+        """Test the words in all files that contain a single lattice, as if these lattices were in one file.
 
         Raises:
             VocabularyError: Too many words in these files are unknown to a model.
@@ -371,10 +374,14 @@ class VocabularyCheck:
         self._refuse(self._of_single)
 
     def add(self, lattice: Lattice, file: str | None = None) -> None:
-        """Count the words in a lattice; test the previous file if this lattice begins a new file.
+        """Count the words in a lattice.
+
+        If the lattice comes from a new file, `end_file` is called for the previous file first. After the first hundred
+        lattices of a file, the words in these lattices are tested.
 
         Raises:
-            VocabularyError: Too many words are unknown to a model.
+            VocabularyError: Too many words are unknown to a model, or every lattice contains a word that is unknown to
+                a model without <unk>.
         """
         if file != self._file:
             self.end_file()
@@ -407,10 +414,13 @@ class VocabularyCheck:
         self._count = np.zeros(self._count.size, np.int64)
 
     def end_file(self) -> None:
-        """Test the lattices of the current file.
+        """Report the coverage of the words in the current file, and test whether too many are unknown.
+
+        If the file has a name and contains a single lattice, its words are tested by `close` instead.
 
         Raises:
-            VocabularyError: Too many words are unknown to a model.
+            VocabularyError: Too many words are unknown to a model, or every lattice contains a word that is unknown to
+                a model without <unk>.
         """
         self._sum_up()
         coverages, num_lattices = self._of_file, self._num_lattices

@@ -181,7 +181,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     @property
     def scales(self) -> Scales:
-        """Scales of the costs of a path."""
+        """Acoustic scale and word penalty that determine the total cost of a path."""
         return Scales(self.acoustic_scale, word_penalty=self.word_penalty)
 
     @property

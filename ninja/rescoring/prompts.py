@@ -30,7 +30,8 @@ class Prompts:
                 line.
 
         Raises:
-            FormatError: The column is missing from a line, an id occurs twice, or the file is not UTF-8.
+            FormatError: The column is missing from the header or from a line, an id occurs twice, or the file is not
+                UTF-8.
             OptionError: The column number is below 2.
         """
         name = os.fspath(path)
@@ -61,10 +62,10 @@ class Prompts:
         return cls(by_key=by_key, path=name)
 
     def of(self, key: str) -> str:
-        """Return the prompt for an utterance, or an empty string if it has none.
+        """Return the prompt for an utterance; an empty string means that the utterance has no prompt.
 
         Raises:
-            LatticeError: The table has no line for the utterance.
+            LatticeError: The prompts are specified per utterance, and this utterance is missing.
         """
         if self.by_key is None:
             return self.text

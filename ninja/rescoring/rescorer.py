@@ -45,7 +45,7 @@ Pass = tuple[Model, RescoreOptions]
 
 @dataclass(slots=True)
 class _Pass:
-    """A rescoring pass: a model bound to the words in the lattices, the options, and the recording queue."""
+    """A rescoring pass: a model, which is bound to the words in the lattices, and its options and `RecordingQueue`."""
 
     lm: Model
     models: BoundModels
@@ -222,8 +222,8 @@ class Rescorer:
             entities: Phrases of this utterance; see `submit`.
 
         Raises:
-            OptionError: Entities are specified without a context, the Rescorer has several passes, carry-over, prompts
-                or a context model, or the model reads phrase lists or scores only whole sentences.
+            OptionError: Entities are specified without a context stage; the Rescorer has several passes, carry-over,
+                prompts or a context model; or the model reads phrase lists or scores only whole sentences.
             ClosedError: The Rescorer is closed.
         """
         service = self._opened(entities)
@@ -298,7 +298,11 @@ class Rescorer:
         self.close(None if kind is None else 0.0)
 
     def _opened(self, entities: Any) -> Service:
-        """Return the service, creating it on the first call."""
+        """Return the service that rescores submitted lattices; the first call creates it.
+
+        Raises:
+            OptionError: Entities are specified without a context stage, or the Rescorer has several passes.
+        """
         if entities is not None and self.context is None:
             raise OptionError("entities require a context stage; pass context=Contextual(...) to Rescorer")
         if len(self._models) > 1 or (self.files is not None and self.files.directions):
