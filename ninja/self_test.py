@@ -78,7 +78,7 @@ def random_lattices() -> list[Lattice]:
 
 
 def walks(lattice: Lattice, scales: Scales = SCALES) -> list[Walk]:
-    """Enumerate all paths in plain Python."""
+    """Return all paths from the start of a lattice to a final state, enumerated in plain Python."""
     word, dst = lattice.word.tolist(), lattice.dst.tolist()
     arc_begin, lm, acoustic = (array.tolist() for array in (lattice.arc_begin, lattice.graph, lattice.acoustic))
     final = list(zip(lattice.final_graph.tolist(), lattice.final_acoustic.tolist(), strict=True))

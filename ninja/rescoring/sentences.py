@@ -80,7 +80,7 @@ class Unfolded:
     word: Int32s  # [num_nodes], word ids of the language model
 
     def lattice(self, source: Lattice, graph: Floats, final_graph: Floats, *, labels: bool = True) -> Lattice:
-        """Return the copied states and arcs as a lattice with new graph costs; see ``copied_lattice``."""
+        """Return the unfolded copy of a source lattice, with new graph costs; see ``copied_lattice``."""
         return copied_lattice(
             source, self.state_map, self.arc_begin, self.dst, self.arc_map, graph, final_graph, labels=labels
         )
@@ -239,7 +239,7 @@ class SentenceEngine(Engine):
         """
 
     def prune(self, result: Lattice) -> Lattice:
-        """Remove the states in a result that are not on a path from the start to a final state."""
+        """Remove the states of a rescored lattice that are not on a path from the start to a final state."""
         return connect(result)
 
     def _rescore(self, batch: list[Unfolding], lm: BatchedLM) -> None:

@@ -322,6 +322,6 @@ _services: WeakSet[Service] = WeakSet()
 
 @atexit.register
 def _stop_services() -> None:
-    """Stop services that were not closed: a thread that is inside torch when Python exits aborts the process."""
+    """Stop services that were not closed, because a thread that is in torch when Python exits aborts the process."""
     for service in list(_services):
         service.stop()

@@ -185,20 +185,20 @@ class RescoreReport(Log):
     vocabulary: VocabularyCheck | None = None  # set by the caller, as stages do not know the files
 
     def cover(self, coverages: Sequence[Coverage]) -> None:
-        """Add the language models' coverage of the words in a file."""
+        """Add the language models' coverage of the words in a file to the coverage of the words in all lattices."""
         self.coverages = added(self.coverages, coverages)
 
     def note_coverage(self) -> None:
-        """Add notes about the coverage of the words in all lattices."""
+        """Pass a note on each language model's coverage of the words in all lattices to ``on_note``, if it is set."""
         for coverage in self.coverages:
             if self.on_note is not None:
                 self.on_note(f"vocabulary: {coverage}")
 
     @contextmanager
     def checking_words(self, stage: Any) -> Iterator[Callable[[Inputs], Iterator[Keyed]]]:
-        """Return a context manager that checks how well the models of a stage cover the words in the lattices.
+        """Return a context manager that checks how well the models of a stage cover the words in lattices.
 
-        The context manager yields a function that reads lattices from inputs.
+        Entering the context manager returns a function that yields the lattices in its inputs, and tests each file.
 
         Raises:
             VocabularyError: Too many words are unknown to a model.
@@ -228,7 +228,7 @@ class RescoreReport(Log):
         )
 
     def merge(self, part: Log) -> None:
-        """Add the entries of a thread's log."""
+        """Add a thread's log to this log; add its word coverage only if this log has no `vocabulary`."""
         if isinstance(part, RescoreReport) and self.vocabulary is None:
             self.cover(part.coverages)
         Log.merge(self, part)
@@ -273,7 +273,7 @@ class InFlight:
         """Block the calling thread, which is idle, until fewer than `most_arcs` arcs are in flight.
 
         Returns:
-            False if no more utterances will follow, or if there is only one thread.
+            False if no more utterances will follow, if the threads are stopped, or if there is only one thread.
         """
         if not self.has_threads:
             return False
@@ -363,26 +363,29 @@ class ContextStage(Protocol):
         """The first-pass language model, if it is loaded."""
 
     def prepare(self, utterance: Utterance, log: RescoreReport) -> None:
-        """Add the context to the lattice of an utterance and set its ``phrases``."""
+        """Make phrases more probable in the lattice of an utterance, and set the utterance's ``phrases``."""
 
     def bind(self, words: SymbolTable, log: RescoreReport) -> Any:
-        """Load the models for the words in the lattices."""
+        """Load the models of this stage for the symbol table of the lattices."""
 
     def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
-        """Return maps from a symbol table to the words of class models, for which coverage is not checked."""
+        """Return maps from a symbol table to the words of class models; the coverage of these models is not tested."""
 
     def over(self, lm: Model) -> Model:
-        """Wrap a language model so that it reads phrases; return it unchanged if there is no context model."""
+        """Combine a language model with the context model; without a context model, return the language model."""
 
 
 class Preparation(Source):
-    """Source that prepares utterances: it merges equal texts, checks the words, and adds the context.
+    """Source that prepares the utterances from another source for rescoring.
+
+    It merges n-best hypotheses with equal texts, checks whether the models know the words, and adds the context.
 
     Args:
-        check: Check for the words in all lattices; None if the caller checks them.
+        check: Check for unknown words in all lattices that were not submitted; None if the caller checks the words.
         refuse: Function that is called with each submitted lattice, and raises an error if too many of its words are
             unknown to a model.
-        forms: Function that returns the lexical forms of a lattice's words, or None to compare the written texts.
+        forms: Function that returns the lexical forms of a lattice's words, with which texts are compared; if the
+            function returns None, the written texts are compared.
     """
 
     def __init__(
@@ -461,8 +464,8 @@ class Preparation(Source):
 def is_ambiguous(lattice: Lattice) -> bool:
     """Return whether a lattice looks as if it has not been determinized.
 
-    In such a lattice, which has at least `MIN_ARCS` arcs, more than half of the arcs have no word, or more than half
-    repeat the word of another arc that leaves the same state.
+    Lattices with fewer than `MIN_ARCS` arcs are assumed to be determinized. A larger lattice is not if more than half
+    of its arcs have no word, or if more than half repeat the word of another arc that leaves the same state.
     """
     if lattice.num_arcs < MIN_ARCS:
         return False

@@ -66,7 +66,7 @@ def _hypothesis(hypothesis: Hypothesis, nbest: NBest, scales: Scales, consensus:
 
 
 def _score(cost: float) -> float:
-    """Convert a cost to a log-probability; infinity becomes 1e300, because JSON has no infinity."""
+    """Convert a cost to a log-probability; if it is infinite, return ±1e300, because JSON has no infinity."""
     return 0.0 - cost if math.isfinite(cost) else math.copysign(1e300, -cost)
 
 

@@ -180,7 +180,7 @@ class _Api:
     async def _limited(
         self, request: Request, handler: Callable[[Request, bytes], Awaitable[Response]], advice: _Advice
     ) -> Response:
-        """Read the body of a request and handle the request, within the limits on concurrent requests and time."""
+        """Read and handle a request; enforce the limits on concurrent requests and on the time for each request."""
         if self._num_requests >= self._options.max_requests:
             message = f"{self._num_requests} requests are in progress; send the request again later"
             raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
@@ -265,7 +265,7 @@ class _Api:
     def _submit(
         self, body: bytes, query: list[tuple[str, str]], received: float, *, is_json: bool
     ) -> tuple[_Job, Submission]:
-        """Parse a rescoring request, and submit its lattice; called in a thread."""
+        """Parse a rescoring request, and submit its lattice; called in a worker thread."""
         options, scorer = self._options, self._scorer
         _refuse_query(query, is_json=is_json)
         request = from_json(body) if is_json else from_query(body, query)
@@ -300,7 +300,7 @@ class _Api:
     def _transcript(
         self, body: bytes, query: list[tuple[str, str]], *, is_json: bool
     ) -> tuple[_Correction, tuple[PhraseList, ...]]:
-        """Parse a correction request; called in a thread."""
+        """Parse a correction request; called in a worker thread."""
         options = self._options
         _refuse_query(query, is_json=is_json)
         request = correction_from_json(body) if is_json else correction_from_query(body, query)
@@ -406,7 +406,7 @@ class _Correction:
     is_value: bool  # the response contains the document as a JSON value
 
     def document(self, lattices: list[ListLattice], utterances: list[CorrectedUtterance]) -> dict[str, Any]:
-        """Return the JSON document of the response; called in a thread."""
+        """Return the JSON document of the response; called in a worker thread."""
         text = write_transcript(replace(self.transcript, lattices=tuple(lattices))).decode("utf-8", "surrogateescape")
         return {"transcript": _value(text) if self.is_value else text, "changes": change_records(utterances)}
 
@@ -420,7 +420,7 @@ class _Job:
     lattice: Lattice
 
     def content(self, rescored: Lattice, *, complete: bool) -> tuple[bytes, str]:
-        """Return ``(body, media type)`` of the response; called in a thread."""
+        """Return ``(body, media type)`` of the response; called in a worker thread."""
         scales, request = self.scorer.options_for(self.lattice).scales, self.request
         if request.to is None:
             return json_bytes(answer(rescored, scales, request.n, complete=complete)), "application/json"

@@ -55,7 +55,7 @@ class Vocabularies:
         self._current = self._new()
 
     def current(self) -> Vocabulary:
-        """Return the current table, with a mask of the ids that lattices may contain."""
+        """Return the current symbol table, with a mask of the word ids that lattices may contain."""
         with self._lock:
             assert self._current.words is not None
             if len(self._current.words) - (1 if self._base is None else len(self._base)) > self._most:
@@ -77,11 +77,12 @@ class Vocabularies:
             raise VocabularyError(f"{message}; choose a format that contains words", key=lattice.key)
 
     def attach(self, lattice: Lattice) -> Lattice:
-        """Return a lattice with word ids from the shared table.
+        """Return a copy of a lattice with word ids from the current symbol table, to which new words are added.
 
         Raises:
-            VocabularyError: The lattice contains ids, but there is no symbol table for them.
-            TableError: A word id is not in the symbol table.
+            VocabularyError: The lattice contains word ids instead of words, but the server has no symbol table for
+                word ids.
+            TableError: A word id in the lattice is not in the server's symbol table.
         """
         vocabulary = self.current()
         words = vocabulary.words

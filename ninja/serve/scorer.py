@@ -161,7 +161,8 @@ class Scorer:
             entities: Phrases by class.
 
         Raises:
-            Problem: There is no such list, a phrase is invalid, or the server has no context.
+            Problem: A list does not exist, a phrase is invalid, or the request contains phrases but the scorer was
+                created without a context.
         """
         if unknown := [name for name in names if name not in self.lists]:
             raise unknown_list(unknown[0], self.lists)
@@ -179,7 +180,7 @@ class Scorer:
         return sum(waiting for waiting, _ in counts), sum(running for _, running in counts)
 
     def totals(self) -> RescoreReport:
-        """Return the counts summed over all lattices."""
+        """Return the sum of the rescoring reports for all types of lattices."""
         total = RescoreReport()
         for rescorer in self._open():
             total.merge(rescorer.report)
@@ -248,7 +249,8 @@ class Scorer:
 def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
     """Return the files and options for corrections.
 
-    The lexicon and the confusion costs, or ``letters_only``, come from the context if it specifies them.
+    If the context has an `Augmentation`, corrections use its lexicon and confusion costs or, if it sets
+    ``letters_only``, compare letters.
     """
     no_phrases = Entities.from_dict({})
     augmentation = None if context is None else context.augmentation

@@ -43,7 +43,7 @@ class StreamRequest:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A growing lattice or further frames, or neither of them if only `final` is set."""
+    """Content of an update: the lattice up to now, or further frames; neither if the client sends only `final`."""
 
     body: bytes | None = None  # content of a file
     format: str | None = None  # format of the body, if known

@@ -29,7 +29,7 @@ class Detours:
 
 
 def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDArray[np.int64]] = ()) -> Detours:
-    """Divide a lattice into detours, in the order in which an increasing beam includes them.
+    """Divide the arcs of a lattice into detours (see `Detours`), in the order in which a growing beam includes them.
 
     Args:
         lattice: Any lattice.

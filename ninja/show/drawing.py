@@ -196,7 +196,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
 
 
 def _within(rows: tuple[tuple[int, ...], ...], max_arcs: int, always: set[int]) -> tuple[tuple[int, ...], ...]:
-    """Return the first detours, up to ``max_arcs`` arcs in total; always include all detours on the marked paths."""
+    """Return the first detours, up to `max_arcs` arcs in total, but at least the detours with the arcs in `always`."""
     arcs = 0
     for count, row in enumerate(rows):
         arcs += len(row)

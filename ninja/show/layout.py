@@ -105,7 +105,7 @@ def _in_steps(num_states: int, src: list[int], dst: list[int], need: list[float]
 
 
 def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Floats) -> tuple[Ints, Ints]:
-    """Return ``(lane of each state, lane of each arc)``."""
+    """Place each detour in a lane of the drawing; return ``(lane of each state, lane of each arc)``."""
     src, dst, place = lattice.src.tolist(), lattice.dst.tolist(), x.tolist()
     lane: list[int | None] = [None] * lattice.num_states
     lane[0] = 0
@@ -130,7 +130,7 @@ def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Flo
 
 
 def _extent(row: Sequence[int], src: list[int], dst: list[int], x: list[float], need: Floats) -> tuple[float, float]:
-    """Return ``(left, right)``, the extent of a detour in its lane, including labels that are wider than their arcs."""
+    """Return the x range ``(left, right)`` of a detour in pixels; the range of a single arc also covers its label."""
     begin, end = x[src[row[0]]], x[dst[row[-1]]]
     if len(row) == 1:
         middle, half = (begin + end) / 2, need[row[0]] / 2

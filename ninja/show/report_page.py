@@ -32,7 +32,7 @@ def report_page(
     Args:
         comparison: Outcomes before and after rescoring.
         drawings: Drawings of lattices before and after rescoring, by utterance id.
-        names: Names of the sources of the lattices.
+        names: Names of the two sets of lattices, before and after rescoring, such as their file names.
         scales: Scales with which the best paths were computed, for display.
     """
     drawn = drawings or {}

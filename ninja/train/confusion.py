@@ -102,11 +102,12 @@ Variants = tuple[list[Phones], list[Phones]]
 def _stretches(
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]], pronouncer: Pronouncer, known: set[str]
 ) -> tuple[list[Variants], list[Phones]]:
-    """Return the pronunciations of the error regions and of the correct words in pairs of word sequences.
+    """Return pronunciations for pairs of reference and recognised word sequences.
 
     Returns:
-        For each error region, the pronunciations of the spoken and of the recognised words; and the first pronunciation
-        of each correctly recognised word. Words and regions without a usable pronunciation are left out.
+        ``(error regions, correct words)``. Each error region has the pronunciations of the spoken words and those of
+        the recognised words; each correctly recognised word has its first pronunciation. Words and regions without a
+        usable pronunciation are left out.
     """
     stretches: list[Variants] = []
     plain: list[Phones] = []
@@ -166,7 +167,7 @@ def _count(counts: Counts, spoken: Phones, recognised: Phones, costs: Confusion)
 
 
 def _costs(counts: Counts, prior: Confusion, prior_count: float, sharpness: float, source: str) -> Confusion:
-    """Compute costs from counts and the prior."""
+    """Compute phone confusion costs from the counts of edits and the prior costs; see `learn`."""
     # The prior as a distribution: a cost of 1 / sharpness corresponds to a probability ratio of e.
     table = np.exp(-sharpness * np.column_stack([prior.substitution, prior.deletion]).astype(np.float64))
     table /= table.sum(axis=1, keepdims=True)

@@ -56,7 +56,7 @@ class Choice:
     words: tuple[str, ...] | None = None  # the vocabulary, if it is not derived from the text
 
     def key(self, sha256: str) -> str:
-        """Return the KEY in the name of the ids file for a text with the digest `sha256`."""
+        """Return the key of the options and of a text with the digest `sha256`, for the name of a file of word ids."""
         parts: list[object] = [sha256, self.vocabulary, self.min_count, self.hold_out]
         if self.words is not None:
             parts.append(self.words)
@@ -107,7 +107,10 @@ def _targets(path: str, name: str) -> list[Path]:
 
 
 def _parts(path: str, choice: Choice) -> tuple[Part | None, Part | None]:
-    """Return ``(held-out part, remaining part)`` of a text; both are None if nothing is held out."""
+    """Return ``(held-out part, training part)`` of a text.
+
+    If nothing is held out, both are None; None as the training part means the whole text.
+    """
     held_out = text.held_out_part(path) if choice.hold_out else None
     return held_out, None if held_out is None else replace(held_out, held_out=False)
 
@@ -136,7 +139,7 @@ def _atomic_file(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
-    """Write the word ids of a text in chunks, with only its distinct words in memory."""
+    """Write the word ids of a text to a file; write them in chunks, so that the text need not fit into memory."""
     held_out, rest = _parts(path, choice)
     words = choice.vocabulary_of(path, rest)
     number = {word: identity for identity, word in enumerate(words)}

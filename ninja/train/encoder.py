@@ -61,7 +61,7 @@ def train_on(
     options: EncoderOptions,
     progress: Callable[[EncoderProgress], None] | None = None,
 ) -> PhraseEncoder:
-    """Train a phrase encoder on words with known neighbours; see `train_encoder`."""
+    """Train a phrase encoder on words whose neighbours (words that sound similar) are known; see `train_encoder`."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     start = time.monotonic()
@@ -117,9 +117,10 @@ def _inputs(
     rng: np.random.Generator,
     draw: Mishearing,
 ) -> list[LettersAndPhones]:
-    """Drop the letters or the phones of some phrases, but never both.
+    """Return the letters and the phones of phrases as the encoder reads them in training.
 
-    If the encoder reads only letters, a phrase without letters gets a misspelled copy of the spoken phrase's letters.
+    If the encoder reads letters and phones, drop the letters or the phones of some phrases, but never both. If it reads
+    only letters, replace missing letters with the misspelled letters of the corresponding phrase in `spoken`.
     """
     inputs: list[LettersAndPhones] = []
     for (letters, phones), (spelled, _), chance in zip(phrases, spoken, rng.random(len(phrases)).tolist(), strict=True):
@@ -139,11 +140,11 @@ def _matrices(phrases: Sequence[LettersAndPhones]) -> tuple[Tensor, Tensor]:
 def _targets(
     spoken: Sequence[LettersAndPhones], recognised: Sequence[LettersAndPhones], row: Numbers, confusion: Confusion
 ) -> Tensor:
-    """Return -SHARPNESS times the distances between spoken and recognised phrases, [spoken, recognised].
+    """Return -SHARPNESS times the distances between spoken phrases and misrecognitions, [spoken, recognised].
 
-    Distances are computed between a spoken phrase and its own misrecognition, and the misrecognition of the phrase at
-    the corresponding position in the other half of the batch. The distance of all other pairs is `FAR`. If a
-    phrase has no phones, its distance to its own misrecognition is 0, and all its other distances are `FAR`.
+    For each spoken phrase, two distances are computed: to its own misrecognition, and to the misrecognition at the
+    corresponding position in the other half of the batch. All other distances are `FAR`. If the spoken phrase or the
+    misrecognition has no phones, the distance is 0 for the phrase's own misrecognition, and `FAR` for any other.
     """
     first, second = (padded([phones for _, phones in part]) for part in (spoken, recognised))
     spoken_empty, recognised_empty = (first == 0).all(1), (second == 0).all(1)
@@ -157,7 +158,11 @@ def _targets(
 
 
 def _metric(first: Tensor, second: Tensor, sharpness: Tensor, target: Tensor) -> Tensor:
-    """Return the cross-entropy between phrase similarities and `target`, averaged over both normalisation axes."""
+    """Return the cross-entropy between the softmax of `target` and that of the phrase similarities.
+
+    The similarities are scaled inner products of the vectors in `first` and `second`. The result is the mean of the
+    cross-entropies for the softmax over either axis.
+    """
     near = sharpness.clamp(max=4.6).exp() * first @ second.T  # [spoken, recognised]
     loss = near.new_zeros(())
     for axis in (0, 1):
