@@ -150,7 +150,7 @@ def compiled_slopes(
     self_normalize: float,
     offset_slope: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Compute `plain_slopes` from bfloat16 scores on a CPU, in one pass; `others` is overwritten."""
+    """Compute the same results as `plain_slopes` from bfloat16 scores on a CPU, in one pass, and overwrite `others`."""
     arrays = others.view(torch.uint16).numpy(), offset.numpy(), score.numpy(), hit.numpy()
     normaliser, slope = _networks.sampled_softmax(*arrays, 1 / divisor, self_normalize, offset_slope.numpy())
     return torch.from_numpy(normaliser), others, torch.from_numpy(slope)

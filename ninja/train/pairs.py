@@ -121,7 +121,7 @@ def _costs(
 
 
 def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
-    """Return pairs of words with equal consonant classes, except possibly the last class, int64 [pairs, 2]."""
+    """Return random pairs of words whose consonant classes differ at most in the last class, int64 [pairs, 2]."""
     rng = np.random.default_rng(seed)
     blocks: dict[str, list[int]] = defaultdict(list)
     for word, sound in enumerate(sounds):
@@ -155,8 +155,9 @@ class Mishearing:
     def batch(self, size: int) -> tuple[list[LettersAndPhones], list[LettersAndPhones]]:
         """Return ``(phrases, misrecognitions)``, with one misrecognition per phrase.
 
-        Each phrase contains a drawn word and at most two random words. The drawn word of each phrase in the second half
-        is a neighbour of the drawn word at the same position in the first half, if that word has neighbours.
+        Each phrase consists of a drawn word and at most two random words. For the first half of the batch, words with
+        neighbours are drawn. For the second half, a neighbour of each word drawn for the first half is drawn. If no
+        word has neighbours, all words are drawn at random.
         """
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)
@@ -214,7 +215,7 @@ class Mishearing:
         return out or string[:1]
 
     def spelling_errors(self, letters: list[int]) -> list[int]:
-        """Return a copy of letters with simulated spelling errors."""
+        """Return a copy of a letter sequence with simulated spelling errors."""
         return self._errors(letters, self._num_letters, None)
 
 

@@ -211,11 +211,12 @@ def _drawn(
     simulated: SimulatedText,
     rng: np.random.Generator,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[tuple[int, Span]], npt.NDArray[np.int64]]:
-    """For each sentence, draw the phrases that its phrase list contains.
+    """For each sentence, draw which of its phrases are in its phrase list.
 
     Returns:
-        The positions of the sentences in `states`; the sentence index of each position; the phrases, each with the
-        index of its first position; and the sentence index of each phrase.
+        The indices in `states` of all positions in the sentences; for each of these positions, the index of its
+        sentence in `sentences`; the drawn phrases, each with the index of its first word among these positions; and
+        for each drawn phrase, the index of its sentence in `sentences`.
     """
     position = np.concatenate([np.arange(states.begin[number], states.begin[number + 1]) for number in sentences])
     size = states.begin[sentences + 1] - states.begin[sentences]
@@ -236,7 +237,7 @@ def _drawn(
 def _others(
     simulated: SimulatedText, excluded: set[int], options: PointerOptions, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draw phrases that are added to every list of the batch; phrases in `excluded` are left out."""
+    """Draw phrases that are added to every phrase list in the batch, without the phrases in `excluded`."""
     if options.most_phrases == 0:
         return np.empty(0, np.int64)
     count = int(math.exp(rng.random() * math.log(options.most_phrases + 1)))

@@ -64,7 +64,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point on the trade-off curve between the two error rates."""
+    """A point on the trade-off curve: a keyword boost, and the error rates on both development sets."""
 
     keyword_boost: float
     figures: Figures
@@ -207,7 +207,10 @@ def tune_context(
 def _difference(
     trials: Trials, chosen: Setting, reference: Setting, speakers: Mapping[str, str] | None, *, with_entities: bool
 ) -> PairedDifference:
-    """Compare errors on the contextual set between the chosen settings with entities and settings without entities."""
+    """Compare two settings, `chosen` and `reference`, by their errors on the contextual set.
+
+    `reference` is used without entities, and `chosen` is used with entities if `with_entities` is true.
+    """
     part = trials.contextual
     groups, _ = utterance_groups([utterance.key for utterance in part.utterances], speakers)
     before = trials.errors_by_utterance(part, reference, with_entities=False)
@@ -218,7 +221,7 @@ def _difference(
 
 
 class _Search(Search[Setting]):
-    """Base class for a search for the best setting on both sets."""
+    """Base class for a search for the best setting on the contextual and the general development set."""
 
     rounds, num_on_line = 2, 9
 
@@ -250,7 +253,7 @@ class _Search(Search[Setting]):
         return [Setting(*values) for values in product(*self._grid)]
 
     def preference(self, point: Setting) -> tuple[Any, ...]:
-        """Return a sort key: the change in class boost, then the keyword boost, then the distance from the start."""
+        """Return a sort key: the change in class boost, then the keyword boost, then the change in the other values."""
         distance = math.hypot(
             (point.class_weight - self._start.class_weight) / 0.25,
             math.log2(point.acoustic_scale / self._start.acoustic_scale) / 0.5,
@@ -305,12 +308,15 @@ class _With(_Search):
         return min(self._general_reference, self.trials.errors(setting).general_without) + self.allowed
 
     def excess(self, setting: Setting) -> int:
-        """Return the number of general errors above the bound, with or without the margin, whichever is larger."""
+        """Return the number of errors in the general set above the allowed maximum, or 0.
+
+        Errors are counted with and without the margin added to the keyword boost, and the larger number is used.
+        """
         errors = self.trials.errors(setting)
         return max(errors.general - self.most(setting), errors.general_beyond - self.most(setting), 0)
 
     def ranks(self, points: Sequence[Setting]) -> list[tuple[int, Errors]]:
-        """Return the rank of each point: ``(excess of general errors, errors)``."""
+        """Return the rank of each setting: first the value of `excess`, then the `Errors`."""
         return [
             (self.excess(point), errors) for point, errors in zip(points, self.trials.errors_of(points), strict=True)
         ]
@@ -319,7 +325,7 @@ class _With(_Search):
 def _warnings(
     search: _With, chosen: Setting, curve: Mapping[float, list[EntityReport]], without: Sequence[EntityReport]
 ) -> Iterator[str]:
-    """Yield warnings about the sets, boosts that do not help, and larger boosts that raise the general WER."""
+    """Yield warnings about the sets, entities that do not help, and settings that raise the general WER too far."""
     words = without[1].overall.words
     most = search.most(chosen)
     limit = f"{100.0 * most / max(words, 1):.2f}"

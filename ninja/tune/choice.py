@@ -39,7 +39,7 @@ class Outcomes:
         return Outcomes(self.expected[points], self.errors[points], self.words)
 
     def wer(self, point: int) -> float:
-        """Return the word error rate of the best sentences at a point, in percent."""
+        """Return the word error rate of the best sentences at a point of the search, in percent."""
         return 100.0 * float(self.errors[point].sum()) / max(int(self.words.sum()), 1)
 
 
@@ -100,7 +100,7 @@ def _is_confirmed(difference: PairedDifference) -> bool:
 
 
 def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Doubles:
-    """Return the errors in each group at the candidate chosen on the other folds, float64 [groups]."""
+    """Return the errors in each group at the candidate point chosen without the group's fold, float64 [groups]."""
     num_groups = len(outcomes.words)
     num_folds = min(MAX_FOLDS, num_groups)
     errors = np.zeros(num_groups)

@@ -210,7 +210,7 @@ def _batch_features(
 
 
 def _tolerant(batch: Batch, function: Callable[[Batch], list[WordFeatures]], log: Log) -> list[WordFeatures]:
-    """Call a function for a batch; if that fails, call it for each lattice, to lose only the lattices with errors."""
+    """Call a function for a batch; if it fails, call it for each lattice, so that an error affects only one lattice."""
     try:
         return function(batch)
     except NinjaError:
@@ -270,7 +270,7 @@ def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
 
 
 def _folds(fold: npt.NDArray[np.int64]) -> Iterable[Bools]:
-    """Yield a mask of the rows in each fold."""
+    """Yield a mask of the words in each fold of the cross-validation."""
     return (fold == number for number in np.unique(fold))
 
 

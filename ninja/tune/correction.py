@@ -105,7 +105,7 @@ class ListComparison:
 
     @property
     def is_worse(self) -> bool:
-        """Whether there are more word errors with the second list."""
+        """Whether there are more word errors with the second phrase list than with the first."""
         return self.after.errors > self.before.errors
 
     @property

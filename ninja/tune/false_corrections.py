@@ -44,7 +44,7 @@ def choose_threshold(
     is the exact binomial test.
 
     Args:
-        scores: Probability of the most probable change in each utterance without phrases; 0 without candidates.
+        scores: Probability of the most probable change in each utterance without phrases, or 0 if there is none.
         max_rate: Maximum rate of changed utterances, in (0, 1).
         num_future: Number of utterances in the future set, ≥ 1; None for an infinite set.
         confidence: Confidence of the bound, in (0, 1).
@@ -76,7 +76,7 @@ def choose_threshold(
 
 
 def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bool) -> int:
-    """Return the minimum number of utterances that bounds a rate by `max_rate` if none of them is changed.
+    """Return the smallest number of utterances that, if none of them is changed, shows that a rate is ≤ `max_rate`.
 
     Args:
         max_rate: Maximum rate, in (0, 1).
@@ -96,7 +96,10 @@ def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bo
 
 
 def tail(count: int, trials: int, rate: float, num_future: int | None) -> float:
-    """Return an upper bound on the probability of at most `count` events, given a future rate above `rate`."""
+    """Return an upper bound on the probability of at most `count` events in a set.
+
+    The bound holds if the rate of events in the future set exceeds `rate`.
+    """
     if num_future is None:
         return binomial_tail(count, trials, rate)
     least = math.floor(rate * num_future + ROUNDING) + 1

@@ -74,9 +74,10 @@ class Features:
         return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
 
     def united(self, earlier: Features) -> Features:
-        """Return the union of these sentences and the sentences from an earlier rescoring of the same lattices.
+        """Return a copy that also contains the n-best sentences from an earlier rescoring of the same lattices.
 
-        Lattices of both must be in the same order.
+        Duplicates, and sentences of lattices that are only in `earlier`, are not added. The order of the lattices must
+        be the same in both rescorings.
         """
         number = {key: place for place, key in enumerate(self.keys)}
         numbers = np.array([number.get(key, -1) for key in earlier.keys], np.int64)
@@ -201,7 +202,8 @@ def _scores(
 ) -> tuple[Int64s, Floats, Floats | None]:
     """Return ``(first tokens of sentences, model scores [models, tokens], old model's scores [tokens] or None)``.
 
-    With a single model, its scores, or their differences from the old model's scores, are summed over each sentence.
+    With a single model, a token is a whole sentence. If there is also an old model, its scores are then already
+    subtracted from the model scores, and the returned scores of the old model are 0.
     """
     graph = np.concatenate([sentence.graph for sentence in sentences])
     of_sentence = np.arange(graph.size + 1)

@@ -49,8 +49,8 @@ def fit_logistic(
 
     Args:
         table: Features, float64 [num_rows, num_features]. The penalty applies to weights of standardised features.
-        words: Word in each row.
-        is_correct: Target for each row.
+        words: The word that each row of `table` describes.
+        is_correct: Whether the word of each row is correct.
         penalty: Factor for half the sum of squared feature weights, > 0; a number or float64 [num_features].
         word_penalty: Factor for half the sum of squared weights of the words that occur at least `MIN_COUNT` times. If
             it is None, no word weights are fitted.
@@ -92,7 +92,7 @@ def _frequent(words: Sequence[str]) -> dict[str, int]:
 def _newton(
     design: Doubles, target: Doubles, row_weight: Doubles, penalties: Doubles, weights: Doubles, offset: Doubles
 ) -> Doubles:
-    """Minimise the penalised loss over the feature weights with Newton's method; rows are in blocks."""
+    """Minimise the penalised loss over the feature weights with Newton's method; `_in_blocks` divides the rows."""
     for _ in range(MAX_STEPS):
         probability = sigmoid(design @ weights + offset)
         variance = row_weight * np.maximum(probability * (1.0 - probability), 1e-9)
@@ -106,7 +106,7 @@ def _newton(
 
 
 def _in_blocks(rows: Doubles) -> Doubles:
-    """Divide rows into blocks of `BLOCK` rows, the last of which is padded with zeros."""
+    """Divide rows into blocks of `BLOCK` rows; the last block is padded with zeros."""
     num_blocks = -(-len(rows) // BLOCK)
     padded = np.zeros((num_blocks * BLOCK, *rows.shape[1:]), rows.dtype)
     padded[: len(rows)] = rows
@@ -172,7 +172,7 @@ def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int)
 
 
 def _pool(blocks: list[tuple[float, float, float]]) -> None:
-    """Join the last block with earlier blocks until the smoothed shares of correct words increase."""
+    """Join the last block with preceding blocks until its smoothed share of correct words is the largest."""
     while len(blocks) > 1 and _smoothed(blocks[-2]) >= _smoothed(blocks[-1]):
         blocks[-2:] = [_joined(*blocks[-2:])]
 

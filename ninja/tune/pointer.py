@@ -102,9 +102,9 @@ def tune_pointer(
     """Choose ``context_prior`` and ``context_weight`` for the fewest word errors.
 
     The lattices are rescored for each pair of weights. Among the pairs that raise general WER by at most
-    `max_general_rise`, the simplest pair within one standard error of the best pair is chosen if the set shows that it
-    is better than the initial pair (or the allowed pair nearest to it); see ``choose_point``. Errors are counted on the
-    best paths.
+    `max_general_rise`, the simplest pair within one standard error of the best pair is chosen if the contextual set
+    shows that it is better than the default; otherwise the default is kept. The default is the initial pair or, if that
+    is not allowed, the nearest allowed pair; see ``choose_point``. Errors are counted on the best paths.
 
     Args:
         contextual: Utterances that contain phrases from their lists.

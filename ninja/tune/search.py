@@ -43,7 +43,7 @@ class Axis:
         return list(dict.fromkeys(map(self.rounded, values.tolist())))
 
     def inside(self, values: Iterable[float], start: float) -> list[float]:
-        """Round values, clip them to the range and add the initial value; return them sorted, without duplicates."""
+        """Round values and clip them to the range; return them and the initial value, sorted and without duplicates."""
         return sorted({*(float(np.clip(self.rounded(value), self.low, self.high)) for value in values), start})
 
     def rounded(self, value: float) -> float:
@@ -71,7 +71,7 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def grid(self) -> Sequence[Point]:
-        """Return the initial points."""
+        """Return the points of the initial grid, the best of which is then improved along each axis."""
 
     @abstractmethod
     def ranks(self, points: Sequence[Point]) -> list[Any]:
@@ -79,7 +79,7 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return the tie-breaker for a grid point: of points with equal rank, the first with the lowest value wins."""
+        """Return the sort key among grid points of equal rank; the first point with the lowest key is chosen."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:
@@ -90,7 +90,7 @@ class Search(ABC, Generic[Point]):
         """Return a copy of a point with a new value on an axis."""
 
     def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
-        """Return the index of the value to choose on a line: the lower middle of the longest range of tied values."""
+        """Return the index of the value to choose: the (lower) middle of the longest range of tied values."""
         longest = max(ranges, key=len)
         return longest[(len(longest) - 1) // 2]
 

@@ -135,7 +135,7 @@ class Trials:
         return self.errors_of([setting])[0]
 
     def errors_of(self, settings: Sequence[Setting]) -> list[Errors]:
-        """Count the errors with each setting; settings with the same grammar share the composed lattices."""
+        """Count the errors with each setting; settings with equal boosts and class weight share composed lattices."""
         counts = (
             self._counts(self.contextual, settings),
             self._counts(self.general, settings),
@@ -196,7 +196,7 @@ class Trials:
     def _decoded(
         self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool
     ) -> Iterator[tuple[DevUtterance, list[Ids]]]:
-        """Yield each utterance and its best word sequence for each setting; all settings have the same grammar."""
+        """Yield each utterance and its best word sequence for each setting; settings may differ only in scales."""
         options = self.options_of(settings[0])
         if self._tracker.options != options:
             self._tracker = Tracker(self.words, self.class_lm, options, old_lm=self._old_lm, compiler=self._compiler)

@@ -86,8 +86,8 @@ class Tuned:
     def evidence(self) -> str:
         """Explanation of the choice of weights.
 
-        It contains the difference from the default weights, if it was measured, and the number of words needed to show
-        a difference that is uncertain.
+        If the best simple weights were compared with the default weights, the explanation contains the difference in
+        WER. If this difference is not significant, it also contains the number of words needed to show it, if known.
         """
         unit = "speaker" if self.by_speaker else "utterance"
         is_first_pass = self.default.lm_weight == 0 < self.start.lm_weight
@@ -187,11 +187,12 @@ def choose_repeatedly(
 ) -> Tuned:
     """Choose weights repeatedly, from the n best sentences at the initial weights and at all weights chosen so far.
 
-    The repetition ends when the lattices have already been rescored with the chosen weights, or after MAX_ROUNDS
-    rescorings with chosen weights.
+    The repetition ends when the latest chosen weights have already been used to rescore the lattices, or after
+    MAX_ROUNDS rescorings, not counting the first rescoring with the initial weights.
 
     Args:
-        sentences_at: Function that returns the n best sentences at the given weights, and logs errors in lattices.
+        sentences_at: Function that returns the n best sentences of the lattices rescored with the given weights. Its
+            second argument is a log for errors in lattices.
     """
     sentences = sentences_at(start, log)
     wer_first_pass = sentences.wer(sentences.first_pass_errors)
@@ -271,12 +272,14 @@ def choose(
 def choose_of(
     points: Points, outcomes: Outcomes, start: Weights, min_words: int = MIN_WORDS
 ) -> tuple[Weights, Weights, Weights, Choice]:
-    """Choose among points with known errors, which include the initial weights.
+    """Choose weights among `points`, given the errors at each point; `points` must include the initial weights.
 
-    The default is the initial weights, or the first-pass weights if these have fewer expected errors.
+    The default is the point with the initial weights or, if there are at least `min_words` reference words, the point
+    with LM weight 0 and word penalty 0 if it has fewer expected errors. If `_models_to_choose_from` excludes the
+    initial mixture weights, the default uses the best mixture weights instead.
 
     Returns:
-        The chosen weights, the candidate, the default, and the choice among the points that use the same models.
+        The chosen weights, the candidate, the default, and the choice among the points with the selected models.
     """
     usable, default = _models_to_choose_from(outcomes, points, start)
     unused = replace(points[default], lm_weight=0.0, word_penalty=0.0)
@@ -291,13 +294,14 @@ def choose_of(
 def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
     """Return the points of a grid search, which include the initial weights.
 
-    LM weight 0, which does not use the models, is combined only with the initial acoustic scale and word penalty 0.
-    This point uses first-pass costs, which `tune_first_pass` tunes separately.
+    At LM weight 0, the models are not used, and sentences are compared by their first-pass costs, whose scales
+    `tune_first_pass` tunes separately. Therefore LM weight 0 is combined only with the initial acoustic scale and word
+    penalty 0.
 
     Args:
         start: The initial weights.
-        scales_vary: False if the sentences have no graph costs, as in n-best lists. Then, even with an old model, only
-            the ratios of acoustic scale, LM weight and word penalty matter, so the acoustic scale is fixed.
+        scales_vary: False if the sentences have no graph costs, as in n-best lists. Then only the ratios of acoustic
+            scale, LM weight and word penalty matter, with or without an old model, so the acoustic scale is fixed.
     """
     factors = ACOUSTIC_FACTORS if scales_vary else np.ones(1)
     axes = (
@@ -336,7 +340,8 @@ def _models_to_choose_from(outcomes: Outcomes, points: Points, start: Weights) -
     """Return the points that use only the best model, or the points with mixtures if these are significantly better.
 
     Returns:
-        The indices of these points, and the index of the point with the initial weights.
+        The indices of these points, and the index of one of them, which has the initial LM weight, acoustic scale and
+        word penalty.
     """
     is_mixed = np.array([max(point.mixture, default=1.0) < 1.0 for point in points])
     total = outcomes.expected.sum(1)

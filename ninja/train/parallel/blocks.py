@@ -36,12 +36,15 @@ class Blocks(SingleWorker):
         )
 
     def steps(self, batches: int) -> int:
-        """Return worker 0's number of steps in `batches` batches; during the warm-up, only worker 0 trains."""
+        """Return the number of steps of worker 0 in the first `batches` batches; worker 0 takes all warm-up batches."""
         warmup = min(batches, self.warmup)
         return warmup + (batches - warmup) // self.workers.size
 
     def full_steps(self, batches: int) -> int:
-        """Return the largest number of batches, at most `batches`, after which all workers have completed a step."""
+        """Return the largest number of batches, at most `batches`, that can be divided equally among the workers.
+
+        Warm-up batches, which worker 0 takes alone, are not divided.
+        """
         return batches - max(0, batches - self.warmup) % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:

@@ -98,7 +98,7 @@ class Gossip(SingleWorker):
         self._store.add(self._round, NO_MORE)
 
     def before_step(self) -> None:
-        """Copy the learner's weights to all workers in the node; load them first if `result` has replaced them."""
+        """Copy the learner's weights to all workers in the node; reload them first if `result` has loaded the mean."""
         if self._pairwise is not None and self._has_mean:
             self._pairwise.load()
         self._has_mean = False
@@ -128,7 +128,7 @@ class Gossip(SingleWorker):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load the mean of all learners' weights, until `before_step` loads the weights of this learner again."""
+        """Load the mean of all learners' weights; the next `before_step` loads the weights of this learner again."""
         unflatten(self._mean, self._tensors)
         self._has_mean = True
         yield

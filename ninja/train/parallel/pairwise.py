@@ -74,7 +74,7 @@ class PairwiseAveraging(torch.nn.Module):
         return self.module(*args, **kwargs)
 
     def load(self) -> None:
-        """Load this worker's weights, as averaged with its partners so far, into the module."""
+        """Load this worker's current weights, which include all averaging with partners so far, into the module."""
         self.loaded, self._seen = self.shared.read()
         unflatten(self.loaded, self._tensors)
         if any(tensor.dtype != self.loaded.dtype for tensor in self._tensors):  # half precision rounds

@@ -72,7 +72,10 @@ class SingleWorker:
         """Share the weight update with other workers after a step."""
 
     def stop_early(self) -> None:
-        """Make all workers synchronize immediately; called on worker 0 if `in_step` is false."""
+        """Make all workers synchronize after their current steps.
+
+        This method is called only on worker 0, and does nothing if `in_step` is true.
+        """
 
     def synchronize(self, last: int) -> int:
         """Wait for all workers; return the total number of batches that they have taken."""
