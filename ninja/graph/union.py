@@ -40,7 +40,7 @@ def union(
 
     Args:
         lattices: One or more lattices. The result has the key and symbol table of the first lattice; the frame shift is
-            kept if it is the same in all lattices.
+            kept if it is the same in all lattices with times.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; ties are broken as in ``determinize``.
         determinize: Merge paths with the same words. Otherwise all paths, epsilons and the field ``time`` are kept.
         delta: Unit of comparison, > 0: residual costs are equal if they round to the same multiple of ``delta``. The

@@ -139,17 +139,22 @@ def stitch(
                 if recording is not None:
                     yield from recording.joined(scales, log, windows)
                 recording = _Recording(name, shift)
-                recording.failed = any(other.startswith(name) for other in failed)
+                recording.failed = any(_may_be_window(other, name) for other in failed)
                 seen.add(name)
             failed.clear()
             recording.add(lattice, begin, shift, log)
         except NinjaError as error:
             failed.append(key)
-            if recording is not None and key.startswith(recording.name):
+            if recording is not None and _may_be_window(key, recording.name):
                 recording.failed = True
             log.fail(error, key)
     if recording is not None:
         yield from recording.joined(scales, log, windows)
+
+
+def _may_be_window(key: str, recording: str) -> bool:
+    """Return whether the key of a window without times can belong to a recording."""
+    return key.startswith(recording) and not key[len(recording) : len(recording) + 1].isalnum()
 
 
 class _Recording:

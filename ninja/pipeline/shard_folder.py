@@ -47,12 +47,18 @@ class ShardFolder:
         return f"{self.path}/{name}"
 
     def names(self) -> list[str]:
-        """Return the names of the files, except hidden files; return an empty list if the folder does not exist."""
+        """Return the names of the files, except hidden files; return an empty list if the folder does not exist.
+
+        Raises:
+            InputError: The folder is remote and cannot be listed.
+        """
         if is_remote(self.path):
             try:
                 return [url.rpartition("/")[2] for url in remote.listing(self.path)[0]]
-            except InputError:
-                return []
+            except InputError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    return []
+                raise
         with contextlib.suppress(FileNotFoundError):
             return [name for name in os.listdir(self.path) if not name.startswith(".")]
         return []

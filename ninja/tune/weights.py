@@ -315,7 +315,7 @@ def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
     return [
         point
         for point in points
-        if not start.mixture or point.lm_weight > 0 or point == start or point == replace(unused, mixture=point.mixture)
+        if not start.mixture or point.lm_weight > 0 or replace(point, mixture=start.mixture) in (start, unused)
     ]
 
 

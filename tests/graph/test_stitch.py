@@ -352,3 +352,12 @@ def test_a_recording_with_a_window_of_unknown_time_is_not_joined(lost):
     failures = []
     assert list(stitch(windows.items(), Windows(segments), scales=SCALES, log=Log(on_error=failures.append))) == []
     assert [failure.key for failure in failures] == [lost, "rec"]
+
+
+def test_a_window_of_unknown_time_costs_no_recording_with_a_longer_or_shorter_name():
+    windows = {"rec1_000000-000100": sausage("", 0, 100), "rec10_bad": sausage("", 0, 100)}
+    errors = []
+    (joined,) = stitch(windows.items(), scales=SCALES, log=Log(on_error=errors.append))
+    assert (joined[0], [error.key for error in errors]) == ("rec1", ["rec10_bad"])
+    windows["rec1_bad"] = windows.pop("rec10_bad")
+    assert list(stitch(windows.items(), scales=SCALES, log=Log(on_error=errors.append))) == []

@@ -8,6 +8,8 @@ import pytest
 from lattice_files import write_all
 
 import ninja as package
+from ninja.errors import InputError
+from ninja.pipeline.shard_folder import ShardFolder
 
 fsspec = pytest.importorskip("fsspec")  # torch brings it
 
@@ -59,6 +61,17 @@ def test_parts_in_a_store_are_joined_to_the_bytes_of_one_run(ninja, memory, sour
     assert memory.cat_file("/out/out.ark") == Path("one.ark").read_bytes()
     assert memory.find("/out") == ["/out/out.ark"]
     assert not left()
+
+
+def test_only_a_missing_folder_has_no_files(memory, monkeypatch):
+    assert ShardFolder("memory://out/no").names() == []
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(type(memory), "ls", refuse)
+    with pytest.raises(InputError, match="cannot be read: PermissionError"):
+        ShardFolder("memory://in").names()
 
 
 def test_another_plan_and_changed_sources_are_refused(ninja, memory):

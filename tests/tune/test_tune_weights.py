@@ -25,9 +25,18 @@ from ninja.lattice import Scales
 from ninja.lm import Mixture
 from ninja.rescoring import CarryOver, RescoreOptions, Rescorer, RescoreReport, rescore
 from ninja.tune import weights as weights_module
+from ninja.tune.choice import Outcomes
 from ninja.tune.features import Features, features
 from ninja.tune.first_pass import tune_first_pass
-from ninja.tune.weights import Weights, choose, choose_repeatedly, grid, tune_weights, word_error_rate
+from ninja.tune.weights import (
+    Weights,
+    choose,
+    choose_of,
+    choose_repeatedly,
+    grid,
+    tune_weights,
+    word_error_rate,
+)
 
 OPTIONS = RescoreOptions(
     algorithm="trie", max_trie_nodes=0, beam=math.inf, max_unknown=1.0, unk_penalty=2.0, acoustic_scale=0.5,
@@ -215,6 +224,16 @@ def test_lm_weight_0_has_the_costs_of_the_first_pass() -> None:
     unused = {(point.acoustic_scale, point.word_penalty) for point in points if point.lm_weight == 0}
     assert unused == {(0.1, 0.0)}
     assert len({point.word_penalty for point in grid(Weights(0.0, 0.1, 0.0, ()))}) > 1  # without a model
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3]), st.sampled_from([0.0, 0.7]))
+def test_a_mixture_can_be_chosen_from_any_initial_weights(seed: int, lm_weight: float, word_penalty: float) -> None:
+    start = Weights(lm_weight, 1.0, word_penalty, (0.5, 0.5))
+    points = grid(start)
+    errors = np.random.default_rng(seed).integers(0, 9, (len(points), 20)).astype(float)
+    chosen, _, default, _ = choose_of(points, Outcomes(errors, errors, np.full(20, 50)), start, min_words=1)
+    assert {chosen, default} <= set(points)
 
 
 def test_an_optimum_at_the_edge_is_told() -> None:

@@ -107,13 +107,13 @@ class CausalLM(UnitLM):
         if not is_prompt.any():
             return super().advance(slots, words)
         assert self._at_start(slots[is_prompt]).all(), "a prompt is the first word of a history"
-        new = np.empty(len(slots), np.int64)
-        for place in np.flatnonzero(is_prompt).tolist():
-            new[place] = self._pieces.share(self._slot_after(int(words[place])))[0]
+        new = np.full(len(slots), -1, np.int64)
         try:
+            for place in np.flatnonzero(is_prompt).tolist():
+                new[place] = self._pieces.share(self._slot_after(int(words[place])))[0]
             new[~is_prompt] = super().advance(slots[~is_prompt], words[~is_prompt])
         except BaseException:
-            self._pieces.release(new[is_prompt])
+            self._pieces.release(new[new >= 0])
             raise
         return new
 

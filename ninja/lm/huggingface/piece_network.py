@@ -155,8 +155,10 @@ class PieceLM(AttentionLM):
         if len(pieces) >= (self._window or NO_LIMIT):  # in one pass, the library would cache only the last keys
             slot = self.start(1)
             for piece in pieces:
-                longer = self.advance(slot, np.array([piece]))
-                self.release(slot)
+                try:
+                    longer = self.advance(slot, np.array([piece]))
+                finally:
+                    self.release(slot)
                 slot = longer
             return int(slot[0])
         return int(self._read_texts(np.concatenate(([self._bos], pieces))[None].astype(np.int64))[0])
