@@ -244,12 +244,9 @@ class WordMap:
     def _advice(self) -> str:
         return f"{OOV_SCORE}, or {MAP_WORDS}" if self.lm.takes_oov_score else MAP_WORDS
 
-    def coverage(self, lattices: Iterable[Lattice]) -> Coverage:
-        """Return the coverage of the words in lattices."""
-        count = np.zeros(self._listed.size, np.int64)
-        for lattice in lattices:
-            count += np.bincount(lattice.word[lattice.word < count.size], minlength=count.size)
-        return self.coverage_of(count)
+    def coverage(self, lattice: Lattice) -> Coverage:
+        """Return the coverage of the words in a lattice."""
+        return self.coverage_of(np.bincount(lattice.word))
 
     def coverage_of(self, count: npt.NDArray[np.int64]) -> Coverage:
         """Compute the coverage from the number of arcs per word id, int64 [num_words]."""

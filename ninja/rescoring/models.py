@@ -301,7 +301,25 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
         return Coverage(Counter(), frozenset(), unk_penalty or 0.0)
     if first.words is None:
         raise VocabularyError("the lattices have no symbol table; specify the words.txt with which they were created")
-    return WordMap(first.words, lm, unk_penalty).coverage(chain([first], source))
+    count = np.zeros(0, np.int64)
+    for lattice in chain([first], source):  # the symbol table may grow meanwhile
+        count = _count_words(count, lattice)
+    return WordMap(first.words, lm, unk_penalty).coverage_of(count)
+
+
+def _count_words(count: npt.NDArray[np.int64], lattice: Lattice) -> npt.NDArray[np.int64]:
+    """Add the number of arcs with each word of a lattice to `count`, and return it; it is extended if it is too short.
+
+    Args:
+        count: Number of arcs by word id, which is changed.
+        lattice: A lattice with a symbol table.
+    """
+    assert lattice.words is not None
+    size = int(lattice.word.max(initial=0)) + 1
+    if size > count.size:
+        count = np.pad(count, (0, max(size, len(lattice.words)) - count.size))
+    np.add.at(count, lattice.word, 1)
+    return count
 
 
 class VocabularyCheck:
@@ -391,10 +409,7 @@ class VocabularyCheck:
         if lattice.words is not self._words:
             self._sum_up()
             self._words = lattice.words
-        size = int(lattice.word.max(initial=0)) + 1
-        if size > self._count.size:
-            self._count = np.pad(self._count, (0, max(size, len(lattice.words)) - self._count.size))
-        np.add.at(self._count, lattice.word, 1)
+        self._count = _count_words(self._count, lattice)
         self._all_fail = self._all_fail and any(
             word_map.unk is None and word_map.unknown_share(lattice) > 0 for word_map in self._word_maps(lattice.words)
         )

@@ -475,4 +475,4 @@ class Rescorer:
         assert lattice.words is not None
         for word_map in self._word_maps(lattice.words, report):
             if word_map.unknown_share(lattice) > self.options.max_unknown:
-                raise unknown_words(word_map.coverage([lattice]), self.options.max_unknown)
+                raise unknown_words(word_map.coverage(lattice), self.options.max_unknown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -10,11 +10,14 @@ from fake_lm import FakeLM
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ninja.graph import from_arcs
+from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel
 from ninja.lm.lexical import LexicalLM
 from ninja.lm.word_map import WordMap
+from ninja.rescoring import coverage
 
 WORDS = ["w1", "W2", "w3,", "—", "<s>", "</s>", "<unk>", "[UNK]", "new", "other", "w4-w5", "w6"]
 
@@ -64,3 +67,18 @@ def test_a_grown_map_looks_up_only_new_words(monkeypatch: pytest.MonkeyPatch) ->
     asked.clear()
     word_map.grown()
     assert asked == ["w1", "w2"]
+
+
+@pytest.mark.parametrize("unk_penalty", [None, 1.0])
+def test_coverage_counts_words_that_are_added_to_a_growing_table(unk_penalty: float | None) -> None:
+    words = SymbolTable.growing()
+
+    def sentences() -> Iterator[Lattice]:
+        for sentence in (["w1"], ["w1", "zzz"]):
+            ids = words.intern(sentence)
+            states = range(len(ids))
+            ends = [state + 1 for state in states]
+            yield from_arcs("a", [*states], ends, ids, [0.0] * len(ids), finals={len(ids): 0.0}, words=words)
+
+    result = coverage(sentences(), FakeLM(), unk_penalty)
+    assert (result.num_arcs, result.lacking) == ({"w1": 2, "zzz": 1}, {"zzz"})
