@@ -10,7 +10,7 @@ from queue import Queue
 
 import pytest
 from fake_lm import FakeLM, symbols
-from rescoring_cases import random_lattice
+from rescoring_cases import random_lattice, running, running_after_a_while
 
 import ninja
 from ninja.errors import LatticeError, OptionError, VocabularyError
@@ -26,14 +26,13 @@ def options(**given: object) -> RescoreOptions:
     return RescoreOptions(max_unknown=1.0, **given)  # type: ignore[arg-type]
 
 
-def running() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name in ("ninja-prefetch", "language-model")]
+NAMES = "ninja-prefetch", "language-model"
 
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
     yield
-    assert running() == []
+    assert running_after_a_while(*NAMES) == []
 
 
 class Live:
@@ -125,10 +124,10 @@ def test_no_thread_and_no_open_source_is_left_when_the_caller_stops() -> None:
 
     results = rescore(source(), FakeLM(), options(batch_arcs=1))
     next(results)
-    assert running()
+    assert running(*NAMES)
     results.close()  # type: ignore[attr-defined]
     assert closed.is_set()
-    assert running() == []
+    assert running_after_a_while(*NAMES) == []
 
 
 def test_a_source_that_is_asked_for_no_more_than_is_wanted() -> None:
@@ -182,7 +181,7 @@ def test_a_caller_who_stops_does_not_wait_long_for_a_slow_source() -> None:
     source.close()
     assert time.monotonic() - start < 45
     gate.set()
-    while running():
+    while running(*NAMES):
         time.sleep(0.001)
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
-from rescoring_cases import random_lattice
+from rescoring_cases import random_lattice, running, running_after_a_while
 
 import ninja
 from ninja.context import Context, ContextOptions, Contextual, Entities
@@ -32,14 +32,13 @@ def expected(lattices: list[Lattice] = MANY, options: RescoreOptions = OPTIONS) 
     return [made for _, made in rescore([(each.key, each) for each in lattices], FakeLM(), options)]
 
 
-def running() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name in ("ninja-rescorer", "language-model")]
+NAMES = "ninja-rescorer", "language-model"
 
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
     yield
-    assert running() == []
+    assert running_after_a_while(*NAMES) == []
 
 
 class Gated(FakeLM):
@@ -272,7 +271,7 @@ def test_closing_in_haste_fails_what_is_not_done_and_loses_no_future(timeout: fl
         with pytest.raises(ClosedError, match="key 'seed-"):
             future.result(60)
     lm.gate.set()
-    while running():
+    while running(*NAMES):
         time.sleep(0.001)
     assert not lm.history
     assert rescorer.report.lattices == 0  # work that was begun is not finished for nobody
@@ -294,7 +293,7 @@ def test_closing_at_any_moment_loses_no_future() -> None:
             rescorer.close(0)
             found = [future.result(60) for future in futures]
         assert all(key in ("closed", lattice.key) for key, lattice in zip(found, MANY, strict=True))
-        while running():
+        while running(*NAMES):
             time.sleep(0.001)
 
 
@@ -306,7 +305,7 @@ def test_an_exception_within_with_does_not_wait() -> None:
     with pytest.raises(ClosedError):
         future.result(0)
     lm.gate.set()
-    while running():
+    while running(*NAMES):
         time.sleep(0.001)
 
 
@@ -411,7 +410,7 @@ def test_a_thread_without_work_ends_and_a_forgotten_rescorer_with_it(monkeypatch
     rescorer = Rescorer(FakeLM(), OPTIONS)
     for _ in range(2):
         assert rescorer.submit(MANY[0]).result().identical(expected(MANY[:1])[0])
-        while running():
+        while running(*NAMES):
             time.sleep(0.001)
     forgotten = weakref.ref(rescorer)
     del rescorer

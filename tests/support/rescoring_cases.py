@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -62,3 +63,16 @@ def mixed(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
 
 def under_penalty(lm: FakeLM) -> LogProb:
     return spelled(lm, EXACT.unk_penalty or 0.0)
+
+
+def running(*names: str) -> list[str]:
+    """Return the names of threads that are running."""
+    return [thread.name for thread in threading.enumerate() if thread.name in names]
+
+
+def running_after_a_while(*names: str) -> list[str]:
+    """Return the names of threads that are running, after waiting for them to end; a busy machine needs a while."""
+    for thread in threading.enumerate():
+        if thread.name in names:
+            thread.join(20)
+    return running(*names)
