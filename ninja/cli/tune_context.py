@@ -187,7 +187,7 @@ def choose_pointer_weights(
     assert file is not None
     [(lm, options)], old_lm = models.load(options, words, log)
     if old_lm is not None:
-        raise OptionError("--old-lm cannot be used when weights of a context model are chosen; omit it")
+        raise OptionError("--old-lm cannot be used to choose the weights of a context model; omit it")
     if not isinstance(lm, LanguageModel):
         raise OptionError("a context model requires exactly one language model; specify --rnnlm once")
 

@@ -195,7 +195,7 @@ def sigmoid(logits: Doubles) -> Doubles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bins:
-    """The bins in a network with one bin per word, and with bins before, between and after the words."""
+    """The bins of a confusion network: one for each word, and one before, between and after the words."""
 
     network: Consensus
     ids: npt.NDArray[np.int32]

@@ -65,7 +65,7 @@ def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labe
     if failed >= 0:
         posteriors(batch[failed], scales)
         state_times(batch[failed])
-        raise AssertionError("a kernel reported a failed lattice without an error")
+        raise AssertionError("a kernel reported that a lattice failed, but returned no error")
     return ProbableArcs(*arrays)
 
 

@@ -18,7 +18,9 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader for the files in a script file; the last file stays open for later lines, unless it is a Kaldi archive.
+    """Reader for the files that a script file lists.
+
+    The last file stays open in case later lines refer to it too, unless it is a Kaldi archive.
 
     Args:
         entries_of: Function that returns the entries in an open file, or None if the file is a Kaldi archive or in an

@@ -339,9 +339,8 @@ def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
         raise FormatError(f"the header has {size} bytes, but at most {MAX_HEADER} are allowed", byte=0)
     end = LENGTH + size
     if end > len(whole):
-        raise FormatError(
-            f"the header has {size} bytes, but only {len(whole) - LENGTH} follow; the file is truncated", byte=0
-        )
+        message = f"the header should have {size} bytes, but the file has only {len(whole) - LENGTH} more"
+        raise FormatError(f"{message}; it is truncated", byte=0)
     try:
         text = bytes(whole[LENGTH:end]).decode("utf-8", "surrogatepass")
         header = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant, parse_int=_integer)

@@ -32,7 +32,7 @@ MAX_SHARDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard ``number``, counted from 1, of the ``of`` shards of about equal size into which sources are divided."""
+    """One of ``of`` shards of about equal size into which sources are divided; ``number`` is counted from 1."""
 
     number: int
     of: int

@@ -261,9 +261,7 @@ def test_optimisers_with_different_states_are_refused_on_all_workers():
         module[0](torch.ones(1, 2)).sum().backward()
         if rank:
             module[1](torch.ones(1, 2)).sum().backward()
-        with pytest.raises(
-            WorkerError, match="the workers have 24 to 36 numbers to share, but all must have the same number"
-        ):
+        with pytest.raises(WorkerError, match="the workers have 24 to 36 values to share, but must have equally many"):
             optimizer.step()
 
     in_threads(2, work)

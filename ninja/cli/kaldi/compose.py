@@ -182,7 +182,7 @@ def combine(
     """Combine the lattices of several systems for consensus decoding.
 
     The path probabilities of each lattice are scaled so that they sum to the weight of its system, and the lattices
-    with the same key are united. The scaled costs are written to the output. Only the sum of a graph cost and an
+    with the same key are merged. The scaled costs are written to the output. Only the sum of a graph cost and an
     acoustic cost is meaningful, so all scales must be 1 when the output is decoded. Keys of FIRST that are missing from
     another archive are listed.
 

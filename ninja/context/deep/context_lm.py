@@ -87,7 +87,7 @@ class _EncodedSet:
 
     @property
     def offset(self) -> float:
-        """Factor of the pointer's offset in the score of "no phrase": ln(number of phrases), 0 if there are none."""
+        """ln(number of phrases), by which the pointer's offset is multiplied for "no phrase"; 0 without phrases."""
         return math.log(max(len(self.key), 1))
 
 

@@ -194,7 +194,7 @@ class Entities:
         groups: Mapping[str, str] | None = None,
         normalizer: Normalizer = NONE,
     ) -> Entities:
-        """Create entities from the content of a JSON file, such as ``{"@name": ["tom chen"]}`` for all utterances.
+        """Create entities from a dict such as ``{"@name": ["tom chen"]}``, the content of a JSON file.
 
         See ``read`` for the arguments and errors. Paths are relative to the current directory.
         """

@@ -200,7 +200,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the unchanged contents of unwritten files before `document`, or of all such files if it is None."""
+        """Return the contents of files that are not written yet: those before `document`, or all if it is None."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:

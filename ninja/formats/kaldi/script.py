@@ -148,7 +148,7 @@ class _LastFile:
         return lattice
 
     def close(self) -> None:
-        """Close the most recently opened file and the reader for other formats."""
+        """Close the last opened archive and the reader for files in formats other than Kaldi archives."""
         self._close()
         self._foreign.close()
 

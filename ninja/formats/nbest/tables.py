@@ -149,9 +149,9 @@ def _columns(names: list[str], options: ObjectFields, path: str | None) -> Objec
 
 
 def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> Iterator[NBest | FormatError]:
-    """Yield the n-best lists in the rows of a table, or their errors.
+    """Yield the n-best list in each row of a table, or the error of the row.
 
-    The row of a list is stored as its origin, unless ``columns.group`` or ``columns.skip`` is set.
+    The number of the row is stored as the origin of its list, unless ``columns.group`` or ``columns.skip`` is set.
     """
     rows: deque[TableRow] = deque()  # rows whose lists have not been yielded
     path = content.name

@@ -39,7 +39,7 @@ class Pieces(LanguageModel, Protocol):
     def score_below(
         self, slot: int, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.float32]:
-        """Score the pieces of a trie below a history; see `LanguageModel.score_trie`."""
+        """Score the pieces of a trie that continues a history; see `LanguageModel.score_trie`."""
 
 
 class CausalLM(UnitLM):

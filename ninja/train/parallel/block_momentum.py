@@ -226,8 +226,8 @@ class BlockMomentum(torch.nn.Module):
         dist.all_reduce(sizes, dist.ReduceOp.MAX, group=self.group)
         most, least = int(sizes[0]), -int(sizes[1])
         if most != least:
-            message = f"the workers have {least} to {most} numbers to share, but all must have the same number"
-            advice = "compute a gradient of each weight on each worker, or use block_optimizer='keep'"
+            message = f"the workers have {least} to {most} values to share, but must have equally many"
+            advice = "compute a gradient for every weight on every worker, or use block_optimizer='keep'"
             raise WorkerError(f"{message}; {advice}")
 
     def _copy_first(self, tensors: list[torch.Tensor]) -> None:
