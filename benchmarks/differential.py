@@ -133,10 +133,10 @@ def agree(one: list[Route], other: list[Route], tolerance: float) -> bool:
         return False
     rest = list(other)
     for spelled, first, second, labels in one:
-        for place, (words, graph, acoustic, whole) in enumerate(rest):
+        for index, (words, graph, acoustic, whole) in enumerate(rest):
             near = abs(first - graph) <= tolerance and abs(second - acoustic) <= tolerance
             if near and (words, whole) == (spelled, labels):
-                del rest[place]
+                del rest[index]
                 break
         else:
             return False
@@ -158,8 +158,8 @@ def through(lattices: Sequence[Lattice], form: Format, folder: Path) -> list[Lat
     extension = form.extensions[-1] if form.name == "fst-text" else next(iter(form.extensions), ".ark")
     target = folder / ("out" if is_folder else f"out{extension}")
     with ninja.write(target, to=form.name) as output:
-        for place, lattice in enumerate(lattices):
-            output.write(lattice.with_key(f"utt{place:04}"))
+        for index, lattice in enumerate(lattices):
+            output.write(lattice.with_key(f"utt{index:04}"))
     try:
         # Starting a thread takes longer than reading a small file.
         inputs = ninja.read(target, words=WORDS, format=form.name, read_ahead=False)
@@ -175,21 +175,21 @@ def chained(lattices: Sequence[Lattice], chain: Sequence[str], folder: Path) -> 
     keeps = frozenset(FIELDS)
     expected: dict[frozenset[str], list[list[Route]]] = {}  # paths of the lattices, by the fields that are kept
     rounded = False
-    for place, name in enumerate(chain):
+    for index, name in enumerate(chain):
         form = by_name(name, "write")
         assert form.write is not None
         keeps &= form.kept(fill_options(form.write.options, {}, form.name))
         rounded |= name in ROUNDED
         now = through(now, form, folder)
         if len(now) != len(lattices):
-            return 0, f"{len(now)} of {len(lattices)} lattices after {' > '.join(chain[: place + 1])}"
+            return 0, f"{len(now)} of {len(lattices)} lattices after {' > '.join(chain[: index + 1])}"
         of_paths = keeps & {"graph", "acoustic", "apart", "alignments"}
         if of_paths not in expected:
             expected[of_paths] = [routes(lattice, of_paths) for lattice in lattices]
-        tolerance = 1e-2 * (place + 1) if rounded else 0.0
+        tolerance = 1e-2 * (index + 1) if rounded else 0.0
         for number, (lattice, first) in enumerate(zip(now, expected[of_paths], strict=True)):
             if not agree(routes(lattice, of_paths), first, tolerance):
-                return number, f"after {' > '.join(chain[: place + 1])}"
+                return number, f"after {' > '.join(chain[: index + 1])}"
     return None
 
 
@@ -300,7 +300,7 @@ def main(most: int, seconds: float, seed: int) -> None:
         while time.monotonic() < until and counts["lattices"] < most:
             chain = chance.sample(FORMATS, 5)
             least = 0 if "plf" in chain else -40  # its scores are logarithms of probabilities
-            lattices = [drawn(number + place, least) for place in range(BATCH)]
+            lattices = [drawn(number + index, least) for index in range(BATCH)]
             number += BATCH
             counts["lattices"] += BATCH
             pairs.update(pairwise(chain))

@@ -43,8 +43,8 @@ def fewest(lattice: Lattice, reference: npt.NDArray[np.int64], at: Sequence[int]
     least[0, 0] = 0
     for state in range(lattice.num_states):
         row = least[state]
-        for place in range(num):  # words that are missing
-            row[place + 1] = min(row[place + 1], row[place] + at[place])
+        for index in range(num):  # words that are missing
+            row[index + 1] = min(row[index + 1], row[index] + at[index])
         for arc in range(int(lattice.arc_begin[state]), int(lattice.arc_begin[state + 1])):
             word = int(lattice.word[arc])
             reached = row.copy()

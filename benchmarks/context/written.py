@@ -119,7 +119,7 @@ def write_sides(folder: Path, work: Path, limit: int) -> None:
         texts = references
         if side == "written":
             texts = {
-                key: [spell[key].word(word, 2, is_first=not place) for place, word in enumerate(text)]
+                key: [spell[key].word(word, 2, is_first=not index) for index, word in enumerate(text)]
                 for key, text in references.items()
             }
         lists = {key: {"entities": entries(record["list_100"])} for key, record in records.items()}

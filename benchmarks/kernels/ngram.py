@@ -42,9 +42,9 @@ def questions(lm: NgramLM, text: Path | None) -> tuple[npt.NDArray[np.int64], np
         sentences.sort(key=len, reverse=True)
     length = np.array([len(sentence) for sentence in sentences])
     slots, states, following = lm.start(len(sentences)), [], []
-    for place in range(int(length.max())):
-        running = int(np.count_nonzero(length > place))
-        word = np.array([sentence[place] for sentence in sentences[:running]], np.int32)
+    for index in range(int(length.max())):
+        running = int(np.count_nonzero(length > index))
+        word = np.array([sentence[index] for sentence in sentences[:running]], np.int32)
         slots = slots[:running]
         states.append(slots)
         following.append(word)

@@ -78,8 +78,8 @@ def throughput(lattices: list[Lattice], lm: ninja.lm.LanguageModel, rounds: int)
     broken = [lattice.with_costs(np.full_like(lattice.graph, np.nan)) for lattice in lattices[::MALFORMED]]
     mixed = [
         lattice
-        for place, sound in enumerate(lattices)
-        for lattice in (sound, *broken[place // MALFORMED : place % MALFORMED == 0])
+        for index, sound in enumerate(lattices)
+        for lattice in (sound, *broken[index // MALFORMED : index % MALFORMED == 0])
     ]
     ways: dict[str, Callable[[], int]] = {
         "ninja.rescore": lambda: offline(lattices, lm),

@@ -173,14 +173,14 @@ def measure(name: str, utterances: Iterable[list[Lattice]], lm: LanguageModel, o
                 began = time.process_time()
                 rescored = first.submit(part).result()
                 figures.seconds += time.process_time() - began
-                for place, (observer, counts) in enumerate(zip(observers, figures.of_options, strict=True)):
+                for index, (observer, counts) in enumerate(zip(observers, figures.of_options, strict=True)):
                     partial = observer.observe(rescored, final=is_last)
                     counts.num_changed += partial.num_changed
                     if not is_last:
-                        counts.num_stable += max(partial.num_stable - earlier[place] + partial.num_changed, 0)
+                        counts.num_stable += max(partial.num_stable - earlier[index] + partial.num_changed, 0)
                         counts.num_words += len(partial.words)
                         counts.num_held_back += len(partial.tail)
-                        earlier[place] = partial.num_stable
+                        earlier[index] = partial.num_stable
             figures.num_updates += len(parts)
             finals.append(list(partial.words))
             wholes.append(parts[-1])
@@ -211,10 +211,10 @@ def table(sets: list[Figures]) -> list[str]:
         )  # fmt: skip
     columns = [f"{one.name}: {part}" for one in sets for part in ("stable words changed", "words held back")]
     lines += ["", *head("agreement", "min_posterior", *columns)]
-    for place, choice in enumerate(CHOICES):
+    for index, choice in enumerate(CHOICES):
         cells: list[str] = []
         for one in sets:
-            counts = one.of_options[place]
+            counts = one.of_options[index]
             share = 100 * counts.num_changed / max(counts.num_stable, 1)
             cells.append(f"{counts.num_changed} of {counts.num_stable} ({share:.1f}%)")
             cells.append(f"{100 * counts.num_held_back / max(counts.num_words, 1):.0f}%")

@@ -182,10 +182,10 @@ class Simulation:
         node = self.options.workers // len(learners)
         random = np.random.default_rng(self.options.seed)
         for at in range(0, self.total, self.options.workers):
-            for place, number in enumerate(random.permutation(len(learners))):
+            for index, number in enumerate(random.permutation(len(learners))):
                 learner = learners[number]
                 before = learner.weights.copy()
-                first = at + place * node
+                first = at + index * node
                 self._node_step(learner, range(first, first + node), at)
                 change = learner.weights - before
                 if len(learners) > 1:

@@ -113,10 +113,10 @@ def read_mesh_lattices(
 def _lattice(mesh: Mesh, naming: Naming, options: MeshOptions) -> Lattice:
     all_bins = mesh.bins()
     bins = [[entry for entry in entries if entry[1] > options.least] for entries in all_bins]
-    for place, entries in enumerate(bins):
+    for index, entries in enumerate(bins):
         if not entries:
-            missing = f"with a posterior above {options.least:g}" if all_bins[place] else "(a word or *DELETE*)"
-            raise LatticeError(f"position {place} has no entry {missing}", mesh.path, line=mesh.line)
+            missing = f"with a posterior above {options.least:g}" if all_bins[index] else "(a word or *DELETE*)"
+            raise LatticeError(f"position {index} has no entry {missing}", mesh.path, line=mesh.line)
     flat = [entry for entries in bins for entry in entries]
     names = dict.fromkeys(word for word, *_ in flat if word is not None and word != EPSILON_NAME)
     ids, table = naming.table([(word.encode(naming.encoding), mesh.line_of[word]) for word in names])
@@ -143,13 +143,13 @@ def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] 
     """
     frame: list[int | None] = [None] * (len(bins) + 1)
     timed = untimed = 0
-    for place, entries in enumerate(bins):
+    for index, entries in enumerate(bins):
         for word, _, start, duration in entries:
             if start is None or duration is None:
                 untimed += word is not None
                 continue
             timed += 1
-            for boundary, seconds in ((place, start), (place + 1, start + duration)):
+            for boundary, seconds in ((index, start), (index + 1, start + duration)):
                 at = round(min(max(seconds / frame_shift, -1.0), 2.0**32))
                 if not 0 <= at <= _LAST_FRAME or frame[boundary] not in (None, at):
                     return None
@@ -179,10 +179,10 @@ class Mesh:
         if self.size is None:
             raise self._refused("the mesh has no numaligns line")
         bins: list[list[Word]] = []
-        for place in range(self.size):
-            if place not in self._bins:
-                raise self._refused(f"position {place} of {self.size} has no align line")
-            bins.append([self._entry(word, *numbers) for word, numbers in self._bins[place].items()])
+        for index in range(self.size):
+            if index not in self._bins:
+                raise self._refused(f"position {index} of {self.size} has no align line")
+            bins.append([self._entry(word, *numbers) for word, numbers in self._bins[index].items()])
         return bins
 
     def add(self, row: str, line: int) -> None:
@@ -315,12 +315,12 @@ def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
     if isinstance(mesh, Lattice):
         return _row_text(mesh)
     lines = _head(mesh.key, mesh.num_bins)
-    for place in range(mesh.num_bins):
-        entries = mesh.bin(place)
+    for index in range(mesh.num_bins):
+        entries = mesh.bin(index)
         pairs = (f"{_spelled(word)} {_number(posterior)}" for word, posterior, *_ in entries)
-        lines.append(" ".join([f"align {place}", *pairs]))
+        lines.append(" ".join([f"align {index}", *pairs]))
         lines += [
-            _info_line(place, _spelled(word), _number(start), _number(duration))
+            _info_line(index, _spelled(word), _number(start), _number(duration))
             for word, _, start, duration in entries
             if start is not None and duration is not None
         ]
@@ -343,23 +343,23 @@ def _row_text(lattice: Lattice) -> str:
     if is_timed(lattice):
         time = state_times(lattice).tolist()
         seconds = [f"{frame * frame_shift:.15g}" for frame in time]
-        lengths = [f"{(time[place + 1] - time[place]) * frame_shift:.15g}" for place in range(len(columns))]
+        lengths = [f"{(time[index + 1] - time[index]) * frame_shift:.15g}" for index in range(len(columns))]
         info_on_silence = not _words_give_times(columns, time)
     lines = _head(lattice.key, len(columns))
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         ids = [word for word, _ in column]
         names = [
             _spelled(None if word == EPSILON else str(word) if table is None else table.word(word)) for word in ids
         ]
         posteriors = [_posterior(cost) for _, cost in column]
         pairs = zip(names, posteriors, strict=True)
-        lines.append(" ".join([f"align {place}", *(f"{name} {posterior}" for name, posterior in pairs)]))
+        lines.append(" ".join([f"align {index}", *(f"{name} {posterior}" for name, posterior in pairs)]))
         total = sum(map(float, posteriors))
         if abs(total - 1.0) > SAME_TOTAL:
-            lines.append(f"posterior {place} {total:.6g}")
+            lines.append(f"posterior {index} {total:.6g}")
         if seconds:
             lines += [
-                _info_line(place, name, seconds[place], lengths[place])
+                _info_line(index, name, seconds[index], lengths[index])
                 for word, name in zip(ids, names, strict=True)
                 if word != EPSILON or (info_on_silence and not any(ids))
             ]
@@ -369,9 +369,9 @@ def _row_text(lattice: Lattice) -> str:
 def _words_give_times(columns: list[Column], time: list[int]) -> bool:
     """Return whether the word times determine the times of all boundaries."""
     frame: list[int | None] = [None] * len(time)
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         if any(word != EPSILON for word, _ in column):
-            frame[place : place + 2] = time[place : place + 2]
+            frame[index : index + 2] = time[index : index + 2]
     return any(at is not None for at in frame) and filled_times(frame) == time
 
 

@@ -19,9 +19,9 @@ def write_network(network: ConfusionNetwork, others: Mapping[str, Any] | None = 
     an entry represents the absence of a word, its ``word`` is null. Times are in seconds, and are omitted if unknown.
     """
     bins = []
-    for place in range(network.num_bins):
+    for index in range(network.num_bins):
         entries: list[dict[str, Any]] = []
-        for word, posterior, start, duration in network.bin(place):
+        for word, posterior, start, duration in network.bin(index):
             entry: dict[str, Any] = {"word": word, "posterior": _shortest(posterior)}
             if start is not None and duration is not None:
                 entry |= {"start": _shortest(start), "duration": _shortest(duration)}

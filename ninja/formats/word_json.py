@@ -25,13 +25,13 @@ def word_entries(
         times: Start and end of each word in seconds.  [default: the fields are omitted]
     """
     entries = []
-    for place, (word, confidence) in enumerate(zip(words, confidences, strict=True)):
+    for index, (word, confidence) in enumerate(zip(words, confidences, strict=True)):
         entry: dict[str, Any] = {"word": word}
         if times is not None:
-            begin, end = times[place]
+            begin, end = times[index]
             entry |= {"start": round(float(begin), TIME_DIGITS), "end": round(float(end), TIME_DIGITS)}
         entry["confidence"] = round(float(confidence), DIGITS)
         if without_boosts is not None:
-            entry["confidence_without_boosts"] = round(float(without_boosts[place]), DIGITS)
+            entry["confidence_without_boosts"] = round(float(without_boosts[index]), DIGITS)
         entries.append(entry)
     return entries

@@ -472,7 +472,7 @@ class RowThreads:
             return
         num_pieces = -(-num_rows // ROWS_AT_ONCE)
         num_pieces = min(-(-num_pieces // self.count) * self.count, num_rows // fewest)
-        edges = [num_rows * place // num_pieces for place in range(num_pieces + 1)]
+        edges = [num_rows * index // num_pieces for index in range(num_pieces + 1)]
         pieces = deque(slice(first, last) for first, last in pairwise(edges))
 
         def work() -> None:

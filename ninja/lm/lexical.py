@@ -160,8 +160,8 @@ class UnitLM(LanguageModel, ABC):
         part: list[int] = []
         for node, upper in enumerate(parent.tolist()):
             at = last[upper] if upper >= 0 else -1
-            for place in range(begin[node], end[node]):
-                at = nodes.setdefault((at, unit[place]), len(nodes))
+            for index in range(begin[node], end[node]):
+                at = nodes.setdefault((at, unit[index]), len(nodes))
                 owner.append(node)
                 part.append(at)
             last.append(at)

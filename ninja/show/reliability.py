@@ -56,10 +56,10 @@ def _svg(scores: ConfidenceScores) -> Iterator[str]:
     yield f'<path d="M{_x(0):.1f} {_y(0):.1f}L{_x(1):.1f} {_y(1):.1f}" stroke="{GREY}" stroke-dasharray="4 4"/>'
     largest = max(part.num_words for part in scores.bins)
     step = 1.0 / len(scores.bins)
-    for place, part in enumerate(scores.bins):
+    for index, part in enumerate(scores.bins):
         size = COUNTS * part.num_words / max(largest, 1)
         yield (
-            f'<rect x="{_x(place * step) + 1:.1f}" y="{TOP + SIDE + 4:.1f}" width="{SIDE * step - 2:.1f}" '
+            f'<rect x="{_x(index * step) + 1:.1f}" y="{TOP + SIDE + 4:.1f}" width="{SIDE * step - 2:.1f}" '
             f'height="{size:.1f}" fill="{GREY}" opacity="0.5"><title>{part.num_words} words</title></rect>'
         )
     filled = [part for part in scores.bins if part.num_words]

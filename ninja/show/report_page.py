@@ -164,11 +164,11 @@ def changes(change: Sequence[int]) -> Histogram:
     step = WIDTH / len(values)
     highest = max(counts.values(), default=1)
     bars = tuple(
-        _bar(place * step + 3, step - 6, counts[value], highest, kind[value], f"{name(value)} errors")
-        for place, value in enumerate(values)
+        _bar(index * step + 3, step - 6, counts[value], highest, kind[value], f"{name(value)} errors")
+        for index, value in enumerate(values)
         if counts[value]
     )
-    labels = tuple(((place + 0.5) * step, name(value)) for place, value in enumerate(values))
+    labels = tuple(((index + 0.5) * step, name(value)) for index, value in enumerate(values))
     return Histogram("Utterances by change in word errors", bars, labels)
 
 

@@ -49,8 +49,8 @@ class Weights:
 def rounded_shares(shares: Sequence[float] | Doubles) -> tuple[float, ...]:
     """Round the mixture weights so that they still sum to 1."""
     rounded = [round(float(share), DIGITS) for share in shares]
-    last = max(place for place, share in enumerate(rounded) if share > 0)
-    rounded[last] = round(1.0 - sum(share for place, share in enumerate(rounded) if place != last), DIGITS)
+    last = max(index for index, share in enumerate(rounded) if share > 0)
+    rounded[last] = round(1.0 - sum(share for index, share in enumerate(rounded) if index != last), DIGITS)
     return tuple(rounded)
 
 

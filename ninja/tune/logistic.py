@@ -86,7 +86,7 @@ def fit_logistic(
 
 def _frequent(words: Sequence[str]) -> dict[str, int]:
     counts = Counter(words).most_common(MAX_WORDS)
-    return {word: place for place, (word, count) in enumerate(counts) if count >= MIN_COUNT}
+    return {word: index for index, (word, count) in enumerate(counts) if count >= MIN_COUNT}
 
 
 def _newton(

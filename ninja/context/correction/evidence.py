@@ -84,9 +84,9 @@ class Surprise:
         ids = [[self._unk if word is None else self._id(word) for word in path] for path in paths]
         cost = np.zeros(len(paths))
         slots = states.copy()
-        for place in range(max(map(len, ids), default=0)):
-            rows = np.array([row for row, path in enumerate(ids) if len(path) > place])
-            word = np.array([ids[row][place] for row in rows.tolist()], np.int32)
+        for index in range(max(map(len, ids), default=0)):
+            rows = np.array([row for row, path in enumerate(ids) if len(path) > index])
+            word = np.array([ids[row][index] for row in rows.tolist()], np.int32)
             logprob, slots[rows] = self._lm.step(slots[rows], word)
             cost[rows] -= logprob
         return cost

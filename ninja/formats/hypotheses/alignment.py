@@ -44,9 +44,9 @@ def changed_words(old: Sequence[str], new: Sequence[str]) -> list[Change]:
         if is_equal:
             continue
         if end - begin == last - first:
-            for place, word in enumerate(new[first:last], start=begin):
-                if old[place] != word:
-                    changes.append(Change(place, place + 1, (word,)))
+            for index, word in enumerate(new[first:last], start=begin):
+                if old[index] != word:
+                    changes.append(Change(index, index + 1, (word,)))
         else:
             changes.append(Change(begin, end, tuple(new[first:last])))
     return changes

@@ -244,8 +244,8 @@ def _item_splices(
     separator = text[items[0][1] : items[1][0]] if len(items) > 1 else ", "
     for first, last, new in splices:
         num_replaced = min(last - first, len(new))
-        for place in range(num_replaced):
-            yield Splice(*items[first + place], new[place])
+        for index in range(num_replaced):
+            yield Splice(*items[first + index], new[index])
         if num_replaced < last - first:  # remove the remaining items, each with a separator
             rest = first + num_replaced
             if rest:
@@ -292,5 +292,5 @@ def values_at(value: object, path: Path, begin: Path = ()) -> Iterator[tuple[Pat
         if isinstance(value, Mapping) and part in value:
             yield from values_at(value[part], tuple(rest), (*begin, part))
     elif isinstance(value, list):
-        for place in range(len(value)) if part < 0 else [part] if part < len(value) else ():
-            yield from values_at(value[place], tuple(rest), (*begin, place))
+        for index in range(len(value)) if part < 0 else [part] if part < len(value) else ():
+            yield from values_at(value[index], tuple(rest), (*begin, index))

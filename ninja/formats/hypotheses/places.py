@@ -214,7 +214,7 @@ def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
         size = end - begin
         stretches = [(first, last)] * size
         if size == last - first:
-            stretches = [(place, place + 1) for place in range(first, last)]
+            stretches = [(index, index + 1) for index in range(first, last)]
             times += spans[first:last]
         elif size:
             known = [span for span in spans[first:last] if span is not None]

@@ -166,11 +166,11 @@ class _Reading:
         self._begins = {}
         document: PlacedDocument = placed(value, preset)
         self._preset = preset
-        for place, utterance in enumerate(document.utterances):
+        for index, utterance in enumerate(document.utterances):
             if doubled and not isinstance(utterance, FormatError) and _is_doubled(value, utterance.path):
-                yield line, place, FormatError(f"not JSON: {TWICE}")
+                yield line, index, FormatError(f"not JSON: {TWICE}")
             else:
-                yield line, place, utterance
+                yield line, index, utterance
         if not document.utterances:
             yield line, 0, PlacedUtterance((), None, [])
 

@@ -136,8 +136,8 @@ class _Revision:
     def correct_all(self, places: PlacedDocument, new_forms: dict[int, Forms]) -> None:
         """Change the texts and word lists that span all utterances."""
         utterances = [
-            (one.channel or "", new_forms.get(place) or _forms(one.hypotheses[0]))
-            for place, one in enumerate(places.utterances)
+            (one.channel or "", new_forms.get(index) or _forms(one.hypotheses[0]))
+            for index, one in enumerate(places.utterances)
             if not isinstance(one, FormatError) and one.hypotheses
         ]
         orders = [[forms for _, forms in order] for order in (utterances, sorted(utterances, key=itemgetter(0)))]
@@ -309,7 +309,7 @@ def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document, pres
 
 def _ranked(nbest: NBest, distinct: list[list[str]], options: ListOptions) -> list[_Ranked]:
     """Return the sentences in a list, best first; sentences of equal cost keep the order in the file."""
-    places = {tuple(words): place for place, words in enumerate(distinct)}
+    places = {tuple(words): index for index, words in enumerate(distinct)}
     sentences = []
     for hypothesis in nbest.hypotheses:
         words = spelled(hypothesis, None, nbest.key)

@@ -145,9 +145,9 @@ def _splices(
             return [(present[0].string, Splice(present[0].begin, present[0].begin, f"{new} "))]
         return [(0, Splice(len(strings[0]), len(strings[0]), new))] if strings else []
     range_of: dict[int, tuple[int, int]] = {}  # first and last word of each string
-    for place in range(begin, end):
-        first, _ = range_of.get(present[place].string, (place, place))
-        range_of[present[place].string] = first, place
+    for index in range(begin, end):
+        first, _ = range_of.get(present[index].string, (index, index))
+        range_of[present[index].string] = first, index
     splices = []
     for number, (first, last) in range_of.items():
         first_word, last_word = present[first], present[last]

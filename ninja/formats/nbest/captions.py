@@ -95,5 +95,5 @@ def balanced(words: Sequence[str]) -> tuple[str, ...]:
     lines = wrapped(words)
     if len(lines) != 2:
         return tuple(lines)
-    pairs = [(" ".join(words[:place]), " ".join(words[place:])) for place in range(1, len(words))]
+    pairs = [(" ".join(words[:index]), " ".join(words[index:])) for index in range(1, len(words))]
     return min(pairs, key=lambda pair: max(map(len, pair)))

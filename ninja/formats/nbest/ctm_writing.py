@@ -81,8 +81,8 @@ class CtmEncoder:
         file, channel = timing.recording or nbest.key, timing.channel or CHANNEL
         has_confidences = timing.confidences is not None
         return [
-            self._row(nbest, timing, place, f"{file} {channel}", word, has_confidences=has_confidences)
-            for place, word in enumerate(words)
+            self._row(nbest, timing, index, f"{file} {channel}", word, has_confidences=has_confidences)
+            for index, word in enumerate(words)
         ]
 
     def _row(self, nbest: NBest, timing: Timing, place: int, file: str, word: str, *, has_confidences: bool) -> str:

@@ -128,17 +128,17 @@ def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int,
     """Yield the edits that replace the words of a text, in order."""
     opens = True  # whether the edited text of the current line still has no word or tag
     at = 0
-    for place, token in enumerate(old):
+    for index, token in enumerate(old):
         (begin, end), *others = token.spans
         between = text[at:begin]
         if (line_end := max(between.rfind("\n"), between.rfind("\r"))) >= 0:
             opens, between = True, between[line_end + 1 :]
         opens = opens and not between.strip(" \t\v\f")
         at = token.spans[-1][1]
-        if place not in new_texts:
+        if index not in new_texts:
             opens = False
             continue
-        new = new_texts[place]
+        new = new_texts[index]
         if new is not None:
             opens = False
             yield begin, end, new

@@ -135,7 +135,7 @@ def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -
             raise where.error(f"{message}{counted(len(entry[name]), 'value')}")
     if not separate:
         return listed
-    return [{fields.text: text, **{name: entry[name][place] for name in separate}} for place, text in enumerate(listed)]
+    return [{fields.text: text, **{name: entry[name][index] for name in separate}} for index, text in enumerate(listed)]
 
 
 def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlace) -> list[Hypothesis]:

@@ -84,8 +84,8 @@ def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Latt
         SymbolError: A word is not in ``words``.
     """
     return [
-        nbest_lattice(NBest(f"{nbest.key}-{place}", (hypothesis,), nbest.frame_shift), words)
-        for place, hypothesis in enumerate(nbest.hypotheses, start=1)
+        nbest_lattice(NBest(f"{nbest.key}-{index}", (hypothesis,), nbest.frame_shift), words)
+        for index, hypothesis in enumerate(nbest.hypotheses, start=1)
     ]
 
 

@@ -76,16 +76,16 @@ class _Trie:
     def add(self, hypothesis: Hypothesis, ids: list[int]) -> None:
         at = 0
         labels = hypothesis.labels or ((),) * (len(ids) + 1)
-        for place, word in enumerate(ids):
+        for index, word in enumerate(ids):
             end = self.time[at]
             if hypothesis.begin is not None and hypothesis.end is not None:
-                begin, end = hypothesis.begin[place], hypothesis.end[place]
+                begin, end = hypothesis.begin[index], hypothesis.end[index]
                 if not self.time[at] <= begin <= end <= LARGEST_FRAME:
-                    message = f"word {place + 1} begins at frame {begin} and ends at {end}, but the previous word "
+                    message = f"word {index + 1} begins at frame {begin} and ends at {end}, but the previous word "
                     self._refuse(message + f"ends at {self.time[at]}; words must not overlap", hypothesis)
                 if begin > self.time[at]:
                     at = self._step(at, EPSILON, begin, (0.0, 0.0), ())
-            at = self._step(at, word, end, self._costs(hypothesis, place), labels[place])
+            at = self._step(at, word, end, self._costs(hypothesis, index), labels[index])
         last = (*self._costs(hypothesis, len(ids)), labels[-1])
         if self.finals.get(at, last) != last:  # the same words with other costs
             at = self._step(at, EPSILON, self.time[at], (0.0, 0.0), (), final=last)

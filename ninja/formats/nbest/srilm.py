@@ -198,8 +198,8 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
     graph: list[float] = []
     acoustic: list[float] = []
     until, sum_of_words, is_part = -1.0, 0.0, False
-    for place in range(0, len(fields), 11):
-        word, *rest = fields[place : place + 11]
+    for index in range(0, len(fields), 11):
+        word, *rest = fields[index : index + 11]
         if (rest[0], *rest[1::2]) != _TOKEN:
             raise FormatError(f"expected ( st: … et: … g: … a: … ) after {word!r}", path, key=key, line=line)
         start, stop, lm, am = (number(text, f"a number after {word!r}", path, line, key) for text in rest[2::2])
@@ -245,9 +245,9 @@ def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
     digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two digits, for frames of 0.01 s
     begins, ends = _with_durations(hypothesis.begin, hypothesis.end)
     fields, total = [], 0
-    for place, name in enumerate(names):
-        begin, end = (f"{frame * shift:.{digits}f}" for frame in (begins[place], ends[place] - 1))
-        graph, acoustic = _bytelogs(hypothesis.graph[place]), _bytelogs(hypothesis.acoustic[place])
+    for index, name in enumerate(names):
+        begin, end = (f"{frame * shift:.{digits}f}" for frame in (begins[index], ends[index] - 1))
+        graph, acoustic = _bytelogs(hypothesis.graph[index]), _bytelogs(hypothesis.acoustic[index])
         total += graph + acoustic
         fields.append(f"{name} ( st: {begin} et: {end} g: {graph} a: {acoustic} )")
     return " ".join([f"({total + _bytelogs(hypothesis.graph[-1] + hypothesis.acoustic[-1])})", *fields])
@@ -261,15 +261,15 @@ def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int]
     """
     begins, ends = list(begin), list(end)
     until = 0
-    for place in range(len(begins)):
-        begins[place] = max(begins[place], until)
-        until = ends[place] = max(ends[place], begins[place] + 1)
+    for index in range(len(begins)):
+        begins[index] = max(begins[index], until)
+        until = ends[index] = max(ends[index], begins[index] + 1)
     until = max((*end, len(end)), default=0)
-    for place in reversed(range(len(begins))):
-        if ends[place] <= until:
+    for index in reversed(range(len(begins))):
+        if ends[index] <= until:
             break
-        ends[place] = until
-        until = begins[place] = min(begins[place], until - 1)
+        ends[index] = until
+        until = begins[index] = min(begins[index], until - 1)
     return begins, ends
 
 

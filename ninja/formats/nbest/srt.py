@@ -62,12 +62,12 @@ def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None
         stop: Index of the line after the cue's text.
     """
     number = int(lines[head]) if head < first - 1 else None
-    for place in range(first + 1, stop):
-        if not _NUMBER.fullmatch(lines[place]) or lines[place - 1].strip():
+    for index in range(first + 1, stop):
+        if not _NUMBER.fullmatch(lines[index]) or lines[index - 1].strip():
             continue
-        following = lines[place + 1] if place + 1 < stop else b""
-        if int(lines[place]) - 1 == number or _CUT_TIMES.match(following):
-            return place
+        following = lines[index + 1] if index + 1 < stop else b""
+        if int(lines[index]) - 1 == number or _CUT_TIMES.match(following):
+            return index
     return None
 
 

@@ -156,7 +156,7 @@ def lost_of_table(nbest: NBest, settings: WriteSettings) -> list[str]:
     names = set(schema.names)
     if columns.nbest is not None:
         kind = schema.field(columns.nbest).type.value_type
-        names |= {kind.field(place).name for place in range(kind.num_fields)}
+        names |= {kind.field(index).name for index in range(kind.num_fields)}
     has = {name for name in columns.scores if name in names}
     best = nbest.hypotheses
     if has >= {*parts(columns.score)} != set() or has >= {*parts(columns.am_score), *parts(columns.lm_score)}:

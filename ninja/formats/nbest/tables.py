@@ -160,10 +160,10 @@ def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> I
         number = 0
         for batch in batches:
             values = _values(batch, path)
-            for place in range(batch.num_rows):
+            for index in range(batch.num_rows):
                 number += 1
-                rows.append(TableRow(path, batch.slice(place, 1), columns, FORMAT.name))
-                yield str(number), {name: value[place] for name, value in values.items()}, number
+                rows.append(TableRow(path, batch.slice(index, 1), columns, FORMAT.name))
+                yield str(number), {name: value[index] for name, value in values.items()}, number
 
     for item in read_lists(objects(), path, columns, content):
         row = None if columns.group or columns.skip else rows.popleft()
@@ -193,7 +193,7 @@ def _is_plain(kind: Any) -> bool:
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return _is_plain(kind.value_type)
     if types.is_struct(kind):
-        return all(_is_plain(kind.field(place).type) for place in range(kind.num_fields))
+        return all(_is_plain(kind.field(index).type) for index in range(kind.num_fields))
     tests = (
         types.is_string,
         types.is_large_string,

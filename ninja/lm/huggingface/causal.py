@@ -109,8 +109,8 @@ class CausalLM(UnitLM):
         assert self._at_start(slots[is_prompt]).all(), "a prompt is the first word of a history"
         new = np.full(len(slots), -1, np.int64)
         try:
-            for place in np.flatnonzero(is_prompt).tolist():
-                new[place] = self._pieces.share(self._slot_after(int(words[place])))[0]
+            for index in np.flatnonzero(is_prompt).tolist():
+                new[index] = self._pieces.share(self._slot_after(int(words[index])))[0]
             new[~is_prompt] = super().advance(slots[~is_prompt], words[~is_prompt])
         except BaseException:
             self._pieces.release(new[new >= 0])
