@@ -26,7 +26,8 @@ def _row(format: Format) -> str:
     ways = ["read"] if format.read else []
     words = lacks = "–"
     if format.write is not None:
-        ways.append("written as it came" if format.write.as_it_came else f"written, {FILES[format.write.files]}")
+        way = "original files are rewritten" if format.write.rewrites_files else f"written, {FILES[format.write.files]}"
+        ways.append(way)
         kept = format.kept(fill_options(format.write.options, {}, format.name))
         words = " and ".join(each for each in ("ids", "names") if each in kept)
         told = {name: text for name, text in FIELDS.items() if name != "fields"}  # lattices have none

@@ -32,7 +32,7 @@ from ninja.lm import LanguageModel, Mixture
 from ninja.lm.ngram.kneser_ney import NgramOptions, train_ngram
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 from ninja.rescoring import RescoreOptions, rescore
-from ninja.rescoring.options import usual_weights
+from ninja.rescoring.options import default_weights
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import tune_weights
 
@@ -204,7 +204,7 @@ class Runner:
         old_lm = self.internal_model() if self.system.density_ratio else None
         if self.system.tuned:
             start = replace(options, lm_weight=self.system.model.lm_weight)
-            weights_of_kind = usual_weights(next(iter(self.dev.lattices.values())))
+            weights_of_kind = default_weights(next(iter(self.dev.lattices.values())))
             if weights_of_kind is not None:
                 start = replace(options, lm_weight=weights_of_kind.lm_weight, word_penalty=weights_of_kind.word_penalty)
             result = tune_weights(

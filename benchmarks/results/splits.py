@@ -32,7 +32,7 @@ from ninja.rescoring import RescoreOptions, rescore
 from ninja.tune.choice import MIN_WORDS, Outcomes
 from ninja.tune.expected import Weights, WordErrors
 from ninja.tune.features import Features, features
-from ninja.tune.weights import choose, choose_of, grid
+from ninja.tune.weights import choose, choose_weights, grid
 
 NUM_SPLITS = 20
 NUM_BEST = 300
@@ -126,10 +126,10 @@ def splits(scored: Scored, fixed: Weights) -> Iterator[Split]:
     for _ in range(NUM_SPLITS):
         order = generator.permutation(len(by_speaker.words))
         dev = np.sort(order[: len(order) // 2])
-        weights, *_, choice = choose_of(points, by_speaker.of_groups(dev), fixed)
+        weights, *_, choice = choose_weights(points, by_speaker.of_groups(dev), fixed)
         mine, others = (np.flatnonzero(np.isin(speaker, dev) == is_dev) for is_dev in (True, False))
         few = mine[np.cumsum(outcomes.words[mine]) < MIN_WORDS]
-        small, *_ = choose_of(points, outcomes.of_groups(few), fixed)
+        small, *_ = choose_weights(points, outcomes.of_groups(few), fixed)
         yield Split(
             scored.wer(fixed, others),
             scored.wer(weights, others),

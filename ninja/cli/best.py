@@ -156,7 +156,7 @@ def _transcribe(
 ) -> None:
     """Write the n best transcripts of each lattice; if `forms` is set, append a number to each key."""
     numbered = forms is not None
-    inputs.spells_words = True
+    inputs.needs_words = True
     to_stdout = output_file == "-"
     if not numbered and alignment is None is cost is tags:
         run_lines(partial(best_lines, scales=scales), inputs, output_file)

@@ -130,7 +130,7 @@ def write_best_words(
     """
     if output_file == json_file:
         raise click.UsageError(f"-o and --json are both {json_file}; give them different names")
-    inputs.spells_words = True
+    inputs.needs_words = True
     estimator = confidence_estimator(confidence, inputs, scales) or WordConfidenceEstimator()
     lines = partial(best_words, scales=scales, forms=lexical_forms(AUTO), estimator=estimator)
     with text_output(output_file) as text, text_output(json_file) as stream:

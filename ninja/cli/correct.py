@@ -131,7 +131,7 @@ def in_format_of(inputs: Inputs, destination: Output) -> Output:
     if name is None:
         forms = {format_of_file(file) for file in inputs.sources.resolvable_files}
         form = forms.pop() if len(forms) == 1 else None
-        can_restore = form is not None and form.write is not None and (form.write.as_it_came or form.write.restores)
+        can_restore = form is not None and form.write is not None and (form.write.rewrites_files or form.write.restores)
         name = form.name if form is not None and can_restore else None
     return destination if name is None else replace(destination, to=name, form=None)
 

@@ -104,7 +104,7 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
     vocabulary = model.vocabulary
     facts: dict[str, Any] = {
         "kind": kind.removeprefix("an ").removeprefix("a "),
-        "words": "any, in pieces" if model.spells_words else len(vocabulary),
+        "words": "any, in pieces" if model.open_vocabulary else len(vocabulary),
         "parameters": model.num_parameters,
         "sentence begin": None if model.bos is None else vocabulary.word(model.bos),
         "sentence end": vocabulary.word(model.eos),
@@ -220,7 +220,7 @@ def convert(model: str, output_file: str) -> None:
 def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
     """Warn if keys look like words of the text: some are duplicates, or most are in the vocabulary."""
     duplicate = next((key for key, count in Counter(keys).items() if count > 1), None)
-    known = 0 if model.spells_words else sum(key in model.vocabulary for key in keys)
+    known = 0 if model.open_vocabulary else sum(key in model.vocabulary for key in keys)
     if duplicate is not None:
         reason = f"several lines begin with {duplicate!r}"
     elif known > MAX_KNOWN_KEYS * len(keys):

@@ -19,7 +19,7 @@ from ninja.lm.mixture import How
 from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.models import Direction, ModelFiles
-from ninja.rescoring.options import UsualWeights, usual_weights
+from ninja.rescoring.options import DefaultWeights, default_weights
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
@@ -184,7 +184,7 @@ def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:
     return ()
 
 
-def fitting_weights(inputs: Inputs) -> UsualWeights | None:
+def fitting_weights(inputs: Inputs) -> DefaultWeights | None:
     """Return the default weights for lattices of the same type as the first lattice.
 
     The result is None if the user or a scale file sets a weight, or if there are no default weights for this type.
@@ -192,4 +192,4 @@ def fitting_weights(inputs: Inputs) -> UsualWeights | None:
     if "word_penalty" not in inputs.default_scales or not keeps_defaults(("lm_weight", "word_penalty")):
         return None
     lattice = inputs.first_lattice()
-    return None if lattice is None else usual_weights(lattice)
+    return None if lattice is None else default_weights(lattice)

@@ -52,7 +52,7 @@ def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales
     Example:
       ninja posteriors lat.ark.gz --words words.txt --acoustic-scale 0.1
     """
-    inputs.spells_words = True
+    inputs.needs_words = True
     run_lines(partial(arc_lines, min_post=min_post, scales=scales), inputs, output_file)
     current_console().close()
 

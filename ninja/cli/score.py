@@ -195,7 +195,7 @@ def score(
     details = {name: options.pop(name) for name in _DETAILS}
     of_references, of_hypotheses = _filters(**{name: options.pop(name) for name in _FILTERS})
     are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs)
-    inputs.spells_words = True
+    inputs.needs_words = True
     words = inputs.table() if are_lattices else None  # None for transcripts
     if words is None and inputs.table_error is not None:
         raise inputs.table_error

@@ -74,7 +74,7 @@ def show(
     """
     options = ShowOptions(**values)
     reference = None
-    inputs.spells_words = True
+    inputs.needs_words = True
     if ref is not None:
         inputs.need_table()
     if (context_model is None) != (entities is None):

@@ -117,7 +117,7 @@ def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any)
         reading["default_scales"] = completed.defaults
     if "to" in arguments:
         arguments["destination"] = output = build_output(arguments)
-        reading["spells_words"] = output.resolved.spells_words
+        reading["needs_words"] = output.resolved.writes_words
     inputs = Inputs(
         names,
         log=console.use_log(console.log),

@@ -149,7 +149,7 @@ class Write(NamedTuple):
     key_is_field: bool = False  # keys must not contain whitespace
     unique_keys: bool = False
     encoded_keys: bool = False  # keys are text in the encoding of the file; otherwise they may be any bytes
-    as_it_came: bool = False  # rewrites a file of this format with new words; see `ninja.formats.hypotheses.document`
+    rewrites_files: bool = False  # changes words in a file of this format; see `ninja.formats.hypotheses.document`
     restores: bool = False  # rewrites only the words of lists that were read from files of this format
 
 
@@ -245,7 +245,7 @@ def by_extension(path: str | os.PathLike[str]) -> list[Format]:
         return []
     matches: list[tuple[int, Format]] = []
     for format in formats():
-        if format.write is not None and format.write.as_it_came:
+        if format.write is not None and format.write.rewrites_files:
             continue
         length = max((len(end) for end in format.extensions if base.endswith(end)), default=0)
         if length and not matches:  # no other format has this extension, so do not import the remaining ones
@@ -317,7 +317,7 @@ class OutputFormat(NamedTuple):
         return self.format.name in KALDI
 
     @property
-    def spells_words(self) -> bool:
+    def writes_words(self) -> bool:
         """Whether words are written instead of word ids."""
         assert self.format.write is not None
         options = fill_options(self.format.write.options, self.options, self.format.name)

@@ -41,7 +41,7 @@ class Inputs:
     Args:
         names: A file, folder, pattern, file list, Kaldi rspecifier or ``-``, or several of these; see ``ninja.read``.
         words: Symbol table or its path. None uses the words that the sources contain as text. If the sources contain
-            word ids and `spells_words` is set, None uses the table next to the sources.
+            word ids and `needs_words` is set, None uses the table next to the sources.
         format: Format of the sources and its options; None detects the format from the content.
         encoding: Encoding of text in non-Kaldi formats.
         allow_pipes: Allow shell commands as sources, and run them.
@@ -50,7 +50,7 @@ class Inputs:
         read_ahead: Read ahead of the caller in a thread.
         beside: Additional sources; their words must be known before the first lattice is read.
         are_lattices: Whether the sources contain lattices, whose words can form a symbol table.
-        spells_words: Whether the caller needs words even if the sources contain word ids.
+        needs_words: Whether the caller needs words even if the sources contain word ids.
         guard: Guard that registers each file that is read, so that no output replaces it.
     """
 
@@ -63,7 +63,7 @@ class Inputs:
     read_ahead: bool = field(default_factory=lambda: num_cores() > 1)
     beside: tuple[str, ...] = ()
     are_lattices: bool = True
-    spells_words: bool = False
+    needs_words: bool = False
     guard: Guard | None = None
     sources: Sources = None  # type: ignore[assignment] # files of the names
     watch: Watch | None = None  # shows the progress of reading
@@ -157,7 +157,7 @@ class Inputs:
         Raises:
             NinjaError: The sources cannot be read, or no symbol table was found.
         """
-        self.spells_words = True
+        self.needs_words = True
         table = self.table()
         if table is None:
             if self.table_error is None and self.are_lattices:
@@ -271,7 +271,7 @@ class Inputs:
 
     def _table_of_ids(self) -> SymbolTable | None:
         """Return the symbol table next to a source that contains word ids if the caller needs words, else None."""
-        if not self.spells_words:
+        if not self.needs_words:
             return None
         try:
             self.words = self.find_table()

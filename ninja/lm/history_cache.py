@@ -68,7 +68,7 @@ class HistoryCache(LanguageModel):
         lm = self.lm
         self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
         self.unk, self.unk_words, self.oov_score = lm.unk, lm.unk_words, lm.oov_score
-        self.takes_oov_score, self.classes, self.spells_words = lm.takes_oov_score, lm.classes, lm.spells_words
+        self.takes_oov_score, self.classes, self.open_vocabulary = lm.takes_oov_score, lm.classes, lm.open_vocabulary
 
     @property
     def end_of_ids(self) -> int:

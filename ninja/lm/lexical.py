@@ -189,7 +189,7 @@ class LexicalLM(UnitLM, locks=False):
         """Wrap a model of lexical words; `forms` maps written words to their lexical forms."""
         super().__init__(lm)
         self.forms = forms
-        self._forms = _Forms(lm.vocabulary, forms, is_open=lm.spells_words)
+        self._forms = _Forms(lm.vocabulary, forms, is_open=lm.open_vocabulary)
         self._shared: Counter[int] = Counter()  # additional references to slots that were extended by an empty form
         self._take_attributes(lm)
         self.vocabulary = self._forms
@@ -199,7 +199,7 @@ class LexicalLM(UnitLM, locks=False):
         self.bos, self.eos, self.unk, self.unk_words = lm.bos, lm.eos, lm.unk, lm.unk_words
         self.oov_score, self.takes_oov_score = lm.oov_score, lm.takes_oov_score
         self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
-        self.classes, self.spells_words = lm.classes, lm.spells_words
+        self.classes, self.open_vocabulary = lm.classes, lm.open_vocabulary
         self.takes_prompts = lm.takes_prompts
 
     def _over(self, lm: LanguageModel) -> LexicalLM:

@@ -85,7 +85,7 @@ class ModelFormat:
             lm = with_classes(lm, options.classes)
         if options.oov_score is not None and lm.unk is None and lm.takes_oov_score:
             lm.score_oovs(options.oov_score)
-        if options.multi_char is not None and not lm.spells_words:  # models of pieces split words themselves
+        if options.multi_char is not None and not lm.open_vocabulary:  # models of pieces split words themselves
             lm = MultiwordLM(lm, options.multi_char)
         return lm
 

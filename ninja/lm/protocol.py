@@ -90,7 +90,8 @@ class LanguageModel(Protocol):
     scores_tries: bool = False  # `score_trie` scores a whole trie in one pass
     whole_sentences: bool = False  # the model can score only whole sentences, with `score_trie`
     classes: tuple[str, ...] = ()  # words of the model that class definitions expand
-    spells_words: bool = False  # scores any word that its pieces can spell; `vocabulary` grows as words are looked up
+    # Whether any word that the pieces of the model can spell is scored; looking up a word adds it to `vocabulary`.
+    open_vocabulary: bool = False
     takes_oov_score: bool = False  # `score_oovs` can add a word for unknown words
     state_size: int | None = None  # size of the hidden state that `states` returns; None if it is not supported
     takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a phrase list

@@ -24,7 +24,7 @@ from ninja.lattice.batch import Batch, collect_batches, in_order, num_cores
 from ninja.lattice.lattice import ListLattice
 from ninja.pipeline.file_outputs import output_folder, write_each
 from ninja.pipeline.lost_fields import LostFields
-from ninja.pipeline.originals import as_it_came, original_paths
+from ninja.pipeline.originals import in_source_format, original_paths
 from ninja.pipeline.stages import (
     BatchStage,
     Pairs,
@@ -93,7 +93,7 @@ def run(
                     if on_result is not None:
                         on_result(lines)
         else:
-            inputs.spells_words |= output.resolved.spells_words
+            inputs.needs_words |= output.resolved.writes_words
             if output.is_per_file:
                 with output_folder(output):
                     write_each(output, inputs, partial(loop.write, stage), may_be_empty=may_be_empty)
@@ -456,7 +456,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         raise OptionError(f"{output.name}: the command writes a single output; specify a file")
     log = inputs.log
     if output.to is None and not output.resolved.is_kaldi:
-        output = as_it_came(output, inputs)
+        output = in_source_format(output, inputs)
     if output.is_stdout and sys.stdout.isatty() and output.to is None:
         output = replace(output, name="ark,t:-")
     is_kaldi = output.resolved.is_kaldi
@@ -464,7 +464,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     assert write_format is not None
     has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
     only = output.resolved.format if write_format.restores else None  # inputs may have other formats, too
-    originals = original_paths(inputs, only) if write_format.as_it_came else ()
+    originals = original_paths(inputs, only) if write_format.rewrites_files else ()
     settings = OutputSettings.of(
         output.resolved,
         resume=output.resume,
@@ -478,7 +478,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         originals=originals,
     )
     writer = KaldiWriter(settings) if is_kaldi and not settings.resume else open_writer(settings)
-    inputs.spells_words |= output.resolved.spells_words
+    inputs.needs_words |= output.resolved.writes_words
     try:
         with writer:
             if writer.resumed is not None:

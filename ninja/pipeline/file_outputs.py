@@ -173,7 +173,7 @@ def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
     formats = by_extension(name)
     form, to = output.resolved.format, output.to
     if to is None and (input_format := format_of_file(file)) is not None and input_format.name not in KALDI:
-        if input_format.write is not None and (input_format.write.as_it_came or input_format.write.restores):
+        if input_format.write is not None and (input_format.write.rewrites_files or input_format.write.restores):
             return name, input_format.name
         if input_format.write is None or input_format.write.files == "named":
             raise OptionError(f"{path}: {input_format.name} cannot be written to one file per input; use --to")

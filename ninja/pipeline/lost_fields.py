@@ -18,7 +18,7 @@ class LostFields:
     def __init__(self, format: Format) -> None:
         assert format.write is not None
         self._format = format.name
-        self._needs_origins = format.write.as_it_came or format.write.restores
+        self._needs_origins = format.write.rewrites_files or format.write.restores
         self._sources: dict[str, ListLattice | None] = {}  # by key; None for a duplicate key
         self._timed: set[str] = set()  # keys of input lattices with times
         self._recorded: set[str] = set()  # keys of n-best lists with other fields

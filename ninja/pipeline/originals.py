@@ -13,7 +13,7 @@ from ninja.io.sources import SourceFile
 LINES = ".jsonl"
 
 
-def as_it_came(output: Output, inputs: Inputs) -> Output:
+def in_source_format(output: Output, inputs: Inputs) -> Output:
     """Return the output in the format of the inputs if they are recogniser results and the output has their extension.
 
     Otherwise, the output is returned unchanged. Formats of recogniser results keep all fields of the input files.
@@ -45,7 +45,7 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
     if is_unmarked:
         is_same = format.write.restores and os.path.splitext(name)[1] == os.path.splitext(source)[1]
         return replace(output, to=format.name) if is_same else output
-    if not format.write.as_it_came or (len(files) > 1 and not has_lines):
+    if not format.write.rewrites_files or (len(files) > 1 and not has_lines):
         return output
     if not name.endswith(format.extensions) or (not has_lines and name.endswith(LINES) and not source.endswith(LINES)):
         return output

@@ -220,7 +220,7 @@ class Algorithm:
 
 
 @dataclass(frozen=True, slots=True)
-class UsualWeights:
+class DefaultWeights:
     """Default weights for one type of input, from which tuning starts.
 
     The weights assume an acoustic scale of 0.1 for lattices and 1 for n-best lists.
@@ -235,12 +235,12 @@ class UsualWeights:
 
 
 # Weights for the lattices of hybrid recognisers, chosen for PocketSphinx by `python -m benchmarks.results splits`.
-LATTICES = UsualWeights("lattices with graph costs", 0.8, 0.5)
+LATTICES = DefaultWeights("lattices with graph costs", 0.8, 0.5)
 # Weights for the n-best lists of attention models, chosen for Whisper by the same benchmark.
-LISTS = UsualWeights("n-best lists without graph costs", 0.15, -1.0)
+LISTS = DefaultWeights("n-best lists without graph costs", 0.15, -1.0)
 
 
-def usual_weights(lattice: Lattice) -> UsualWeights | None:
+def default_weights(lattice: Lattice) -> DefaultWeights | None:
     """Return the default weights for a lattice; None if there are none for its type, such as CTC lattices."""
     is_list = isinstance(lattice, ListLattice)
     if has_graph_costs(lattice):

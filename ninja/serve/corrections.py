@@ -189,4 +189,4 @@ def _is_correctable(format: Format) -> bool:
     write = format.write
     if write is None or format.holds != "nbest" or format.name == "parquet":
         return False
-    return write.as_it_came or write.restores or format.name == JSON_FORMAT
+    return write.rewrites_files or write.restores or format.name == JSON_FORMAT

@@ -224,7 +224,7 @@ def writable() -> list[str]:
 
 def _is_writable(format: Format) -> bool:
     write = format.write
-    if write is None or write.as_it_came or write.files == "named" or format.name == "parquet":
+    if write is None or write.rewrites_files or write.files == "named" or format.name == "parquet":
         return False
     return format.name in KALDI_FORMATS or write.encode is not None or write.encoder is not None
 

@@ -23,7 +23,7 @@ from ninja.lm.mixture import Mixture
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Model, ModelFiles
-from ninja.rescoring.options import LISTS, usual_weights
+from ninja.rescoring.options import LISTS, default_weights
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.session import Session, StreamOptions
 from ninja.rescoring.utterances import RescoreReport, Submission, Utterance
@@ -148,7 +148,7 @@ class Scorer:
         if "acoustic_scale" not in self._chosen and (isinstance(lattice, ListLattice) or not has_graph_costs(lattice)):
             options = replace(options, acoustic_scale=1.0)
         has_weights = self._old_lm is not None or self._chosen & {"lm_weight", "word_penalty"}
-        if not has_weights and usual_weights(lattice) is LISTS:
+        if not has_weights and default_weights(lattice) is LISTS:
             options = replace(options, lm_weight=LISTS.lm_weight, word_penalty=LISTS.word_penalty)
         return options
 

@@ -247,7 +247,7 @@ def choose(
     points = grid(start, scales_vary=bool(sentences.graph.any()))
     groups, by_speaker = utterance_groups(sentences.keys, speakers)
     outcomes = WordErrors(sentences, how).outcomes(points, groups)
-    weights, candidate, default, choice = choose_of(points, outcomes, start, min_words)
+    weights, candidate, default, choice = choose_weights(points, outcomes, start, min_words)
     nearest = np.minimum.reduceat(sentences.errors, np.flatnonzero(np.diff(sentences.lattice, prepend=-1)))
     wer = outcomes.wer(points.index(weights))
     return Tuned(
@@ -269,7 +269,7 @@ def choose(
     )
 
 
-def choose_of(
+def choose_weights(
     points: Points, outcomes: Outcomes, start: Weights, min_words: int = MIN_WORDS
 ) -> tuple[Weights, Weights, Weights, Choice]:
     """Choose weights among `points`, given the errors at each point; `points` must include the initial weights.

@@ -30,7 +30,7 @@ from ninja.lattice.symbols import SymbolTable
 
 pytestmark = pytest.mark.usefixtures("folder")
 
-WRITTEN = [each.name for each in formats() if each.write is not None and not each.write.as_it_came]
+WRITTEN = [each.name for each in formats() if each.write is not None and not each.write.rewrites_files]
 ONE = lattice_of([(0, 1, 1, 1.5, 2.0), (0, 1, 2, 0.5, 4.0)], {1: (0.0, 0.25)})
 ONE = ONE.with_words(SymbolTable(ONE.words, "words.txt"))  # a table of a file, which is not written again
 LATTICES = [ONE.with_key("a"), ONE.with_key("b")]

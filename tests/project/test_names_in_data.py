@@ -329,7 +329,7 @@ READERS_NAME_NOTHING = {
 
 
 def test_every_format_and_reader_has_a_row() -> None:
-    names = {form.name for form in formats() if form.write is None or not form.write.as_it_came}
+    names = {form.name for form in formats() if form.write is None or not form.write.rewrites_files}
     assert names == NAME_NOTHING, "does a file of the new format name others?"
     readers = set(READERS) - NAME_NOTHING
     assert readers == READERS_NAME_NOTHING | {"entities", "options"}, "do files of the new reader name others?"

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "hypotheses"
 FILES = {
     path: form.name
     for form in formats()
-    if form.write is not None and form.write.as_it_came
+    if form.write is not None and form.write.rewrites_files
     for path in sorted(FOLDER.glob("*.json*"))
     if re.fullmatch(re.escape(form.name) + r"(-[a-z]+)?\.jsonl?", path.name)
 }

@@ -144,5 +144,5 @@ READERS: dict[str, tuple[Callable[[str], object], list[bytes]]] = {
 FORMATS = {
     form.name: form
     for form in formats()
-    if form.write is not None and form.read is not None and not form.write.as_it_came
+    if form.write is not None and form.read is not None and not form.write.rewrites_files
 }

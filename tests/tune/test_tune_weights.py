@@ -31,8 +31,8 @@ from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import (
     Weights,
     choose,
-    choose_of,
     choose_repeatedly,
+    choose_weights,
     grid,
     tune_weights,
     word_error_rate,
@@ -232,7 +232,7 @@ def test_a_mixture_can_be_chosen_from_any_initial_weights(seed: int, lm_weight: 
     start = Weights(lm_weight, 1.0, word_penalty, (0.5, 0.5))
     points = grid(start)
     errors = np.random.default_rng(seed).integers(0, 9, (len(points), 20)).astype(float)
-    chosen, _, default, _ = choose_of(points, Outcomes(errors, errors, np.full(20, 50)), start, min_words=1)
+    chosen, _, default, _ = choose_weights(points, Outcomes(errors, errors, np.full(20, 50)), start, min_words=1)
     assert {chosen, default} <= set(points)
 
 

@@ -105,7 +105,7 @@ def to_ctm_conf(
       ninja to-ctm-conf aligned.ark.gz --words words.txt --acoustic-scale 0.1 --confidence model.toml -o words.ctm
     """
     hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=inputs.allow_pipes))
-    inputs.spells_words = True
+    inputs.needs_words = True
     forms = lexical_forms(normalizer)
     how: dict[str, Any] = {"hypotheses": hypotheses, "hypotheses_file": one_best, "scales": scales}
     estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
@@ -156,7 +156,7 @@ def nbest_to_ctm(
     Example:
       ninja nbest-to-ctm aligned.ark.gz --words words.txt --frame-shift 0.03 -o words.ctm
     """
-    inputs.spells_words = True
+    inputs.needs_words = True
     lines = partial(path_lines, frame_shift=frame_shift, precision=precision, print_silence=print_silence)
     run_lines(lines, inputs, output_file)
     current_console().close_counting(unit="path")

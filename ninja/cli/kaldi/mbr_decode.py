@@ -185,7 +185,7 @@ def mbr_decode(
         raise click.UsageError("--confidence and --unboosted require --json; other outputs contain no confidences")
     estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # a specifier selects Kaldi's table of ids
-        inputs.spells_words = True
+        inputs.needs_words = True
     show = shown_words(current_console(), word_symbol_table)
     read = None if lattices is None else lambda _: lattices
     risk, words, approximate = 0.0, 0, []

@@ -107,7 +107,7 @@ def _built(
 
 def digest(lm: LanguageModel) -> str:
     """Return a digest that identifies a language model by the vectors of some of its words."""
-    words = COMMON if lm.spells_words else [word for word, number in lm.vocabulary if number < NUM_DIGESTED]
+    words = COMMON if lm.open_vocabulary else [word for word, number in lm.vocabulary if number < NUM_DIGESTED]
     ids = np.array([number for number in lm.vocabulary.ids(words) if number >= 0] or [lm.eos], np.int32)
     vectors = np.ascontiguousarray(lm.word_vectors(ids), np.float32)
     return hashlib.sha256(vectors.tobytes()).hexdigest()[:16]

@@ -477,7 +477,7 @@ def _format(presets: Sequence[Preset]) -> Format:
             options=DocumentOptions if first.new_file is None else TimedOptions,
             also_lost=also_lost,
             unique_keys=True,
-            as_it_came=True,
+            rewrites_files=True,
             restores=first.new_file is not None,
         ),
     )

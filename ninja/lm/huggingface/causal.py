@@ -52,7 +52,7 @@ class CausalLM(UnitLM):
     the first word.
     """
 
-    spells_words = True
+    open_vocabulary = True
     takes_prompts = True
 
     def __init__(self, pieces: Pieces, spelling: Spelling) -> None:

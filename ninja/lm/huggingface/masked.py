@@ -34,7 +34,7 @@ class MaskedLM(LanguageModel):
     """
 
     scores_tries = True
-    spells_words = True
+    open_vocabulary = True
     whole_sentences = True  # a word's score depends on later words
 
     def __init__(
