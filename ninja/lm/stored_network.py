@@ -340,7 +340,7 @@ def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
     end = LENGTH + size
     if end > len(whole):
         message = f"the header should have {size} bytes, but the file has only {len(whole) - LENGTH} more"
-        raise FormatError(f"{message}; it is truncated", byte=0)
+        raise FormatError(f"{message}; the file is truncated", byte=0)
     try:
         text = bytes(whole[LENGTH:end]).decode("utf-8", "surrogatepass")
         header = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant, parse_int=_integer)

@@ -118,7 +118,11 @@ def test_a_file_without_a_checksum_is_read() -> None:
     ("content", "byte", "message"),
     [
         (b"", 0, "the file has 0 bytes, but the header length alone takes 8"),
-        (forged(b"{}", size=3), 0, "the header should have 3 bytes, but the file has only 2 more; it is truncated"),
+        (
+            forged(b"{}", size=3),
+            0,
+            "the header should have 3 bytes, but the file has only 2 more; the file is truncated",
+        ),
         (forged(b"{}", size=MAX_HEADER + 1), 0, f"the header has {MAX_HEADER + 1} bytes, but at most {MAX_HEADER} are"),
         (forged(b"{}", size=2**64 - 1), 0, "at most"),
         (forged(b'{"a":'), 13, "the header is not JSON: Expecting value"),

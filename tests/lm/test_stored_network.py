@@ -146,7 +146,7 @@ def test_faults_of_the_header_are_reported_with_file_and_byte(path, ninja):
     whole = path.read_bytes()
     for content, message in [
         (whole[:-1], "but the header describes|but only"),
-        (whole[:100], "byte 0: the header has .* the file is truncated"),
+        (whole[:100], "byte 0: the header should have .* the file is truncated"),
         (
             (1 << 31).to_bytes(8, "little") + whole[8:],
             "byte 0: the header has 2147483648 bytes, but at most",
