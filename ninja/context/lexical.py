@@ -97,7 +97,7 @@ class LexicalBinding:
         return lexical.add_context(lattice, of_forms, self.tracker, lists), added
 
     def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the grammar's best path through the words of an utterance, given in written form."""
+        """Return the phrases on the grammar's best path through an utterance, whose words are in written form."""
         return self._lexical.matches(self.tracker, lists, words)
 
     def in_table(self, lattice: Lattice) -> Lattice:

@@ -101,7 +101,7 @@ class Content:
         """Return a function for reading the content several times, in blocks of complete lines.
 
         Each call of the function returns a new iterable over all blocks. A local file is read again for each call; the
-        content of a pipe or remote file is held in memory.
+        content of a pipe or remote file stays in memory.
         """
         if self._whole is None and os.path.isfile(self.path):
             return self._read_again

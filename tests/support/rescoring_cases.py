@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -65,14 +65,6 @@ def under_penalty(lm: FakeLM) -> LogProb:
     return spelled(lm, EXACT.unk_penalty or 0.0)
 
 
-def running(*names: str) -> list[str]:
-    """Return the names of threads that are running."""
-    return [thread.name for thread in threading.enumerate() if thread.name in names]
-
-
-def running_after_a_while(*names: str) -> list[str]:
-    """Return the names of threads that are running, after waiting for them to end; a busy machine needs a while."""
-    for thread in threading.enumerate():
-        if thread.name in names:
-            thread.join(20)
-    return running(*names)
+def running(*names: str, besides: Collection[threading.Thread] = ()) -> list[str]:
+    """Return the names of threads that are running, besides the given threads."""
+    return [thread.name for thread in threading.enumerate() if thread.name in names and thread not in besides]

@@ -39,7 +39,7 @@ class Document:
         """Create the document for a file that will be read.
 
         If each line of a file is an entry, the file is read again when it is rewritten. All other files, and files that
-        cannot be read twice, are held in memory.
+        cannot be read twice, stay in memory.
         """
         encoding = getattr(options, "encoding", "utf-8")
         document = cls(content.name, format, None, content.path, encoding, has_lines, options)

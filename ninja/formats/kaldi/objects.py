@@ -97,7 +97,7 @@ class ObjectReader:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], hint: str = DAMAGED) -> ObjectReader:
-        """Create a reader at the first object of a file; the whole file, decompressed if gzip, is held in memory."""
+        """Create a reader at the first object of a file; the whole file, decompressed if gzip, is read into memory."""
         with open_stream(Place(os.fspath(path))) as stream:
             reader = cls(stream, hint)
             while reader._more():
