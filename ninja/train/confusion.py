@@ -177,8 +177,8 @@ def _costs(counts: Counts, prior: Confusion, prior_count: float, sharpness: floa
     np.fill_diagonal(cost, 0.0)
     # An insertion may occur before each phone; in the prior, insertions are as frequent as deletions.
     total = observed.sum()
-    rate = np.exp(-sharpness * prior.insertion.astype(np.float64)) / table.shape[1]
-    inserted = counts[-1, :-1] + prior_count * rate
+    rate = np.exp(-sharpness * prior.insertion.astype(np.float64))
+    inserted = counts[-1, :-1] + prior_count * rate * (table[:, -1].sum() / rate.sum())
     insertion = np.maximum(np.log(total / inserted), LEAST)
     weight = observed.sum(axis=1)
     unit = float((cost[:, -1] * weight).sum() / (prior.deletion * weight).sum())

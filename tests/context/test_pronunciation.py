@@ -242,6 +242,15 @@ def test_frequent_confusions_become_cheap() -> None:
         tempered(learned, Confusion.uniform("AB"))
 
 
+def test_insertions_are_as_frequent_as_deletions_in_the_prior() -> None:
+    prior = Confusion.uniform("ABC")
+    learned = learn([(["a"], ["a"])], Pronouncer({"a": ["A"]}), prior, prior_count=1e9, sharpness=2.0)
+    deletion, other = np.exp(-2.0 * prior.deletion[0]), np.exp(-2.0 * prior.substitution[0, 1])
+    frequency = deletion / (1 + 2 * other + deletion)  # of the deletion of a phone, and of an insertion before a phone
+    np.testing.assert_allclose(learned.deletion, prior.deletion, rtol=1e-6)
+    np.testing.assert_allclose(learned.insertion, -np.log(frequency / 3) / 2.0, rtol=1e-6)
+
+
 def test_nothing_is_learned_from_nothing() -> None:
     pronouncer = Pronouncer({})
     with pytest.raises(OptionError, match="no word of the pairs has a pronunciation"):
