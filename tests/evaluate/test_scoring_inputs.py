@@ -16,7 +16,7 @@ from ninja.errors import FormatError, NinjaWarning, OptionError
 from ninja.evaluate import WordFilter, oracle_score, read_glm, read_text, score
 from ninja.evaluate.filtered_lattices import relabel
 from ninja.formats.nbest.espnet import read_espnet
-from ninja.formats.nbest.nemo import manifest_keys
+from ninja.formats.nbest.nemo import read_manifest
 from ninja.lattice.symbols import SymbolTable
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -172,7 +172,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(ninja: Run) -> None:
         ("trn.trn", "hello (u)\n", lambda: read_text("trn.trn")),
         ("x.ctm", "u 1 0.00 0.50 hello\n", lambda: [key for key, _ in package.read("x.ctm")]),
         ("x.jsonl", '{"key": "u", "nbest": []}\n', lambda: [key for key, _ in package.read("x.jsonl")]),
-        ("m.json", '{"audio_filepath": "u.wav"}\n', lambda: manifest_keys(Path("m.json").read_bytes())),
+        ("m.json", '{"audio_filepath": "u.wav"}\n', lambda: read_manifest(Path("m.json").read_bytes())),
         ("e", "u a\n", lambda: [each.key for each in read_espnet({1: (Path("e").read_bytes(), b"u -1\n")})]),
         (
             "entities.tsv",

@@ -20,7 +20,7 @@ from ninja.formats.nbest.json_hypotheses import ObjectFields
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.nbest.kaldi import read_kaldi_names
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
-from ninja.formats.nbest.nemo import manifest_keys, read_nemo, write_nemo
+from ninja.formats.nbest.nemo import read_manifest, read_nemo, write_nemo
 from ninja.formats.nbest.srilm import SrilmOptions, SrilmWriteOptions, read_srilm, write_srilm
 from ninja.graph.nbest import lattice_nbest
 from ninja.lattice import Scales
@@ -215,7 +215,7 @@ def test_every_list_comes_back_from_every_format(hypotheses):
 
 
 def test_nemo_beams_are_dealt_to_the_utterances_of_the_manifest():
-    keys = manifest_keys(MANIFEST)
+    keys = list(read_manifest(MANIFEST))
     assert keys == ["one", "two"]
     one, two = list(read_nemo(NEMO, keys))
     assert word_costs(one) == [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.25)]
@@ -306,7 +306,7 @@ READERS = {
     "srilm 2": (SRILM_2, lambda content, path=None: [read_srilm(content, "u", path)]),
     "srilm 3": (SRILM_3, lambda content, path=None: [read_srilm(content, "u", path)]),
     "nemo": (NEMO, lambda content, path=None: list(read_nemo(content, ["a", "b"], path=path))),
-    "manifest": (MANIFEST, lambda content, path=None: manifest_keys(content, path=path) and []),
+    "manifest": (MANIFEST, lambda content, path=None: read_manifest(content, path=path) and []),
     "espnet": (b"u1 the cat\nu2 x\n", lambda content, path=None: read_espnet({1: (content, b"u1 -1\nu2 -2\n")}, path)),
     "scores": (
         b"u1 -1\nu2 tensor(-2)\n",

@@ -20,7 +20,6 @@ from ninja.formats.hypotheses.segments import SeglstEncoder, lost_elsewhere
 from ninja.formats.nbest.timed import TimedOptions
 from ninja.lattice.symbols import SymbolTable
 
-Marks = tuple[tuple[str, ...], ...]
 _LISTED_SEGMENTS = (("[].text", "[].words[].probability"), ("[].text", "[].no_speech_prob"))
 
 

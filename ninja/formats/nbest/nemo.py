@@ -93,11 +93,6 @@ def _hypotheses(content: Pieces, path: str | None, score_as: ScoreAs, encoding: 
         yield sentence(split(text), graph, acoustic, line)
 
 
-def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | None = None) -> list[str]:
-    """Return the utterance ids in a manifest; see ``read_manifest``."""
-    return list(read_manifest(content, field, path))
-
-
 def read_manifest(content: bytes, field: str = "audio_filepath", path: str | None = None) -> dict[str, dict[str, Any]]:
     """Read the objects in a manifest, one per line, and return them by utterance id.
 
