@@ -122,7 +122,7 @@ class Cursor {
     const int64_t here = at_;
     const int32_t length = get<int32_t>(what);
     if (length < 0 || length > left()) {
-      throw Malformed{std::string(what) + " claims " + std::to_string(length) + " bytes, but " +
+      throw Malformed{std::string(what) + " declares " + std::to_string(length) + " bytes, but " +
                           std::to_string(left()) + " are left",
                       here};
     }
@@ -154,8 +154,8 @@ inline void get_symbols(Cursor& cursor, std::vector<std::string>& symbol, std::v
   cursor.get<int64_t>("a symbol table");
   const int64_t count = cursor.get<int64_t>("a symbol table");
   if (count < 0 || count > cursor.left() / 12) {
-    throw Malformed{"a symbol table claims " + std::to_string(count) + " symbols, which is more than the file contains",
-                    here};
+    throw Malformed{
+        "a symbol table declares " + std::to_string(count) + " symbols, which is more than the file contains", here};
   }
   for (int64_t i = 0; i < count; ++i) {
     symbol.push_back(cursor.get_string("a symbol"));
@@ -173,7 +173,7 @@ inline void get_states(Cursor& cursor, ParsedFst& fst, int64_t num_states, std::
     const int64_t here = cursor.at();
     const int64_t count = cursor.get<int64_t>("a state");
     if (count < 0 || count > cursor.left() / arc_bytes) {
-      throw Malformed{"state " + std::to_string(state) + " claims " + std::to_string(count) + " arcs, but " +
+      throw Malformed{"state " + std::to_string(state) + " declares " + std::to_string(count) + " arcs, but " +
                           std::to_string(cursor.left()) + " bytes are left",
                       here};
     }
@@ -209,7 +209,7 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
   };
   align();
   if (num_states < 0 || num_states > cursor.left() / static_cast<int64_t>(sizeof(State))) {
-    throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
+    throw Malformed{"the header declares " + std::to_string(num_states) + " states, but " +
                         std::to_string(cursor.left()) + " bytes are left",
                     cursor.at()};
   }
@@ -218,7 +218,7 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
     const int64_t here = cursor.at();
     const State found = cursor.get<State>("a state");
     if (found.first != fst.arc_begin.back() || found.count > num_arcs - fst.arc_begin.back()) {
-      throw Malformed{"state " + std::to_string(state) + " claims the arcs " + std::to_string(found.first) + " to " +
+      throw Malformed{"state " + std::to_string(state) + " declares the arcs " + std::to_string(found.first) + " to " +
                           std::to_string(static_cast<int64_t>(found.first) + found.count) + " of " +
                           std::to_string(num_arcs),
                       here};
@@ -227,7 +227,7 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
     fst.arc_begin.push_back(fst.arc_begin.back() + found.count);
   }
   if (fst.arc_begin.back() != num_arcs) {
-    throw Malformed{"the header claims " + std::to_string(num_arcs) + " arcs, but the states have " +
+    throw Malformed{"the header declares " + std::to_string(num_arcs) + " arcs, but the states have " +
                         std::to_string(fst.arc_begin.back()),
                     cursor.at()};
   }
@@ -349,7 +349,7 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   const int64_t num_states = cursor.get<int64_t>("the header");
   const int64_t num_arcs = cursor.get<int64_t>("the header");  // used in const FSTs only; 0 in most vector FSTs
   if (num_states < -1 || num_states > std::numeric_limits<int32_t>::max() || num_states > cursor.left() / 12) {
-    throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
+    throw Malformed{"the header declares " + std::to_string(num_states) + " states, but " +
                         std::to_string(cursor.left()) + " bytes are left",
                     here + 8};
   }
@@ -358,7 +358,7 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
 
   std::vector<int64_t> arc_byte;
   if (is_const) {
-    if (num_arcs < 0) throw Malformed{"the header claims " + std::to_string(num_arcs) + " arcs", here + 16};
+    if (num_arcs < 0) throw Malformed{"the header declares " + std::to_string(num_arcs) + " arcs", here + 16};
     if (fst.arc_type == "log64") {
       get_const<double>(cursor, fst, num_states, num_arcs, aligned, arc_byte);
     } else {

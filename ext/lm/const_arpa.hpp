@@ -58,7 +58,7 @@ inline T scalar(Cursor& cursor, const char* what) {
 // Skip the `size` entries of a table, which have `width` bytes each; returns their offset.
 inline int64_t table(Cursor& cursor, int64_t size, int64_t width, const char* what) {
   if (size < 0 || size > cursor.left() / width) {
-    throw Malformed{std::string(what) + " claims " + std::to_string(size) + " entries, but " +
+    throw Malformed{std::string(what) + " declares " + std::to_string(size) + " entries, but " +
                         std::to_string(cursor.left()) + " bytes are left",
                     cursor.at()};
   }
@@ -174,7 +174,7 @@ class Reader {
     if (!std::isfinite(weight))
       throw Malformed{"a back-off weight is invalid: " + std::to_string(weight), byte_of(place + 1)};
     if (count < 0 || count > (num_states_ - place - 3) / 2) {
-      throw Malformed{"a state claims " + std::to_string(count) + " children", byte_of(place + 2)};
+      throw Malformed{"a state declares " + std::to_string(count) + " children", byte_of(place + 2)};
     }
     // In a valid file, states do not overlap, so their total size is at most that of the table.
     taken_ += 3 + 2 * static_cast<int64_t>(count);

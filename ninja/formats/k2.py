@@ -346,7 +346,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
 
     def numbers(name: str, length: int) -> Int32:
         tensor = fields[name]
-        if not isinstance(tensor, Tensor) or not tensor.is_plain:  # strides of 0 could claim any length
+        if not isinstance(tensor, Tensor) or not tensor.is_plain:  # strides of 0 could declare any length
             raise ValueError(f"{name} is not a contiguous tensor")
         array: Int32 = tensor.array()
         if array.dtype != np.int32 or array.shape != ((length,) if length >= 0 else array.shape) or array.ndim != 1:

@@ -155,7 +155,7 @@ def _array(tensor: Any, name: str, size: int, refuse: Refuse) -> Array:
     if not isinstance(tensor, Tensor):
         raise refuse(f"{name} is not a plain tensor")
     if tensor.size * tensor.storage.itemsize > size:
-        raise refuse(f"{name} claims {tensor.size} elements, which is more than the file contains")
+        raise refuse(f"{name} declares {tensor.size} elements, which is more than the file contains")
     return tensor.array()
 
 
@@ -171,13 +171,13 @@ def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
         final = arcs[arcs[:, 2] == -1, 1]
         num_states = 0 if not len(arcs) else int(final[0]) + 1 if len(final) else int(arcs[:, :2].max()) + 2
         if num_states < 0 or num_states > np.iinfo(np.int32).max or num_states > 16 * len(arcs) + 16:
-            raise refuse(f"the FSA claims {num_states} states, but has only {len(arcs)} arcs")
+            raise refuse(f"the FSA declares {num_states} states, but has only {len(arcs)} arcs")
         return arcs.ravel(), np.array([0, num_states]), np.array([0, len(arcs)])
     if arcs.ndim != 1 or len(arcs) < 2:
         raise refuse(f"arcs have shape {list(arcs.shape)}, but an Fsa has [num_arcs, 4] and an FsaVec has one axis")
     count = int(arcs[0])
     if count < 0 or arcs[1] != 0 or 2 + 2 * (count + 1) > len(arcs):
-        raise refuse(f"the FsaVec claims {count} FSAs, but has only {len(arcs)} numbers")
+        raise refuse(f"the FsaVec declares {count} FSAs, but has only {len(arcs)} numbers")
     state_begin = arcs[2 : count + 3].astype(np.int64)
     arc_begin = arcs[count + 3 : 2 * count + 4].astype(np.int64)
     rest = arcs[2 * count + 4 :]
@@ -185,9 +185,11 @@ def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
         if begin[0] != 0 or (np.diff(begin) < 0).any():
             raise refuse(f"the offsets of {name} in the FsaVec must start at 0 and never decrease")
     if 4 * arc_begin[-1] != len(rest):
-        raise refuse(f"the FsaVec claims {arc_begin[-1]} arcs, which need 4 numbers each, but has {len(rest)} numbers")
+        raise refuse(
+            f"the FsaVec declares {arc_begin[-1]} arcs, which need 4 numbers each, but has {len(rest)} numbers"
+        )
     if (np.diff(state_begin) > 16 * np.diff(arc_begin) + 16).any():
-        raise refuse("the FsaVec claims many more states than arcs")
+        raise refuse("the FsaVec declares many more states than arcs")
     return rest, state_begin, arc_begin
 
 

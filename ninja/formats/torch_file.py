@@ -133,7 +133,7 @@ def opened(content: bytes | memoryview) -> Saved:
     if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
         raise FormatError("the zip file has a compressed entry, which torch does not write")
     if sum(entry.file_size for entry in entries) > len(content):
-        raise FormatError("the entries of the zip file claim more bytes than the file contains")
+        raise FormatError("the entries of the zip file declare more bytes than the file contains")
     pickles = [entry.filename for entry in entries if entry.filename.split("/")[-1] == "data.pkl"]
     if len(pickles) != 1:
         raise FormatError("the zip file was not written by torch: it must contain exactly one data.pkl")
@@ -273,7 +273,7 @@ class _Interpreter:
             part = self._saved.part(f"data/{key}")
             dtype = np.dtype(STORAGES[kind.name])
             if not 0 <= count <= len(part) // dtype.itemsize:
-                raise FormatError(f"data/{key} claims {count} numbers, but has {len(part)} bytes")
+                raise FormatError(f"data/{key} declares {count} numbers, but has {len(part)} bytes")
             numbers = np.frombuffer(part, dtype, count)
             self._storages[place] = _Storage(numbers, kind.name == _BFLOAT16)
         self._stack.append(self._storages[place])

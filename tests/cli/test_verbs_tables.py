@@ -82,11 +82,11 @@ def test_damage_is_a_typed_error(tmp_path_factory, content, begin):
     [
         (read_integers, b"a 1 2\nb 1 x\n", "byte 8, key 'b': expected integers"),
         (read_integers, b"a 3000000000\n", "byte 2, key 'a': expected"),
-        (read_integers, b"a \0B\4\xff\xff\xff\xff", "byte 4, key 'a': the file claims -1 integers"),
+        (read_integers, b"a \0B\4\xff\xff\xff\xff", "byte 4, key 'a': the file declares -1 integers"),
         (
             read_integers,
             b"a \0B\4\xff\xff\xff\x7f1234",
-            "key 'a': the file claims 2147483647 numbers of 5 bytes, but only 4 bytes",
+            "key 'a': the file declares 2147483647 numbers of 5 bytes, but only 4 bytes",
         ),
         (read_integers, b"a \0B\4\1\0\0\0\10\1\0\0\0", "byte 9, key 'a': expected a number of 4 bytes"),
         (read_integers, b"a \0B\10\1\0\0\0\4\1\0\0\0", "byte 4, key 'a': expected an integer"),

@@ -126,10 +126,10 @@ def test_damaged_const_files_are_refused_with_the_byte() -> None:
     content = const(chain())  # the header has 65 bytes; states 20 each, arcs 16
     cases = [
         (content[:-1], "2 arcs, but 31 bytes are left"),
-        (content[:90], "the header claims 3 states, but 25 bytes are left"),
-        (content[:69] + b"\7" + content[70:], "byte 65, key 'utt': state 0 claims the arcs 7 to 8 of 2"),
-        (content[:73] + b"\7" + content[74:], "byte 65, key 'utt': state 0 claims the arcs 0 to 7 of 2"),
-        (content[:57] + b"\3" + content[58:], "the header claims 3 arcs, but the states have 2"),
+        (content[:90], "the header declares 3 states, but 25 bytes are left"),
+        (content[:69] + b"\7" + content[70:], "byte 65, key 'utt': state 0 declares the arcs 7 to 8 of 2"),
+        (content[:73] + b"\7" + content[74:], "byte 65, key 'utt': state 0 declares the arcs 0 to 7 of 2"),
+        (content[:57] + b"\3" + content[58:], "the header declares 3 arcs, but the states have 2"),
         (
             content[:125] + b"\7" * 12 + b"\7\0\0\0" + content[141:],
             "byte 125, key 'utt': arc 0 of state 0 enters state 7 of 3",

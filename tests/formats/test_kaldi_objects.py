@@ -113,7 +113,7 @@ def test_an_empty_compressed_matrix_has_no_header_of_columns(tmp_path):
     [
         (
             b"\0BFM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f",
-            "the file claims 4611686014132420609 numbers of 4 bytes, but only 0",
+            "the file declares 4611686014132420609 numbers of 4 bytes, but only 0",
         ),
         (b"\0BFM \4\xff\xff\xff\xff\4\1\0\0\0", "byte 2: the size -1 × 1 is negative"),
         (b"\0BCM " + struct.pack("<ffii", 0, 1, 2**31 - 1, 2**31 - 1), "bytes, but only 0 bytes remain"),

@@ -43,7 +43,7 @@ def test_matrices_before_the_damage_of_an_archive_are_given(tmp_path):
     begin = len(content) - 240000
     assert [key for key, _ in found] == ["utt0", "utt1", "utt2"]
     [failure] = failures
-    announced = "the file claims 60000 numbers of 4 bytes, but only 239991 bytes remain"
+    announced = "the file declares 60000 numbers of 4 bytes, but only 239991 bytes remain"
     assert failure.startswith(f"{path}, byte {begin}, key 'utt3': {announced}")
 
 

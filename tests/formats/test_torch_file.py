@@ -182,8 +182,8 @@ FORGED: list[tuple[bytes, str]] = [
     (forged(Forged(Storage(), 0, (2,), (1, 1))), "a tensor with over 16 axes, or without a stride per axis"),
     (forged(Forged(Storage(), 0, (1,) * 17, (1,) * 17)), "a tensor with over 16 axes, or without a stride per axis"),
     (forged(Forged(None, 0, (2,), (1,))), "an invalid tensor"),
-    (forged(Forged(Storage(count=5), 0, (2,), (1,))), "data/0 claims 5 numbers, but has 16 bytes"),
-    (forged(Forged(Storage(count=-1), 0, (2,), (1,))), "data/0 claims -1 numbers, but has 16 bytes"),
+    (forged(Forged(Storage(count=5), 0, (2,), (1,))), "data/0 declares 5 numbers, but has 16 bytes"),
+    (forged(Forged(Storage(count=-1), 0, (2,), (1,))), "data/0 declares -1 numbers, but has 16 bytes"),
     (forged(Forged(Storage(key="7"), 0, (2,), (1,))), "the zip file has no data/7"),
     (forged(Forged(Storage(key=7), 0, (2,), (1,))), "an invalid storage"),
     (forged(Forged(Storage(kind="float"), 0, (2,), (1,))), "an invalid storage"),
@@ -243,7 +243,7 @@ def test_entries_that_do_not_lie_where_the_zip_file_says_are_refused() -> None:
         read(buffer.getvalue())
     with zipfile.ZipFile(io.BytesIO(content)) as names:
         place = names.start_dir + 24  # of the first entry's size
-    with pytest.raises(FormatError, match="claim more bytes than the file contains"):
+    with pytest.raises(FormatError, match="declare more bytes than the file contains"):
         read(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
     with pytest.raises(FormatError, match="two entries with the same name"):
         read(forged(1, **{"data/1": b""}).replace(b"data/1", b"data/0"))

@@ -283,7 +283,7 @@ FIRST_ARC = FIRST_STATE + 12  # behind the weight and the number of arcs
     [
         (b"", "byte 0, key 'utt': the image ends within the header"),
         (patched(0, "i", 7), "not an OpenFst file: the magic number is wrong"),
-        (patched(4, "i", 10**9), "the header claims 1000000000 bytes, but"),
+        (patched(4, "i", 10**9), "the header declares 1000000000 bytes, but"),
         (write_fst(small()).replace(b"vector", b"compac"), 'unsupported FST type "compac"; convert it with fstconvert'),
         (
             write_fst(small()).replace(b"standard", b"lattice4"),
@@ -292,10 +292,10 @@ FIRST_ARC = FIRST_STATE + 12  # behind the weight and the number of arcs
         (patched(26, "i", 1), "version 1 of a vector FST; 2 is needed"),
         (patched(30, "i", 8), "unknown header flags 8"),
         (patched(42, "q", 3), "start state 3 of 3"),
-        (patched(50, "q", 2**40), "the header claims 1099511627776 states"),
-        (patched(50, "q", -2), "the header claims -2 states"),
-        (patched(FIRST_STATE + 4, "q", 2**60), "state 0 claims 1152921504606846976 arcs, but"),
-        (patched(FIRST_STATE + 4, "q", -1), "state 0 claims -1 arcs"),
+        (patched(50, "q", 2**40), "the header declares 1099511627776 states"),
+        (patched(50, "q", -2), "the header declares -2 states"),
+        (patched(FIRST_STATE + 4, "q", 2**60), "state 0 declares 1152921504606846976 arcs, but"),
+        (patched(FIRST_STATE + 4, "q", -1), "state 0 declares -1 arcs"),
         (patched(FIRST_ARC + 12, "i", 3), "arc 0 of state 0 enters state 3 of 3"),
         (patched(FIRST_ARC + 12, "i", -1), "arc 0 of state 0 enters state -1 of 3"),
         (write_fst(small()) + b"x", "1 bytes follow the end of the FST"),

@@ -299,7 +299,7 @@ def test_a_tensor_reaches_no_byte_outside_its_storage(path, content):
     torch.save(change(content, "state", "bias", to=torch.arange(251.0)), path)
     count, claim = b"K\xfb", b"M\xff\xff"  # 251 and 65535, as pickle writes them
     places = {
-        "claims 65535 numbers, but has 1004 bytes": (count + b"tq", claim + b"tq"),
+        "declares 65535 numbers, but has 1004 bytes": (count + b"tq", claim + b"tq"),
         "a tensor that extends beyond its storage": (count + b"\x85q", claim + b"\x85q"),
     }
     whole = path.read_bytes()

@@ -165,12 +165,12 @@ def test_absurd_counts_reserve_nothing(path, little_memory):
     reader = READERS["carpa"][1]
     for huge in (2**60, -1):
         absurd = with_count(CARPA, b"<LmStates> \x08", states, huge, "<q")
-        refused(path, absurd, f"LmStates claims {huge} entries", reader)
+        refused(path, absurd, f"LmStates declares {huge} entries", reader)
     for huge in (2**31 - 1, -1):
         absurd = with_count(CARPA, b"<LmUnigram> \x04", unigrams, huge, "<i")
-        refused(path, absurd, f"LmUnigram claims {huge} entries", reader)
+        refused(path, absurd, f"LmUnigram declares {huge} entries", reader)
         absurd = with_count(CARPA, b"<LmOverflow> \x04", 0, huge, "<i")
-        refused(path, absurd, f"LmOverflow claims {huge} entries", reader)
+        refused(path, absurd, f"LmOverflow declares {huge} entries", reader)
 
 
 ONE = struct.pack("<ffi", -1.0, 0.0, 0)  # a state of a const-arpa without children
@@ -205,7 +205,7 @@ def family(word, what, logprob=-1.0, weight=0.0):
         (const_arpa(states=family(3, 0)), None),
         (const_arpa(states=family(9, 0)), "ends in word 9, which has no 1-gram"),
         (const_arpa(states=family(0, 0)), "ends in word 0, which has no 1-gram"),
-        (const_arpa(states=family(3, 3)), "a state claims 3 children"),
+        (const_arpa(states=family(3, 3)), "a state declares 3 children"),
         (const_arpa(states=family(3, -1)), "an index exceeds LmOverflow"),
         (const_arpa(states=family(3, -1), overflow=(0,)), "a state begins at -1, but LmStates has size 11"),
         (const_arpa(states=family(3, -1), overflow=(1,)), "states overlap"),
@@ -213,8 +213,8 @@ def family(word, what, logprob=-1.0, weight=0.0):
         (const_arpa(states=family(3, 0, logprob=0.5)), "a natural-log probability is invalid: 0.5"),
         (const_arpa(states=family(3, 0, weight=math.inf)), "a back-off weight is invalid: inf"),
         (const_arpa(order=1, states=family(3, 0)), "an n-gram is longer than the order 1"),
-        (const_arpa(states=ONE * 2 + struct.pack("<ffi", 0, 0, 1)), "a state claims 1 children"),
-        (const_arpa(states=ONE * 2 + struct.pack("<ffi", 0, 0, -1)), "a state claims -1 children"),
+        (const_arpa(states=ONE * 2 + struct.pack("<ffi", 0, 0, 1)), "a state declares 1 children"),
+        (const_arpa(states=ONE * 2 + struct.pack("<ffi", 0, 0, -1)), "a state declares -1 children"),
         (const_arpa(states=ONE * 2 + struct.pack("<ffi4i", 0, 0, 2, 3, 0, 3, 0)), "the n-gram occurs twice"),
         (const_arpa() + b" ", "bytes follow the end"),
         (const_arpa().replace(b"<LmInfo> \x04", b"<LmInfo> \x08"), "expected an integer of 4 bytes"),

@@ -25,7 +25,7 @@ from ninja.lattice.symbols import SymbolTable
 
 LONGEST_KEY = 4096  # bytes
 _HEAD = LONGEST_KEY + 8  # number of bytes of a key and the magic number of an image
-_SYMBOLS = "a symbol table claims"
+_SYMBOLS = "a symbol table declares"
 _BLANK = re.compile(rb"[ \t\r\n]")
 _MARK = re.compile(
     rb"\s*\S{1,4096}[ \t]"

@@ -67,7 +67,7 @@ Value = Scalar | bool | Array
 class ObjectReader:
     """Reader for consecutive Kaldi objects in a stream.
 
-    Memory is bounded by the number of bytes in the stream, not by the sizes that its headers claim. If the next object
+    Memory is bounded by the number of bytes in the stream, not by the sizes in its headers. If the next object
     is not the expected one, every method raises ``FormatError`` with the byte offset, and with the line number (in
     text) or the key (in a table).
 
@@ -232,7 +232,7 @@ class ObjectReader:
         """Read a count, which must be 0 or more; the error message describes the counted objects as `of`."""
         place, value = self.place, self.integer()
         if value < 0:
-            self.fail(f"the file claims {value} {of}", place)
+            self.fail(f"the file declares {value} {of}", place)
         return value
 
     def value(self) -> Value:
@@ -274,7 +274,8 @@ class ObjectReader:
             values = self._numbers(self._until(end.encode()).split(), np.int64, place)
             if values.size != num_rows * num_columns:
                 self.fail(
-                    f"the file claims {num_rows} rows of {num_columns} numbers, but {values.size} numbers follow", place
+                    f"the file declares {num_rows} rows of {num_columns} numbers, but {values.size} numbers follow",
+                    place,
                 )
             if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
                 self.fail("an integer exceeds 32 bits", place)
@@ -369,7 +370,7 @@ class ObjectReader:
         dtype = np.dtype(kind)
         if not self._has(count * dtype.itemsize):
             rest = len(self._buffer) - self._at
-            message = f"the file claims {count} numbers of {dtype.itemsize} bytes, but only {rest} bytes remain; "
+            message = f"the file declares {count} numbers of {dtype.itemsize} bytes, but only {rest} bytes remain; "
             self.fail(message + "the file is truncated or damaged; copy it again")
         return np.frombuffer(self.take(count * dtype.itemsize, "numbers"), dtype)
 

@@ -141,7 +141,7 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
     if two_classes:
         num_entries = reader.integer()
     if num_entries < 0:
-        reader.fail(f"the file claims {num_entries} topologies", place)
+        reader.fail(f"the file declares {num_entries} topologies", place)
     entries = []
     for _ in range(num_entries):
         entry: Topology = []
