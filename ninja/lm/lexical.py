@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.lattice.symbols import SymbolTable
-from ninja.lattice.text import BASIC, NONE, Form, LexicalForms, Normalizer
+from ninja.lattice.text import NONE, Form, LexicalForms, Normalizer
 from ninja.lm.mixture import Mixture
 from ninja.lm.protocol import END_OF_PROMPTS, LanguageModel, exclusive
 from ninja.lm.trie import score_trie
@@ -350,8 +350,10 @@ class _Forms(SymbolTable):
         ids = self._inner.ids(names)
         if normalizer is NONE:
             return ids
-        for place, word, _ in normalizer.changes(names):
-            number = self._id_by(word, normalizer)
+        places = {place for place, _, _ in normalizer.changes(names)}
+        places.update(place for place, number in enumerate(ids) if number < 0)  # the model may spell them differently
+        for place in sorted(places):
+            number = self._id_by(names[place], normalizer)
             ids[place] = -1 if number is None else number
         return ids
 
@@ -364,8 +366,6 @@ class _Forms(SymbolTable):
             return FIRST_FORM
         if len(form) == 1 and (number := self._inner.id(form[0])) is not None:
             return number
-        if form == (word,):
-            return None
         if (number := self._id_of_form(form, normalizer)) is not None or len(form) == 1:
             return number
         units = [self._id_by(part, normalizer) for part in form]
@@ -397,11 +397,8 @@ class _Forms(SymbolTable):
         if len(form) > 1 and (number := self._inner.id("-".join(form))) is not None:
             return number
         if self._by_form is None:
-            names: Iterable[str] = self._inner.names
-            if normalizer is not BASIC:  # other rules are slower, and seldom change words of letters
-                names = (name for name in names if not name.isalpha())
             by_form: dict[Form, int] = {}
-            for _, word, word_form in normalizer.changes(names):
+            for _, word, word_form in normalizer.changes(self._inner.names):
                 by_form.setdefault(word_form, self._inner._id[word])
             self._by_form = by_form
         return self._by_form.get(form)

@@ -86,6 +86,16 @@ def test_a_form_of_several_words_is_a_single_word_of_the_model_if_it_has_one():
     assert english.vocabulary.id("It’s,") == lm.vocabulary.id("it's")
 
 
+def test_a_word_is_found_if_the_model_has_another_spelling_of_its_form():
+    lm = FakeLM(others=("THE", "Chen", "gonna", "colour"))
+    the, chen, gonna, colour = lm.vocabulary.ids(["THE", "Chen", "gonna", "colour"])
+    basic = lexical(lm).vocabulary
+    assert basic.ids(["the", "The,", "THE", "chen"]) == [the, the, the, chen]
+    assert basic.id("the-chen") == basic.id("The-Chen,") == FIRST_FORM + 1
+    english = lexical(lm, "english").vocabulary
+    assert english.ids(["the", "The", "colour", "color", "Gonna"]) == [the, the, colour, colour, gonna]
+
+
 def test_empty_words_are_no_words_of_a_word_map():
     words = SymbolTable.from_words(["<eps>", *WRITTEN])
     word_map = WordMap(words, lexical())
