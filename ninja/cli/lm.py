@@ -18,7 +18,7 @@ from ninja.cli.main import Console
 from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, backend_option, word_options
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import output_file, reads, writes
-from ninja.errors import FormatError, VocabularyError
+from ninja.errors import FormatError, VocabularyError, check_range
 from ninja.files.output import text_output
 from ninja.files.stream import text_of
 from ninja.lattice.symbols import SymbolTable
@@ -161,6 +161,7 @@ def score(
     Example:
       ninja lm score rnnlm_dir text.txt > logprobs.txt
     """
+    check_range("unk_penalty", unk_penalty, finite=True)
     if model.unk is None and model.takes_oov_score:
         model.score_oovs("skip")
         click.echo(f"ninja: {name} has no <unk>; skipping OOVs, like SRILM (see --oov-score)", err=True)
@@ -263,8 +264,8 @@ def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
 
 def _id_of(model: LanguageModel, word: str, as_ids: bool, path: str, line: int) -> int:
     if as_ids:
-        if not word.isdecimal() or not int(word) < len(model.vocabulary):
-            last = len(model.vocabulary) - 1
+        last = len(model.vocabulary) - 1
+        if not word.isdecimal() or len(word.lstrip("0")) > len(str(last)) or int(word) > last:
             raise FormatError(f"{word[:40]!r} is not a word id of the model; expected 0 to {last}", path, line=line)
         return int(word)
     word_id = model.vocabulary.id(word)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.lexical import Ids, UnitLM
-from ninja.lm.protocol import LanguageModel
+from ninja.lm.protocol import LanguageModel, OOVScore
 
 
 class MultiwordLM(UnitLM):
@@ -26,11 +26,20 @@ class MultiwordLM(UnitLM):
         """Wrap a model of words; `multi_char` joins the parts of multiwords."""
         super().__init__(lm)
         self.scores_tries = lm.scores_tries
+        self._multi_char = multi_char
+        self._take_attributes(lm)
+
+    def _take_attributes(self, lm: LanguageModel) -> None:
         self.bos, self.eos, self.unk, self.unk_words = lm.bos, lm.eos, lm.unk, lm.unk_words
         self.classes = lm.classes
         self.oov_score, self.takes_oov_score = lm.oov_score, lm.takes_oov_score
-        self._parts = _Multiwords(lm.vocabulary, multi_char)
+        self._parts = _Multiwords(lm.vocabulary, self._multi_char)
         self.vocabulary = self._parts
+
+    def score_oovs(self, score: OOVScore) -> None:
+        """See `LanguageModel.score_oovs`; the ids of multiwords that were looked up before become invalid."""
+        self._units.score_oovs(score)
+        self._take_attributes(self._units)
 
     def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
         return np.zeros(len(slots), np.bool_)

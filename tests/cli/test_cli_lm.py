@@ -94,6 +94,12 @@ def test_an_unknown_word_may_cost_more_than_unk(ninja, bed):
     assert free["one"] == dear["one"]
 
 
+def test_a_penalty_that_is_not_finite_is_refused(ninja, bed):
+    code, output, errors = ninja("lm", "score", bed / "rnnlm", bed / "text", "--unk-penalty", "nan")
+    assert (code, output) == (2, "")
+    assert "is nan, but must be finite" in errors
+
+
 def test_unk_itself_is_no_unknown_word(ninja, bed, tmp_path):
     (tmp_path / "text").write_text("k <unk> zebra\n")
     free, dear = (
@@ -132,6 +138,7 @@ def test_a_text_is_read_from_stdin(ninja, bed, monkeypatch):
         ("rnnlm", "k a\n\n", [], ":2: the line is empty; add a key, or use --no-keys"),
         ("rnnlm", "k 3 8\n", ["--int"], ":1: '8' is not a word id of the model; expected 0 to 7"),
         ("rnnlm", "k 3 -1\n", ["--int"], ":1: '-1' is not a word id"),
+        ("rnnlm", f"k {'9' * 5000}\n", ["--int"], f":1: '{'9' * 40}' is not a word id"),
         ("rnnlm", "k 3 a\n", ["--int"], ":1: 'a' is not a word id"),
         ("rnnlm", "k \udcff\n", [], ":1: not UTF-8"),
     ],
@@ -227,6 +234,16 @@ def test_words_that_an_arpa_file_lacks_are_left_out_as_srilm_does(ninja, closed)
     assert said[2].startswith("ninja: 1 zeroprobs, logprob= -2.9 ")
     assert figures(said[2]) == expected_figures(-2.9, 7 - 2 - 1, 3)
     assert len(said) == 3
+
+
+def test_multiwords_whose_parts_are_unknown_are_left_out(ninja, closed):
+    (closed / "multiwords").write_text("u1 a_b_zebra zebra_b a_b\n")
+    (closed / "text").write_text("u1 zebra zebra a b\n")
+    code, output, errors = ninja("lm", "score", closed / "lm.arpa", closed / "multiwords", "--multi-char", "_")
+    assert code == 0, errors
+    parts = scores(ninja("lm", "score", closed / "lm.arpa", closed / "text")[1])["u1"]
+    assert scores(output)["u1"] == pytest.approx([0, 0, parts[2] + parts[3], parts[4]], abs=1e-4)
+    assert "3 words, 2 OOVs" in errors
 
 
 def test_an_oov_score_is_the_same_after_every_history(ninja, closed):
