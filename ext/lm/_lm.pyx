@@ -64,7 +64,11 @@ cdef class Model:
 
     def add_unknown(self, float logprob):
         """Add a word for all unknown words, with this natural-log probability after every history; return its id."""
-        return self.model.add_unknown(logprob)
+        return self.model.add(logprob, self.model.root)
+
+    def add_begin(self, float logprob):
+        """Add <s> to a model without it; after it, words are scored as at the beginning of a sentence."""
+        return self.model.add(logprob, self.model.start)
 
     def logprob(self, states not None, words not None):
         """Return ln P(word | state), float32 [n], for states, int64 [n], and words, int32 [n]."""

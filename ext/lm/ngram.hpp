@@ -114,14 +114,14 @@ struct NgramModel {
   int32_t start = 0;  // state after <s>
   int32_t order = 0;
   int64_t num_ngrams = 0;
-  int32_t unknown = -1;  // the word added by `add_unknown`, if any
+  int32_t first_added = std::numeric_limits<int32_t>::max();  // id of the first word that `add` added
 
-  // Add a word for all unknown words, with the same score after every history and without back-off weights; the next
-  // word is scored after an empty history. Returns the word.
-  int32_t add_unknown(float logprob) {
-    unknown = num_words();
-    row.push_back({logprob, root});
-    return unknown;
+  // Add a word with the same score after every history, without back-off weights; the next word is scored after the
+  // state `next`. Returns the word.
+  int32_t add(float logprob, int32_t next) {
+    first_added = std::min(first_added, num_words());
+    row.push_back({logprob, next});
+    return num_words() - 1;
   }
 
   int32_t num_words() const { return static_cast<int32_t>(row.size()); }
@@ -150,7 +150,8 @@ struct NgramModel {
         if (static_cast<uint64_t>(state[place]) >= backoff.size() || static_cast<uint32_t>(word[place]) >= row.size()) {
           return place;
         }
-        lookup[i] = {word[place] == unknown ? root : static_cast<int32_t>(state[place]), word[place], place, 0.0};
+        const int32_t from = word[place] < first_added ? static_cast<int32_t>(state[place]) : root;
+        lookup[i] = {from, word[place], place, 0.0};
         prefetch(lookup[i].state, lookup[i].word);
       }
       while (open > 0) {

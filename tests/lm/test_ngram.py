@@ -159,8 +159,10 @@ def test_sums_over_many_backoffs_stay_exact(tmp_path):
 def test_a_model_without_the_start_mark_starts_with_nothing(tmp_path):
     model = SlowNgram(2, {("</s>",): (-1.0, 0.0), ("a",): (-1.0, -0.5), ("a", "a"): (-0.25, 0.0)})
     lm = read_arpa(file(tmp_path, write_arpa(model)))
-    assert lm.bos is None
-    assert lm.logprob(lm.start(1), np.array([lm.vocabulary.id("a")], np.int32))[0] == pytest.approx(-math.log(10))
+    a = np.array([lm.vocabulary.id("a")], np.int32)
+    assert lm.logprob(lm.start(1), a)[0] == pytest.approx(-math.log(10))
+    begun = lm.advance(lm.advance(lm.start(1), a), np.array([lm.vocabulary.id("<s>")], np.int32))
+    assert lm.logprob(begun, a)[0] == pytest.approx(-math.log(10))  # no back-off weight is paid
 
 
 @pytest.mark.parametrize("chunk", [64, 65, 100, 1000])

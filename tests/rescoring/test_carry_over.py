@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
+from reference_ngram import SlowNgram, write_arpa, write_grammar
 from reference_rescore import LogProb, close, path_costs, path_costs_under, total
 from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
 
@@ -75,6 +76,21 @@ def test_without_a_list_all_utterances_are_of_one_recording() -> None:
     one = dict(rescore(LARGE, lm, OPTIONS, carry_over=CarryOver()))
     listed = dict(rescore(LARGE, lm, OPTIONS, carry_over=CarryOver(dict.fromkeys(UTTERANCES, "same"))))
     assert all(lattice.identical(listed[key]) for key, lattice in one.items())
+
+
+@pytest.mark.parametrize("kind", ["arpa", "grammar"])
+def test_ngram_models_begin_each_utterance_anew(tmp_path: Path, kind: str) -> None:
+    """Of both models, no word is <s>."""
+    ngrams = {(word,): (-1.0, -0.5) for word in ("</s>", "<unk>", "w1", "w2")}
+    model = SlowNgram(2, ngrams | {("w1", "w2"): (-0.25, 0.0), ("w2", "w1"): (-0.125, 0.0)})
+    ids = {word: number for number, word in enumerate(["<eps>", "<s>", "</s>", "<unk>", "w1", "w2", "#0"])}
+    (tmp_path / "lm").write_bytes(write_arpa(model) if kind == "arpa" else write_grammar(model, ids))
+    lm = ninja.lm.load(tmp_path / "lm", words=ninja.SymbolTable(ids.items()))
+    for each in (lm, Mixture(((lm, 0.5), (FakeLM(), 0.0)))):
+        expected = dict(rescore(SMALL, each, OPTIONS))
+        assert all(
+            expected[key].identical(lattice) for key, lattice in rescore(SMALL, each, OPTIONS, carry_over=CarryOver())
+        )
 
 
 def test_lattices_that_wait_fill_the_budget_and_no_more_are_read() -> None:

@@ -7,6 +7,7 @@ even if backing off would be more probable.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -19,19 +20,21 @@ from ninja.files.gzip import GZIP_MAGIC
 from ninja.files.stream import Place, content_of, open_stream
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
-from ninja.lm.word_map import UNK, find
+from ninja.lm.word_map import BOS, UNK, find
 
 CHUNK = 1 << 22  # bytes of text parsed at once, and maximum line length
 SHORTEST_NGRAM = 4  # bytes: a digit, a space, a word and a line end
 MAX_DEFLATE_RATIO = 1032  # maximum compression ratio of deflate
 BACKOFF = "#0"
+NEVER = -99 * math.log(10.0)  # natural-log probability of <s>, which ARPA files state as -99
 UNKNOWN = ("<unk>", "<UNK>")  # the second is written by some versions of SRILM
 
 
 class NgramLM(LanguageModel):
     """A back-off n-gram model as a `LanguageModel`.
 
-    If the model has no <unk>, `score_oovs` adds it.
+    If the model has no ``<s>``, it is added, so that a sentence can follow another one. If the model has no <unk>,
+    `score_oovs` adds it.
 
     Args:
         model: The automaton.
@@ -45,8 +48,11 @@ class NgramLM(LanguageModel):
 
     def __init__(self, model: _lm.Model, words: Sequence[str], path: str, unk: int | None = None) -> None:
         self.model = model
+        if BOS not in words:  # a grammar, for example
+            words = [*words, BOS]
+            model.add_begin(NEVER)
         self.vocabulary = SymbolTable(((word, number) for number, word in enumerate(words)), path)
-        self.bos = self.vocabulary.id("<s>")
+        self.bos = self.vocabulary.id(BOS)
         eos = self.vocabulary.id("</s>")
         if eos is None:
             raise ModelError("the model has no </s>, so it cannot score the end of a sentence; train it again", path)
