@@ -27,6 +27,7 @@ from tiny_hf import (  # noqa: E402
     one_quiet_thread,  # noqa: F401
     opened,
 )
+from tokenizers import normalizers  # noqa: E402
 
 from ninja.lm.huggingface.piece_network import LogitsLM, PieceLM  # noqa: E402
 
@@ -162,6 +163,19 @@ def test_only_words_that_occur_are_split():
     list(rescore([("k", lattice.replace(words=words))], lm, RescoreOptions()))
     assert {text.split()[-1] for text in tokenizer.split} == {"the", "w0", "cat", "a", tokenizer.split[0]}
     assert len(tokenizer.split) < 8
+
+
+def test_a_word_that_the_tokenizer_removes_fails_its_lattice_alone():
+    model, tokenizer = in_memory("gpt2")
+    tokenizer.backend_tokenizer.normalizer = normalizers.Replace("\u200b", "")
+    lists = [("good", [("the cat", -1.0), ("a ,", -2.0)]), ("bad", [("\u200b the cat", -1.0)])]
+    words = SymbolTable.growing()
+    lattices = [(key, package.from_nbest(key, hypotheses, words=words)) for key, hypotheses in lists]
+    errors = []
+    report = RescoreReport(on_error=errors.append)
+    options = RescoreOptions(acoustic_scale=1.0)
+    assert [key for key, _ in rescore(lattices, wrap(model, tokenizer), options, report=report)] == ["good"]
+    assert [error.key for error in errors] == ["bad"]
 
 
 def upper_case_lattice():
