@@ -15,7 +15,7 @@ import click
 
 from ninja.cli.command import Command, InputFile, OutputFile, Sectioned
 from ninja.cli.main import Console
-from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, backend_option, word_options
+from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, ModelType, backend_option, endpoint_options, word_options
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError, check_range
@@ -24,7 +24,7 @@ from ninja.files.stream import text_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.libraries import needed_for
-from ninja.lm import LanguageModel
+from ninja.lm import EndpointOptions, LanguageModel
 from ninja.lm.lexical import LexicalLM
 from ninja.lm.load import CHECKPOINT, detect_format, open_model, place_of, refuse_unused_classes
 from ninja.lm.perplexity import Perplexity
@@ -62,7 +62,7 @@ def lm() -> None:
 def _loads_model(command: Command) -> Command:
     """Add the argument MODEL and its options; the command receives ``name``, and the loaded model as ``model``."""
 
-    @click.argument("model", type=InputFile())
+    @click.argument("model", type=ModelType())
     @click.option(
         "--normalize/--no-normalize",
         default=None,
@@ -72,6 +72,7 @@ def _loads_model(command: Command) -> Command:
     @backend_option
     @reads("--words", "Symbol table of a model that stores only word ids.", load=SymbolTable.read)
     @word_options(*WORD_OPTIONS)
+    @endpoint_options
     @functools.wraps(command)
     def with_model(
         model: str,
@@ -80,9 +81,11 @@ def _loads_model(command: Command) -> Command:
         backend: Backend,
         words: SymbolTable | None,
         load_options: LoadOptions,
+        endpoint: EndpointOptions | None,
         **options: Any,
     ) -> None:
         load_options = replace(load_options, device=device, normalize=normalize, words=words, backend=backend)
+        load_options = replace(load_options, endpoint=endpoint)
         lm = open_model(model, load_options)
         refuse_unused_classes([lm], load_options)
         command(name=model, model=lm, **options)

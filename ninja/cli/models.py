@@ -105,6 +105,12 @@ class ModelType(InputFile):
         return not is_endpoint(name)
 
 
+def endpoint_options(command: Command) -> Command:
+    """Add the options for completions endpoints; the command receives them as ``endpoint``."""
+    options = from_fields(EndpointOptions, skip=NOT_OPTIONS, prefix="endpoint")
+    return options(grouped("endpoint", ENDPOINT, _endpoint)(command))
+
+
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for language models; the command receives them as ``models``."""
 
@@ -118,7 +124,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             kind=ModelType(),
             multiple=True,
         ),
-        reads("--old-lm", "First-pass language model; its scores are subtracted."),
+        reads("--old-lm", "First-pass language model; its scores are subtracted.", kind=ModelType()),
         click.option(
             "--mixture",
             type=click.Choice(get_args(How)),
@@ -137,9 +143,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             help="Normalise scores exactly, or leave them unnormalised.  [default: as the model was trained]",
         ),
     )
-    @from_fields(EndpointOptions, skip=NOT_OPTIONS, prefix="endpoint")
+    @endpoint_options
     @section("Running", click.option("--device", default="auto", help=DEVICE_HELP), backend_option)
-    @grouped("endpoint", ENDPOINT, _endpoint)
     @functools.wraps(command)
     def collected(
         rnnlm: tuple[str, ...],

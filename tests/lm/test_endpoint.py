@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 from rescoring_cases import EXACT, random_lattice
 
 from ninja.errors import ModelError, OptionError
@@ -97,6 +98,22 @@ def test_a_mixture_with_a_local_model_scores_with_both():
         alone = dict(rescore(SMALL, local, chosen))
         for key, lattice in both.items():
             np.testing.assert_allclose(lattice.graph, alone[key].graph, atol=1e-3)
+
+
+def test_commands_take_the_url_of_a_server_as_any_model(ninja, tmp_path):
+    write_all(tmp_path / "lat.ark", [lattice for _, lattice in SMALL])
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in NAMED))
+    (tmp_path / "text").write_text("k the cat sat\n")
+    rescoring = ["rescore", tmp_path / "lat.ark", "--max-unknown", 1, "--algorithm", "nbest", "--rnnlm", "none"]
+    end = ["--endpoint-eos", EOS["gpt2"]]
+    with serving("vllm") as server:
+        served = ninja("lm", "score", server.url, tmp_path / "text", *end)
+        code, _, errors = ninja(*rescoring, "--old-lm", server.url, *end, "-o", tmp_path / "out.ark")
+        assert "completions endpoint" in ninja("lm", "info", server.url, *end)[1]
+    assert (code, served[0]) == (0, 0), errors + served[2]
+    local = ninja("lm", "score", folder("gpt2"), tmp_path / "text")
+    scores = [[float(each) for each in output.split()[1:]] for _, output, _ in (served, local)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 
 # Faults
