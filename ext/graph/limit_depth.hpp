@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/scales.hpp"
@@ -167,26 +168,29 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
     }
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.at < b.at; });
-  Crossings crossings(logprob, max_arcs_per_frame, selection.keep_arc);
-  for (size_t at = 0; at < events.size();) {
-    const uint32_t frame = events[at].at / 2;
-    for (; at < events.size() && events[at].at / 2 == frame; ++at) {
-      events[at].at % 2 == 1 ? crossings.add(events[at].arc) : crossings.remove(events[at].arc);
+  const auto select = [&] {
+    Crossings crossings(logprob, max_arcs_per_frame, selection.keep_arc);
+    for (size_t at = 0; at < events.size();) {
+      const uint32_t frame = events[at].at / 2;
+      for (; at < events.size() && events[at].at / 2 == frame; ++at) {
+        events[at].at % 2 == 1 ? crossings.add(events[at].arc) : crossings.remove(events[at].arc);
+      }
+      crossings.limit();
     }
-    crossings.limit();
-  }
-  drop_dead_ends(arcs, selection);
-  number_kept(arcs, alignments, selection);
+    drop_dead_ends(arcs, selection);
+    number_kept(arcs, alignments, selection);
+  };
+  select();
   if (selection.num_states > 0 || !(best < kNoPath)) return;
-  // If ties have removed every complete path, keep the first of the best paths.
+  // Ties have removed every complete path: select again, and rank the arcs of the first of the best paths above others.
+  std::fill(selection.keep_arc.begin(), selection.keep_arc.end(), 1);
   for (int64_t state = 0; backward[state] != single_final_cost(arcs, state, scales);) {
     int64_t arc = arcs.arc_begin[state];
     while (backward[arcs.dst[arc]] + single_arc_cost(arcs, arc, scales) != backward[state]) ++arc;
-    selection.keep_arc[arc] = 1;
+    logprob[arc] = std::numeric_limits<float>::infinity();
     state = arcs.dst[arc];
   }
-  drop_dead_ends(arcs, selection);
-  number_kept(arcs, alignments, selection);
+  select();
 }
 
 }  // namespace ninja

@@ -14,7 +14,7 @@ from strategies import costs, lattices
 from strategies_graph import SCALES, scaled, timed_lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.graph import best_path, connect, from_arcs, limit_depth, prune, select_arcs, state_times
+from ninja.graph import best_path, connect, depth_per_frame, from_arcs, limit_depth, prune, select_arcs, state_times
 from ninja.lattice import Lattice, Scales, check
 
 
@@ -192,6 +192,9 @@ def test_limit_depth_keeps_a_path_where_all_are_equally_good() -> None:
         labels=[[1], [1, 1], [1, 1], [1], [1]],
     )
     assert len(paths(limit_depth(crossed, 1))) == 1
+    parallel = [[1, 1], [3, 2, 2, 2, 3], [2, 1, 3], [3, 3, 3]]
+    lattice = from_arcs("c", [0, 0, 1, 1], [1, 2, 2, 2], [1, 0, 1, 2], [0] * 4, finals={2: 0}, labels=parallel)
+    assert depth_per_frame(limit_depth(lattice, 1)).tolist() == [1] * 5
 
 
 @pytest.mark.parametrize("levels", [1, 1000])
