@@ -75,7 +75,7 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
     if fields is None:
         raise LatticeError(error, path)
     start, arc_begin, dst, ilabel, olabel, cost, final_cost = fields
-    return Fst(arc_begin, dst, ilabel, olabel, cost, final_cost, start, path)
+    return Fst(arc_begin, dst, ilabel, olabel, cost, final_cost, start, path, is_sorted=True)
 
 
 def read_transducer(path: str | os.PathLike[str]) -> Fst:

@@ -51,7 +51,8 @@ def compose(
         return compose_scaled(lattice, other, 1.0, 1.0, max_arcs)
     if phi_label is not None and phi_label < 1:
         raise OptionError(f"phi_label is {phi_label}, but must be 1 or more")
-    composition = _graph.compose(lattice, other, -1 if phi_label is None else phi_label, max_arcs)
+    machine = other.sorted_by_input()
+    composition = _graph.compose(lattice, machine, -1 if phi_label is None else phi_label, max_arcs)
     if isinstance(composition, int):
         name = f"the FST {other.path}" if other.path else "the FST"
         message = f"state {composition} of {name} lies on a cycle of input epsilons; remove the epsilons"

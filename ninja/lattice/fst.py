@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+
+from ninja.lattice.arrays import owners
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +22,7 @@ class Fst:
     final_cost: npt.NDArray[np.float64]  # [num_states], +inf = not final
     start: int = 0
     path: str | None = None  # source file, for messages
+    is_sorted: bool = False  # whether it is known that the arcs of each state are sorted by input label
 
     @property
     def num_states(self) -> int:
@@ -30,3 +33,11 @@ class Fst:
     def num_arcs(self) -> int:
         """Number of arcs."""
         return len(self.dst)
+
+    def sorted_by_input(self) -> Fst:
+        """Sort the arcs of each state by input label, as composition requires; equal labels keep their order."""
+        if self.is_sorted:
+            return self
+        order = np.lexsort((self.ilabel, owners(self.arc_begin)))
+        columns = {name: getattr(self, name)[order] for name in ("dst", "ilabel", "olabel", "cost")}
+        return replace(self, **columns, is_sorted=True)

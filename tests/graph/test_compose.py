@@ -17,7 +17,7 @@ from strategies import lattices
 from ninja import _core
 from ninja.errors import FormatError, InputError, LatticeError, OptionError
 from ninja.formats.fst_image import parse_transducer, read_transducer
-from ninja.graph import compose, connect, difference, equivalent, expand_ngram, from_arcs, interp, scale
+from ninja.graph import compose, connect, difference, equivalent, expand_ngram, from_arcs, interp, scale, to_fst
 from ninja.lattice import Lattice, check
 from ninja.lattice.fst import Fst
 
@@ -75,6 +75,13 @@ def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, mach
     check(found)
     assert connect(found) is found
     assert all_ways(found) == wanted
+
+
+def test_composition_with_an_fst_does_not_depend_on_the_order_of_its_arcs() -> None:
+    lattice = from_arcs("a", [0, 0], [1, 1], [1, 2], [0.0, 0.0], finals={1: 0.0})
+    grammar = to_fst(from_arcs("g", [0, 0, 0], [1, 1, 1], [3, 2, 1], [3.0, 2.0, 1.0], finals={1: 0.0}), lm_scale=1.0)
+    assert grammar.ilabel.tolist() == [3, 2, 1]
+    assert compose(lattice, grammar).graph.tolist() == [1.0, 2.0]
 
 
 def image(rows: list[tuple[int, int, int, int, float]], finals: list[float]) -> bytes:
