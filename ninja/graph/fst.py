@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ninja.errors import OptionError
 from ninja.graph.kinds import remove_alignments, to_compact, to_raw
+from ninja.graph.path import no_path
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets
 from ninja.lattice.fst import Fst
@@ -43,6 +44,7 @@ def to_fst(
 
     Raises:
         OptionError: A scale is not finite.
+        LatticeError: With ``rm_eps``, no path leads from the start to a final state.
 
     Source: Kaldi, latbin/lattice-to-fst.cc; fstext/remove-eps-local-inl.h.
     """
@@ -63,7 +65,11 @@ def to_fst(
     final = np.full(shape.num_states, np.inf)
     final[ends] = lm_scale * shape.final_graph[ends] + acoustic_scale * shape.final_acoustic[ends]
     fst = Fst(shape.arc_begin, shape.dst, inputs, output, cost, final)
-    return remove_local_epsilons(fst) if rm_eps and not (inputs.all() and output.all()) else fst
+    if rm_eps and not (inputs.all() and output.all()):
+        fst = remove_local_epsilons(fst)
+        if not fst.num_states:
+            raise no_path(lattice.key)
+    return fst
 
 
 @dataclass(slots=True)

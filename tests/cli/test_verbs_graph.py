@@ -27,7 +27,7 @@ from ninja.graph import (
     to_fst,
     to_raw,
 )
-from ninja.lattice import check
+from ninja.lattice import Lattice, check
 
 KOREAN = SHARED / "golden" / "korean"
 needs_golden = pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's answers do not come with the project")
@@ -226,6 +226,14 @@ def test_a_machine_gives_each_word_sequence_its_best_cost(lattice, acoustic_scal
     for rm_eps in (True, False):
         machine = to_fst(lattice, acoustic_scale, lm_scale, rm_eps=rm_eps)
         assert machine_costs(machine) == pytest.approx(expected)
+
+
+def test_a_machine_without_a_path_is_refused():
+    inf = np.inf
+    arcs = [0, 1, 1, 1], [1], [0], [0.0], [0.0]
+    lattice = Lattice.from_arrays("a", *arcs, [inf, inf, 0.0], [inf, inf, 0.0])  # the final state is not reached
+    with pytest.raises(LatticeError, match="key 'a': no path leads from the start to a final state"):
+        to_fst(lattice)
 
 
 @given(lattices(max_states=6))
