@@ -12,6 +12,7 @@ from ninja import _graph
 from ninja.errors import LatticeError, check_range
 from ninja.graph.compose import MAX_ARCS
 from ninja.graph.connect import connect
+from ninja.graph.path import no_path
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather_labels
 from ninja.lattice.batch import Batch
@@ -32,13 +33,15 @@ def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> L
         max_arcs: Maximum number of arcs in the result.
 
     Raises:
-        LatticeError: The result has more than ``max_arcs`` arcs.
+        LatticeError: The result has more than ``max_arcs`` arcs, or no path leads from the start to a final state.
         OptionError: ``n`` is below 1.
 
     Source: Kaldi, latbin/lattice-expand-ngram.cc.
     """
     check_range("n", n, least=1)
     state, arc_begin, dst, arc, _ = _graph.expand_ngram(lattice, n - 1, max_arcs)
+    if not lattice.is_final[state].any():
+        raise no_path(lattice.key)
     return copied_lattice(lattice, state, arc_begin, dst, arc, lattice.graph[arc], lattice.final_graph[state])
 
 

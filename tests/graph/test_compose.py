@@ -223,6 +223,14 @@ def test_bounds_of_expansion_and_difference_hold() -> None:
         difference(lattice, [1, 2], max_arcs=60)
 
 
+def test_expansion_of_a_lattice_without_a_path_is_refused() -> None:
+    inf = math.inf
+    arcs = [0, 1, 1, 1], [1], [1], [0.0], [0.0]
+    lattice = Lattice.from_arrays("a", *arcs, [inf, inf, 0.0], [inf, inf, 0.0])  # the final state is not reached
+    with pytest.raises(LatticeError, match="key 'a': no path leads from the start to a final state"):
+        expand_ngram(lattice)
+
+
 def test_options_out_of_range_are_refused() -> None:
     with pytest.raises(OptionError, match=r"alpha is 1.5, but must be from 0 to 1"):
         interp(RAW, RAW, 1.5)
