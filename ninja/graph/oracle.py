@@ -66,7 +66,8 @@ def oracle(
         lattices: A lattice or a batch.
         reference: Word ids of the reference, without epsilon (0). An id that no arc has, such as -1, never matches. For
             a batch, one reference per lattice.
-        wildcards: Word ids, for example of noises, that are treated as epsilons in the lattice and the reference.
+        wildcards: Word ids, for example of noises, that are treated as epsilons in the lattice and the reference. With
+            `forms`, other words with the same lexical form are not counted either.
         forms: Lexical forms by which words are compared and counted. The reference must then be
             ``forms.ids(words)``.  [default: words are compared unchanged]
 
@@ -115,15 +116,35 @@ def _lexical_oracle(
 ) -> Oracle | list[Oracle]:
     """Find the paths with the fewest errors in lexical words, and return them as paths through the written lattices."""
     written = list(as_batch(lattices))
-    lexical = [lexical_lattice(lattice, forms) for lattice in written]
+    references: list[Any] = list(reference) if isinstance(lattices, Batch) else [reference]
+    phrases = {tuple(form) for number in wildcards if len(form := forms.form(number)) > 1}
+    bare = written
+    if phrases:
+        ids = {number for lattice in written for number in np.unique(lattice.word).tolist()}
+        wild = [number for number in ids if tuple(forms.form(number)) in phrases]
+        bare = [without_words(lattice, wild) for lattice in written]
+        references = [_without_phrases(words, phrases) for words in references]
+    lexical = [lexical_lattice(lattice, forms) for lattice in bare]
     batch = Batch.of([converted.lattice for converted in lexical])
-    references: Any = reference if isinstance(lattices, Batch) else [reference]
     wild_forms = [form[0] for number in wildcards if len(form := forms.form(number)) == 1]
     oracles = [
         _written_path(lattice, converted, path, wildcards)
         for lattice, converted, path in zip(written, lexical, oracle(batch, references, wild_forms), strict=True)
     ]
     return oracles if isinstance(lattices, Batch) else oracles[0]
+
+
+def _without_phrases(words: Words, phrases: Collection[tuple[int, ...]]) -> list[int]:
+    """Remove all occurrences of the phrases from a sequence of words; of overlapping ones, the first and longest."""
+    ids = np.asarray(words).tolist()
+    sizes = sorted({len(phrase) for phrase in phrases}, reverse=True)
+    rest, index = [], 0
+    while index < len(ids):
+        size = next((size for size in sizes if tuple(ids[index : index + size]) in phrases), 0)
+        if not size:
+            rest.append(ids[index])
+        index += size or 1
+    return rest
 
 
 def _written_path(written: Lattice, lexical: LexicalLattice, path: Oracle, wildcards: Collection[int]) -> Oracle:

@@ -79,3 +79,13 @@ def test_wildcards_are_words_of_any_form():
     nearest = oracle(lattice, table.ids(["uh", "tom"]), wildcards, forms=table)
     assert (nearest.edits, nearest.num_words) == (0, 1)
     assert lattice.words.spell(nearest.words) == ["Tom,"]
+
+
+def test_wildcards_of_several_lexical_words_are_no_errors():
+    lattice = ninja.from_nbest("utt", [(["Uh-huh,", "Tom,", "uh-huh"], -1.0)])
+    table = LexicalTable(lattice.words, BASIC)
+    wildcards = lattice.words.ids(["uh-huh"])
+    for reference in (["tom"], ["uh", "tom"], ["tom", "uh-huh"], ["uh", "uh-huh", "tom"]):
+        nearest = oracle(lattice, table.ids(reference), wildcards, forms=table)
+        assert (nearest.deletions, nearest.insertions) == (reference.count("uh"), 0)
+        assert nearest.num_words == 1 + reference.count("uh")
