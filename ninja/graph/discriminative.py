@@ -108,7 +108,8 @@ def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePoster
     lattice = connect(lattice)
     costs = forward_backward(lattice, scales)
     of_final = np.exp(costs.total - costs.alpha - _final_costs(lattice, scales))
-    return _by_frame(lattice, posteriors(lattice, scales), of_final, -costs.total)
+    log_likelihood = 0.0 - costs.total  # never -0.0
+    return _by_frame(lattice, posteriors(lattice, scales), of_final, log_likelihood)
 
 
 def accuracy_posteriors(

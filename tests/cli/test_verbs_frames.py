@@ -55,6 +55,10 @@ def test_posteriors_of_final_labels_count_too():
     assert found.total == pytest.approx(-1.5)
 
 
+def test_the_log_likelihood_of_a_path_without_costs_has_no_sign():
+    assert str(frame_posteriors(linear("a", [1], [3, 4])).total) == "0.0"
+
+
 def small_model():
     """Create a model of two phones with one state: transitions 1 and 3 leave it, 2 and 4 are self-loops with separate
     densities."""
