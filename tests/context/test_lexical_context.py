@@ -96,6 +96,8 @@ def test_normalizer_and_matches_are_noted():
         ("Clendenin,", "clendenin", "clendenin.", False, "Clendenin."),
         ("Köln", "köln…", "köln…", False, "Köln…"),
         ("東京", "東京。", "東京。", True, "東京。"),
+        ("'Tis", "“'Tis", "“'Tis", False, "“'Tis"),
+        ("(Sandy) Alex G", "“(Sandy)", "G", False, "“(Sandy) Alex G"),
     ],
 )
 def test_a_phrase_takes_punctuation_and_sentence_capital_of_what_it_replaces(phrase, first, last, begins, expected):

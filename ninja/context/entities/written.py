@@ -55,10 +55,15 @@ def in_place_of(phrase: Sequence[str], first: str, last: str, *, begins_sentence
     if begins_sentence and is_capitalised(first) and words[0].islower():
         words[0] = _capitalised(words[0])
     before, after = affixes(first)[0], affixes(last)[1]
-    if not words[0].startswith(before):
-        words[0] = before + words[0]
+    words[0] = _with_beginning(words[0], before)
     words[-1] = _with_ending(words[-1], after)
     return tuple(words)
+
+
+def _with_beginning(word: str, beginning: str) -> str:
+    """Prepend punctuation to a word, except characters with which the word already begins."""
+    missing = next(count for count in range(len(beginning) + 1) if word.startswith(beginning[count:]))
+    return beginning[:missing] + word
 
 
 def _with_ending(word: str, ending: str) -> str:
