@@ -21,6 +21,7 @@ from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.information import INFORMATION, LETTER, information
 from ninja.context.sound.pronunciation import Pronouncer, phones_of
 from ninja.errors import FormatError, OptionError
+from ninja.lattice.text import NONE
 from ninja.lm import load
 from ninja.models import CORRECTION, ENGLISH_NGRAM
 
@@ -78,6 +79,13 @@ def test_phrases_of_one_letter_replace_nothing(corrector):
 
 def test_a_misspelled_list_is_followed_to_the_letter(corrector):
     assert corrected(corrector, "call cathy clendening now", "Kathy Clendennin") == "call Kathy Clendennin now"
+
+
+def test_words_can_be_compared_as_they_are():
+    sounds = Alphabet(Pronouncer({word: [phones] for word, phones in LEXICON.items()}), Confusion.articulatory())
+    for alphabet in sounds, None:  # None: letters
+        exact = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), alphabet, normalizer=NONE)
+        assert corrected(exact, "call cathy clendening now", "Kathy Clendenin") == "call Kathy Clendenin now"
 
 
 def test_names_in_other_scripts_are_compared_by_letters(corrector):

@@ -117,24 +117,27 @@ def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Norma
     """
     members: dict[str, tuple[str, Phrase]] = {}
     forms: dict[Form, list[str]] = {}
+    words = SymbolTable.growing()
     for name, listed in phrases.classes.items():
         for phrase in listed:
             if phrase.weight > 0 and phrase.text not in members:
                 members[phrase.text] = name, phrase
-                forms.setdefault(tuple(normalizer.words(phrase.text.split())), []).append(phrase.text)
+                form = tuple(normalizer.words(phrase.text.split()))
+                words.intern(form)
+                forms.setdefault(form, []).append(phrase.text)
     forms.pop((), None)
     strings: list[SymbolStrings] = []
     rest = phrases
     left_out: list[Unpronounced] = []
     if sounds is not None:
-        pronounced = pronounce(phrases, SymbolTable.growing(), sounds.pronouncer, sounds.confusion, normalizer)
+        pronounced = pronounce(phrases, words, sounds.pronouncer, sounds.confusion, normalizer)
         if pronounced.variants:
             strings.append(SymbolStrings.of(sounds, _spelled(pronounced.variants), pronounced.strings))
         unpronounced = {phrase.phrase for phrase in pronounced.left_out}
         rest = _filtered(phrases, unpronounced)
     if rest.num_phrases:
         letters = Alphabet(LetterPronouncer(), _letters(rest))
-        pronounced = pronounce(rest, SymbolTable.growing(), letters.pronouncer, letters.confusion, normalizer)
+        pronounced = pronounce(rest, words, letters.pronouncer, letters.confusion, normalizer)
         if pronounced.variants:
             strings.append(SymbolStrings.of(letters, _spelled(pronounced.variants), pronounced.strings))
         left_out = pronounced.left_out
