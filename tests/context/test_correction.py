@@ -88,6 +88,11 @@ def test_words_can_be_compared_as_they_are():
         assert corrected(exact, "call cathy clendening now", "Kathy Clendenin") == "call Kathy Clendenin now"
 
 
+def test_a_phrase_that_is_there_between_marks_is_no_change():
+    exact = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), None, normalizer=NONE)
+    assert not exact.changes(["call", "“Clendenin,”", "now"], [names("Clendenin")])
+
+
 def test_names_in_other_scripts_are_compared_by_letters(corrector):
     words = ["어제", "김민소", "씨를", "만났다"]
     changes = corrector.candidates(corrector.transcript(words), [names("김민수", "Fugazi")])

@@ -116,6 +116,7 @@ class Corrector:
                 spans.append((begin, end))
                 source = compiled[match.list_number]
                 changes.append(_change(transcript, match, source, begin, end, probability))
+        changes = [change for change in changes if change.after != change.before]
         return sorted(changes, key=lambda change: change.begin)
 
     def threshold(self, *, has_confidences: bool) -> float:
