@@ -14,7 +14,7 @@ from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.edit_evidence import MARK, EditEvidence, PhraseEvidence, Run, appended, without_last_run
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, Log, OptionError
-from ninja.lattice.text import BASIC
+from ninja.lattice.text import BASIC, NONE
 
 NAMES = b"# contacts\nKathy Clendenin\n"
 
@@ -74,6 +74,14 @@ def test_edits_of_common_words_and_of_other_text_add_nothing(corrector):
     edits = [edit("we may go", "we will go"), edit("the cat sat", "a dog sat"), edit("say it", "Say it!")]
     edits += [edit("so we agreed on it", "")] * 2
     assert not learn_edits(edits, NAMES, corrector, min_count=1).run.evidence
+
+
+@pytest.mark.parametrize("name", ["Kali\x07ko", "K" + "aliko" * 200, "★", "-"])
+def test_names_that_no_list_may_have_are_not_added(name):
+    options = CorrectOptions(letters_only=True)
+    exact = make_corrector(Correcting(Entities.from_dict({}), options=options), NONE, Log())
+    edits = [edit("we saw calico there", f"we saw {name} there"), edit("a calico it was", f"a {name} it was")]
+    assert not learn_edits(edits, NAMES, exact).run.evidence
 
 
 def test_capitals_join_the_words_of_a_name(corrector):

@@ -15,8 +15,15 @@ from ninja.context.correction.edits import Edit, Edits, Verdict, identities, rea
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.search import matches
 from ninja.context.correction.stage import Correcting, make_corrector
-from ninja.context.entities.edit_evidence import PhraseEvidence, Run, appended, merged, without_last_run
-from ninja.context.entities.lists import Entities, Phrase, PhraseList
+from ninja.context.entities.edit_evidence import (
+    PhraseEvidence,
+    Run,
+    appended,
+    merged,
+    phrase_form,
+    without_last_run,
+)
+from ninja.context.entities.lists import MAX_CHARACTERS, Entities, Phrase, PhraseList, has_control_characters
 from ninja.context.entities.written import affixes, ends_sentence, is_capitalised
 from ninja.errors import Log, OptionError, check_range
 from ninja.evaluate import align
@@ -303,7 +310,9 @@ def _is_capitalised(at: int, transcript: Transcript) -> bool:
 def _new_phrase(
     name: Region, corrected: Transcript, recognised: Transcript, corrector: Corrector, *, is_whole: bool
 ) -> Iterator[PhraseEvidence]:
-    """Yield the `PhraseEvidence` for a name in the corrected text, unless the name or the replaced text is too long.
+    """Yield the `PhraseEvidence` for a name in the corrected text, unless an entity file cannot list the name.
+
+    A name that is too long, or that replaces a text that is too long, is no phrase.
 
     Args:
         name: The name, and the recognised words that it replaced.
@@ -316,6 +325,8 @@ def _new_phrase(
         return
     first, last = corrected.written_span(name.begin, name.end)
     text = _without_punctuation(corrected.written[first:last])
+    if not phrase_form(text) or len(text) > MAX_CHARACTERS or has_control_characters(text):
+        return
     words = recognised.lexical[name.first : name.last]
     form: dict[str, int] = {}
     if (similar := _most_similar(text, words, corrector)) is not None:

@@ -333,7 +333,7 @@ class _Builder:
             section.refuse_entry(f"{reason}; remove it", entry)
         if text.count(" ") >= MAX_WORDS:
             section.refuse_entry(f"the phrase has {text.count(' ') + 1} words; at most {MAX_WORDS} are allowed", entry)
-        if not text.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in text):
+        if has_control_characters(text):
             section.refuse_entry(f"{entry.text[:60]!r} contains a control character; remove it", entry)
         if self.epsilon is not None and self.epsilon in text and self.epsilon in text.split(" "):
             section.refuse_entry(f"{self.epsilon!r} in {entry.text[:60]!r} is not a word; remove it", entry)
@@ -357,6 +357,11 @@ class _Builder:
         places = f"{earlier.location.seen_from(home)} and {entry.location.seen_from(home)}"
         self.duplicates.append(f"{phrase_name} in {section.label} at {places}")
         return first
+
+
+def has_control_characters(text: str) -> bool:
+    """Return whether a text contains control characters or surrogates, which no phrase may contain."""
+    return not text.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
 def _phones(section: Section, entry: Entry) -> Iterator[str]:
