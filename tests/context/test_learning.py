@@ -231,6 +231,10 @@ def test_damaged_evidence_about_a_phrase_is_refused(row, message):
             '{"accepted": [{"phrase": "a", "class": "", "before": "b", "utt": "u", "begin": -1}], "rejected": []}',
             '"begin" must be the index of a word, not -1',
         ),
+        (
+            '{"accepted": [], "rejected": [{"phrase": "a", "class": "b", "before": "b", "utt": "u", "begin": 0}]}',
+            """'rejected', entry 1: "class" must be "", @…, .* not 'b'""",
+        ),
     ],
 )
 def test_damaged_files_of_edits_are_refused(tmp_path, text, message):

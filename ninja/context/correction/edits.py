@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.stream import text_of
+from ninja.lm.ngram.classes import is_class
 
 COLUMNS = "recognised and corrected text, optionally preceded by a key"
 
@@ -158,4 +159,6 @@ def _verdict(is_right: bool, change: Mapping[str, Any], position: _Position) -> 
     if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
         position.refuse(f'"begin" must be the index of a word, not {begin!r}')
     phrase, cls, before, key = texts
+    if cls and not is_class(cls):
+        position.refuse(f'"class" must be "", @…, $… or <…>, not {cls!r}')
     return Verdict(is_right, phrase, cls, tuple(before.split()), key, begin)
