@@ -92,12 +92,15 @@ class LexicalBinding:
             of_forms = lexical.written.lattice(lattice) if added else of_forms
         if not boosts:
             return lexical.respelled(lattice, of_forms, lists), added
-        if int(of_forms.lattice.word.max(initial=0)) >= self.tracker.num_symbols:
-            self.tracker = self._new_tracker()
+        self._include(int(of_forms.lattice.word.max(initial=0)))
         return lexical.add_context(lattice, of_forms, self.tracker, lists), added
 
     def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
         """Return the phrases on the grammar's best path through an utterance, whose words are in written form."""
+        table = self._lexical.table
+        ids = table.lexical.intern(table.normalizer.words(words))
+        self._follow_words()
+        self._include(max(ids, default=0))
         return self._lexical.matches(self.tracker, lists, words)
 
     def in_table(self, lattice: Lattice) -> Lattice:
@@ -123,6 +126,11 @@ class LexicalBinding:
             self._num_written += len(new_words)
             if self._has_new_letters(new_words):
                 self.augmenter = self._new_augmenter()
+
+    def _include(self, largest: int) -> None:
+        """Replace the tracker if it does not include the lexical word with the given id."""
+        if largest >= self.tracker.num_symbols:
+            self.tracker = self._new_tracker()
 
     def _has_new_letters(self, words: Iterable[str]) -> bool:
         assert self.augmenter is not None

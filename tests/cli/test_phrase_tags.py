@@ -56,6 +56,17 @@ def test_json_has_the_phrases_with_class_and_span(ninja, files, tmp_path):
     assert three["phrases"] == []
 
 
+def test_phrases_are_marked_in_written_text(ninja, tmp_path):
+    others = [f"word{number}," for number in range(1200)]  # more words than a tracker has symbols at first
+    texts = {"one": "Call Tom Chen, now!", "two": " ".join(["In", "Rome,", *others, "Tom", "chen?"])}
+    rows = ({"key": key, "nbest": [{"text": text, "score": -1}]} for key, text in texts.items())
+    (tmp_path / "lists.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "e.json").write_text(json.dumps({"@name": ["Tom Chen"], "@place": ["Rome"]}))
+    code, out, err = ninja("best", tmp_path / "lists.jsonl", "--tags", tmp_path / "e.json")
+    two = " ".join(["two In [@place Rome,]", *others, "[@name Tom chen?]"])
+    assert (code, out) == (0, f"one Call [@name Tom Chen,] now!\n{two}\n"), err
+
+
 def test_costs_are_written_beside_tagged_transcripts(ninja, files, tmp_path):
     code, out, _ = ninja("best", *files, "--cost", tmp_path / "costs")
     assert (code, out) == (0, TAGGED)
