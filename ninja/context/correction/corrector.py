@@ -216,8 +216,8 @@ class Corrector:
     ) -> list[Change]:
         """Return changes to phrases that occur in the transcript but are spelled differently in their lists.
 
-        The spelling is not changed if the lists contain several spellings of the phrase, if its list contains no
-        capitals, or if all words of the phrase are common, such as "may" and "will".
+        The spelling is not changed if the phrase is spelled differently in several lists or classes, if its list
+        contains no capitals, or if all words of the phrase are common, such as "may" and "will".
         """
         changes: list[Change] = []
         end_of_last = 0
