@@ -14,12 +14,12 @@ from click.core import ParameterSource
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import ARGUMENTS
 from ninja.errors import NinjaError, OptionError
-from ninja.files.names import names_url
+from ninja.files.names import names_job, names_url
 from ninja.files.output import part_of, target
 from ninja.files.stream import Guard, Table, is_remote
 from ninja.files.text import read_toml
 from ninja.formats.kaldi.archive import table_beside
-from ninja.io.inputs import Inputs, State, names_job, state_of, states_of
+from ninja.io.inputs import Inputs, State, state_of, states_of
 from ninja.io.sources import SourceFile, Sources, scales_path
 
 Command = Callable[..., Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from ninja.errors import Log, NinjaError, OptionError
 from ninja.files import remote
-from ninja.files.names import resolve_listed
+from ninja.files.names import names_job, resolve_listed
 from ninja.files.output import Facts, is_specifier
 from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote
 from ninja.formats.format import OutputFormat, by_name, format_of, of_folder, reader
@@ -30,7 +29,6 @@ from ninja.libraries import VERSION
 
 Name = str | os.PathLike[str]
 State = tuple[str, int, int]  # path, size and modification time in ns; -1 and -1 if the file does not exist
-_JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
 Watch = Callable[[Reading], Iterator[tuple[str, Lattice]]]
 
 
@@ -394,11 +392,6 @@ class TextOutput(NamedTuple):
     def is_stdout(self) -> bool:
         """Whether the lines are written to stdout."""
         return self.name == STDIN
-
-
-def names_job(name: str) -> bool:
-    """Return whether a file name contains the placeholder ``JOB`` for a number, as in Kaldi's scripts."""
-    return _JOB.search(os.path.basename(name)) is not None
 
 
 def _check_exists(sources: Sources) -> None:

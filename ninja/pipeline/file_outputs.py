@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from ninja.errors import LatticeError, NinjaError, OptionError, OutputError, VocabularyError
+from ninja.files.names import names_job, with_number
 from ninja.files.output import part_of, target
 from ninja.files.stream import is_remote
 from ninja.formats.format import KALDI, by_extension
-from ninja.io.inputs import Inputs, Output, names_job
+from ninja.io.inputs import Inputs, Output
 from ninja.io.scale_changes import refuse_other_scales
 from ninja.io.sources import SourceFile
 from ninja.pipeline.originals import format_of_file
@@ -72,7 +73,7 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
     """
     pattern = output.name
     by_job = names_job(pattern)
-    paths: dict[str, str] = {}  # output → input
+    inputs_of: dict[str, str] = {}  # output file → input
     pairs: list[tuple[Output, Inputs]] = []
     for name, file, shape in _input_files(inputs):
         path, to = file.path, output.to
@@ -81,19 +82,20 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
         else:
             base, to = _with_extension(file, output)
             output_path = os.path.join(pattern, base)
-        if output_path in paths:
-            inputs_of = f"{paths[output_path]} and {path}"
-            raise OptionError(f"{output_path}: {inputs_of} would both be written to this file; process them separately")
-        paths[output_path] = path
+        files = target(output_path)
+        for file_path in filter(None, (files.archive, files.script)):
+            if file_path in inputs_of:
+                both = f"{inputs_of[file_path]} and {path}"
+                raise OptionError(f"{file_path}: {both} would both be written to this file; process them separately")
+            inputs_of[file_path] = path
         pairs.append((replace(output, name=output_path, to=to), inputs.part(name, file)))
     folder = os.path.dirname(target(pattern).archive) if by_job else pattern
     if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
         raise OptionError(f"{pattern}: the folder {folder} does not exist; create it first")
-    for output_path in paths:
-        files = target(output_path)
-        for path in (files.archive, part_of(files.archive), *([files.script] if files.script else [])):
-            if output.guard is not None:
-                output.guard.write(path)
+    if (guard := output.guard) is not None:
+        for path in inputs_of:
+            guard.write(path)
+            guard.write(part_of(path))
     return pairs
 
 
@@ -159,7 +161,7 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
     numbers = shape.findall(os.path.basename(path))
     if not numbers:
         raise OptionError(f"{path} has no number that could replace JOB in {pattern}; specify a folder with -o instead")
-    return pattern.replace("JOB", numbers[-1])
+    return with_number(pattern, numbers[-1])
 
 
 def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:

@@ -123,6 +123,14 @@ def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(
         ("prune d/lat.JOB.gz -o d/lat.JOB.gz", "d/lat.1.gz is an input and would be overwritten"),
         ("prune d -o d", "d/lat.1.gz is an input and would be overwritten"),
         ("prune d/lat.1.gz e/lat.1.gz -o d2/x.JOB.gz", "d/lat.1.gz and e/lat.1.gz would both be written to this file"),
+        (
+            "prune d/lat.1.gz d/lat.2.gz -o ark,scp:d2/x.ark,d2/x.JOB.scp",
+            "d2/x.ark: d/lat.1.gz and d/lat.2.gz would both be written to this file",
+        ),
+        (
+            "prune d/lat.1.gz d/lat.2.gz -o ark,scp:d2/x.JOB.ark,d2/x.scp",
+            "d2/x.scp: d/lat.1.gz and d/lat.2.gz would both be written to this file",
+        ),
         ("prune e/lat.1.gz d/lat.1.gz -o d2/", "e/lat.1.gz and d/lat.1.gz would both be written to this file"),
         (
             "prune e/none.gz -o d2/x.JOB.gz",
@@ -159,6 +167,16 @@ def test_the_number_is_the_one_that_job_stands_for(there, ninja):
 def test_a_name_with_job_in_a_word_is_a_name(there, ninja):
     assert ninja("prune", "d", "-o", "d2/JOBS.ark")[0] == 0
     assert len(written()["JOBS.ark"]) == 6
+
+
+@pytest.mark.parametrize("output", ["JOB/JOBS-{}.ark", "ark,t:JOB/JOBS-{}.ark", "ark,scp:JOB/JOBS-{}.ark,JOB/{}.scp"])
+def test_only_whole_words_in_file_names_are_replaced(there, ninja, output):
+    os.mkdir("JOB")
+    code, _, errors = ninja("prune", "d", "-o", output.format("JOB", "JOB"))
+    assert code == 0, errors
+    assert [name for name in sorted(os.listdir("JOB")) if name.endswith("ark")] == [
+        f"JOBS-{number}.ark" for number in (1, 10, 2)
+    ]
 
 
 def test_notes_on_all_outputs_are_reported_once(there, ninja):
