@@ -27,8 +27,6 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 # Control characters except tab and newline, and marks of text direction, which can make one name look like another.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
 _WRITE_OPTIONS = {"ark", "scp", "b", "t", "f", "nf", "p"}
 _PACKER = r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*"
 
@@ -453,15 +451,18 @@ def printing() -> Iterator[None]:
 
 
 def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
-    """Write the facts about a run next to its output; the temporary file of the output must be open."""
-    path = facts_path(place)
+    """Write the facts about a run next to its output atomically; the temporary file of the output must be open."""
+    part = part_of(path := facts_path(place))
     if guard is not None:
         guard.write(path)
     with reported(path):
-        remove_facts(place)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # does not follow links
-        with open(descriptor, "wb") as file:
-            file.write(dumped(facts))
+        _remove(part)
+        try:
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:  # follows no links
+                file.write(dumped(facts))
+            os.replace(part, path)
+        finally:
+            _remove(part)
 
 
 def has_facts(place: str) -> bool:

@@ -250,3 +250,20 @@ def test_a_link_at_the_name_of_the_record_is_not_followed(files, ninja, monkeypa
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
     assert Path("theirs").read_text() == "precious"
     assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["ninja.files.output.dumped"])
+def test_a_run_that_ends_before_it_resumes_can_be_resumed(files, ninja, monkeypatch, name):
+    with ended_at(3, monkeypatch):
+        assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
+    before = contents()
+
+    def ends(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(name, ends)
+        assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
+    assert contents() == before
+    code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume")
+    assert (code, "resuming after 2 lattices of an earlier attempt" in errors) == (0, True), errors
