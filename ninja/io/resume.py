@@ -52,7 +52,7 @@ class ResumedWriter(KaldiWriter):
         assert isinstance(file, PartFile)
         try:
             point = resume_point(archive.target, file, self._output.run, self._output.chosen)
-        except OptionError:  # the file belongs to another run, and is kept
+        except BaseException:  # the output of an earlier attempt is kept
             archive.file = None
             raise
         self.resumed, self._is_closed = point.description, point.is_closed
@@ -161,10 +161,10 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
         refuse_other_scales(target.archive, scales)
         if run is not None and (is_begun or (is_known and is_file(target.archive))):
             refuse_other_facts(target.archive, run)
-    except OptionError:
+        point = complete_entries(target, file)
+    except BaseException:  # also an interrupt, as it can take long to find the complete entries
         file.abandon(keep=is_begun)
         raise
-    point = complete_entries(target, file)
     point.is_closed = run is not None and not is_known and bool(point.entries)
     return point
 

@@ -252,7 +252,7 @@ def test_a_link_at_the_name_of_the_record_is_not_followed(files, ninja, monkeypa
     assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 0
 
 
-@pytest.mark.parametrize("name", ["ninja.files.output.dumped"])
+@pytest.mark.parametrize("name", ["ninja.files.output.dumped", "ninja.io.resume.complete_entries"])
 def test_a_run_that_ends_before_it_resumes_can_be_resumed(files, ninja, monkeypatch, name):
     with ended_at(3, monkeypatch):
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
