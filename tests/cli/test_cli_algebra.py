@@ -67,6 +67,22 @@ def test_union_joins_by_key_and_lists_what_is_missing(ninja: Run, first: str, se
     assert len(read(out)) == 3
 
 
+def test_a_resumed_union_looks_up_the_lattices_that_it_skips(
+    ninja: Run, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, out = tmp_path / "twice.ark", tmp_path / "union.ark"
+    write_all(first, [A["u3"], A["u1"], A["u1"]])
+    line = ["union", first, second, "-o", out, "--strict"]
+    assert ninja(*line)[0] == 1
+    whole = out.read_bytes()
+    out.unlink()
+    with ended_at(3, monkeypatch):
+        assert ninja(*line, "--resume")[0] == 130
+    code, _, errors = ninja(*line, "--resume")
+    assert (code, f"2 keys are missing from {second}: u3, u1\n" in errors) == (1, True), errors
+    assert out.read_bytes() == whole
+
+
 def test_union_takes_many_archives_in_any_order(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
     turned = archive(tmp_path / "turned.ark.gz", dict(reversed(A.items())))
     out = tmp_path / "union.ark"

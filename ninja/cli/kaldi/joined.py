@@ -23,6 +23,7 @@ from ninja.io.inputs import Inputs
 from ninja.io.lookup import Lookup
 from ninja.lattice import Lattice, Scales
 from ninja.pipeline import Output
+from ninja.pipeline.execution import Read
 from ninja.pipeline.stages import Pairs, StreamStage, call_safely
 
 # Joins a lattice with the lattices of the other sources, which are None where the key is missing.
@@ -39,8 +40,13 @@ class Joined:
     missing: dict[str, list[str]] = field(default_factory=dict)  # source → keys that are missing from it
 
     @contextmanager
-    def stage(self, function: JoinFunction, *, require_all: bool = False) -> Iterator[StreamStage[Lattice]]:
-        """Open the other sources and return a stage that joins the lattices with the same key.
+    def stage(
+        self, function: JoinFunction, *, require_all: bool = False
+    ) -> Iterator[tuple[Read, StreamStage[Lattice]]]:
+        """Open the other sources and return ``(read, stage)``: the stage joins the lattices with the same key.
+
+        ``read`` must read the lattices of the stage. It looks up the keys of all lattices, also of those that the stage
+        does not receive because a resumed output contains them.
 
         Args:
             function: Function that joins a lattice with the lattices from the other sources.
@@ -48,10 +54,14 @@ class Joined:
         """
         with ExitStack() as stack:
             lookups = [stack.enter_context(self.inputs.lookup(name)) for name in self.others]
+            others: list[Lattice | None] = []  # those of the last lattice read
+
+            def read(inputs: Inputs) -> Pairs:
+                for key, lattice in inputs.lattices():
+                    others[:] = self._look_up(key, lookups)
+                    yield key, lattice
 
             def stage(lattices: Pairs, log: Log) -> Iterator[tuple[str, Lattice]]:
-                others: list[Lattice | None] = []
-
                 def join(lattice: Lattice) -> Lattice:
                     for name, other in zip(self.others, others, strict=True):
                         if other is None and require_all:
@@ -59,19 +69,18 @@ class Joined:
                     return function(lattice, others)
 
                 for key, lattice in lattices:
-                    others[:] = self._look_up(key, lookups)
                     result = call_safely(join, lattice)
                     if isinstance(result, NinjaError):
                         log.fail(result, key)
                     else:
                         yield key, result
 
-            yield stage
+            yield read, stage
 
     def write(self, function: JoinFunction, destination: Output, *, require_all: bool = False) -> NoReturn:
         """Write the joined lattice for each key, print the keys missing from other sources, and exit; see `stage`."""
-        with self.stage(function, require_all=require_all) as stage:
-            write(stage, self.inputs, destination)
+        with self.stage(function, require_all=require_all) as (read, stage):
+            write(stage, self.inputs, destination, read=read)
         if not require_all:
             self.say_missing()
         current_console().close_counting()
@@ -164,8 +173,8 @@ def combines_systems(command: Command) -> Command:
 
 
 def _all_combined(joined: Joined, function: JoinFunction) -> Iterator[tuple[str, Lattice]]:
-    with joined.stage(function) as stage:
-        yield from stage(joined.inputs.lattices(), joined.inputs.log)
+    with joined.stage(function) as (read, stage):
+        yield from stage(read(joined.inputs), joined.inputs.log)
     joined.say_missing()
 
 
