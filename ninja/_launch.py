@@ -83,9 +83,11 @@ def _command() -> None:
     # Modules and functions live as long as the process. Searching them for garbage while they load (which the default
     # threshold of 700 objects does dozens of times) and at exit takes a sixth of the time of a short command.
     gc.set_threshold(20_000, 10, 10)
-    from ninja.cli.main import main
-
     try:
+        from ninja.cli.main import main
+
         sys.exit(main())
+    except KeyboardInterrupt:  # while modules are imported, or at the end
+        sys.exit(130)
     finally:
         gc.freeze()

@@ -181,6 +181,22 @@ def test_cmake_configures_and_builds_through_the_launcher(tmp_path):
     assert (tmp_path / "b" / "made").exists()
 
 
+def test_an_interrupt_while_modules_are_imported_prints_no_traceback():
+    interrupted = """
+        import sys
+
+        class Interrupt:
+            def find_spec(self, name, *_):
+                if name == "ninja.cli.main":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupt())
+    """
+    script = textwrap.dedent(interrupted) + START.format(root=str(ROOT), main="main_asr")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_importing_the_package_is_light():
     script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import ninja; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
