@@ -270,8 +270,9 @@ class CommandFiles:
 
 
 def is_standard_input(files: list[SourceFile]) -> bool:
-    """Return whether any file is standard input (``-`` or ``/dev/stdin``)."""
-    return any(file.path in ("-", STDIN) and file.place.command is None for file in files)
+    """Return whether any file is standard input, by any of its names."""
+    names = {"-", STDIN, "/dev/fd/0", "/proc/self/fd/0"}
+    return any(file.path in names and file.place.command is None for file in files)
 
 
 class ShardType(click.ParamType):

@@ -159,6 +159,8 @@ def test_compute_wer_takes_text_as_kaldi_does(ninja, here, option):
         ["mbr-decode", "-", "--with", "ark:-"],
         ["equivalent", "-", "ark,s,cs:-"],
         ["copy-backoff", "ark:-", "/dev/stdin"],
+        ["union", "-", "/dev/fd/0"],
+        ["union", "-", "ark:/proc/self/fd/0"],
     ],
     ids=lambda arguments: " ".join(arguments),
 )
