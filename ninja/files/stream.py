@@ -400,6 +400,8 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
     Raises:
         InputError: The path cannot be opened.
     """
+    if not path:
+        raise InputError("the name of an input is empty; is a variable of the shell unset?")
     if is_remote(path):
         return cast("IO[bytes]", RemoteFile(path))
     try:

@@ -169,6 +169,12 @@ def test_the_standard_input_is_one_source_however_it_is_spelled(ninja, here, arg
     assert (code, "only one of the inputs can be standard input (-)" in errors) == (2, True)
 
 
+@pytest.mark.parametrize("arguments", [["prune", "", "-o", "out.ark"], ["best", "a.ark", "--words", ""]])
+def test_the_error_of_an_empty_name_says_that_it_is_empty(ninja, here, arguments):
+    code, _, errors = ninja(*arguments)
+    assert (code, "the name of an input is empty; is a variable of the shell unset?" in errors) == (1, True), errors
+
+
 @pytest.mark.parametrize("source", ["nothere.ark", "ark:nothere.ark", "scp:nothere.scp", "ark:gunzip -c nothere.gz |"])
 @pytest.mark.parametrize("verb", ["union", "combine", "copy-backoff", "mbr-decode"])
 def test_a_second_archive_that_is_not_there_ends_the_run(ninja, here, verb, source):
