@@ -78,8 +78,8 @@ def score_biased(
     normalizer = make_normalizer(normalizer)
     references = lexical_references(references, normalizer)
     hypotheses = lexical_texts(hypotheses, normalizer)
-    rare = {key: frozenset(normalizer.words(lists[key].rare)) for key in keys}
-    parts = (_rate(align(references[key], hypotheses.get(key, ())), rare[key]) for key in keys)
+    rare = lexical_texts({key: sorted(lists[key].rare) for key in keys}, normalizer)
+    parts = (_rate(align(references[key], hypotheses.get(key, ())), frozenset(rare[key])) for key in keys)
     absent = count_absent(references, hypotheses)
     return sum(parts, BiasedRate(absent, absent, absent))
 

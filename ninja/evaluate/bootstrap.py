@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, check_range, counted, named
 from ninja.evaluate.error_rate import edits
+from ninja.evaluate.normal_form import composed_texts
 from ninja.evaluate.scoring import Mode, scored_keys
 
 REPLICATIONS = 10_000
@@ -110,7 +111,8 @@ def bootstrap(
         raise FormatError(
             "the references contain no word, so the word error rate is undefined; specify other references"
         )
-    errors = [np.array([edits(references[key], texts.get(key, ())) for key in keys], np.int64) for texts in systems]
+    reference, *outputs = map(composed_texts, [references, *systems])
+    errors = [np.array([edits(reference[key], texts.get(key, ())) for key in keys], np.int64) for texts in outputs]
     if speakers is not None:
         words, *errors = sum_by_speaker([words, *errors], keys, speakers)
     resampled_words, *resampled = resample([words, *errors], replications, seed)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from ninja import _graph
 from ninja.evaluate.error_rate import Counts, fraction, percent
 from ninja.evaluate.lexical import NormalizerName, lexical_texts
-from ninja.evaluate.normal_form import composed_texts
 from ninja.evaluate.scoring import Mode, scored_keys
 from ninja.lattice.text import NONE
 
@@ -66,7 +65,7 @@ def score_characters(
     Source: jiwer, ``process_characters`` and its ``cer_default``; Kaldi, util/edit-distance-inl.h, for ties.
     """
     keys = scored_keys(references, hypotheses, mode)
-    sides = [composed_texts(lexical_texts(texts, normalizer)) for texts in (references, hypotheses)]
+    sides = [lexical_texts(texts, normalizer) for texts in (references, hypotheses)]
     texts = [[" ".join(side.get(key, ())) for key in keys] for side in sides]
     characters = sum(map(len, texts[0]))
     pairs = [(first, second) for first, second in zip(*texts, strict=True) if first != second]

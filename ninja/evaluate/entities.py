@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
+from unicodedata import normalize
 
 from ninja.errors import FormatError
 from ninja.evaluate.entity_forms import as_listed, occurrences, with_forms
@@ -66,6 +67,12 @@ def score_entities(
         scored_keys(references, before, mode)
     if truth is not None and not truth.keys() & references.keys():
         raise FormatError("no utterance with true entities has a reference; check that the utterance ids match")
+
+    if truth is not None:
+        truth = {
+            key: [entity._replace(text=normalize("NFC", entity.text)) for entity in entities]
+            for key, entities in truth.items()
+        }
 
     forms = make_normalizer(normalizer)
     written = hypotheses

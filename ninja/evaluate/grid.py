@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from ninja.errors import OptionError
 from ninja.evaluate.error_rate import ErrorRate, align
 from ninja.evaluate.lexical import NormalizerName, lexical_references
+from ninja.evaluate.normal_form import composed
 from ninja.evaluate.scoring import Mode, count_absent, scored_keys
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.best_path import best_path
@@ -91,7 +92,7 @@ def score_grid(
     references = lexical_references(references, normalizer)
     for key in scored_keys(references, hypotheses, mode):
         texts = hypotheses.get(key, empty)
-        transcripts = texts.words if normalizer.is_identity else map(normalizer.words, texts.words)
+        transcripts = composed(texts.words if normalizer.is_identity else list(map(normalizer.words, texts.words)))
         rates = [align(references[key], words).rate() for words in transcripts]
         totals = [total + rates[number] for total, number in zip(totals, texts.under, strict=True)]
     return Grid(tuple(scales), tuple(totals))

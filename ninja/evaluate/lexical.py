@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from ninja.errors import FormatError
+from ninja.evaluate.normal_form import composed_texts
 from ninja.lattice.text import LexicalForms, Normalizer, make_normalizer
 
 Text = Sequence[str]
 NormalizerName = str | os.PathLike[str] | Normalizer
 
 
-def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict[str, Text]:
-    """Convert transcripts to lexical words.
+def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict[str, list[str]]:
+    """Convert transcripts to lexical words in Unicode's composed form (NFC); warn if NFC changes a word.
 
     Args:
         texts: Written words by utterance id.
@@ -25,11 +26,11 @@ def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict
     """
     normalizer = make_normalizer(normalizer)
     if normalizer.is_identity:
-        return dict(texts)
-    return {key: normalizer.words(words) for key, words in texts.items()}
+        return composed_texts(texts)
+    return composed_texts({key: normalizer.words(words) for key, words in texts.items()})
 
 
-def lexical_references(references: Mapping[str, Text], normalizer: NormalizerName) -> dict[str, Text]:
+def lexical_references(references: Mapping[str, Text], normalizer: NormalizerName) -> dict[str, list[str]]:
     """Convert references to lexical words.
 
     Raises:

@@ -14,7 +14,6 @@ from ninja.errors import FormatError, OptionError, counted
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
 from ninja.evaluate.filtered_lattices import LatticeFilter
 from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts
-from ninja.evaluate.normal_form import composed_texts
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
@@ -179,8 +178,8 @@ def score_each(
 ) -> dict[str, Alignment]:
     """Align the hypothesis for each scored utterance, in the order of the references; see ``score``."""
     keys = scored_keys(references, hypotheses, mode)
-    references = composed_texts(lexical_references(references, normalizer))
-    hypotheses = composed_texts(lexical_texts(hypotheses, normalizer))
+    references = lexical_references(references, normalizer)
+    hypotheses = lexical_texts(hypotheses, normalizer)
     return {key: align(references[key], hypotheses.get(key, ())) for key in keys}
 
 

@@ -100,7 +100,7 @@ def test_a_hypothesis_is_aligned_once_and_a_missing_one_is_scored_as_empty(monke
     found = {"a": Hypotheses((["x"], ["y"]), (0, 1, 0, 0)), "c": Hypotheses((["x"],), (0, 0, 0, 0))}
     scales = [Scales(each) for each in (0.1, 0.2, 0.3, 0.4)]
     grid = evaluate.score_grid({"a": ["y"], "b": ["z"]}, found, scales, "all")
-    assert aligned == [["x"], ["y"], ()]
+    assert aligned == [["x"], ["y"], []]
     assert grid.best == 1
     assert grid.rates[1] == ErrorRate(2, 0, 0, 1, 2, 1, 1, 1)
     assert grid.rates[0] == grid.rates[2] == grid.rates[3] == ErrorRate(2, 1, 0, 1, 2, 2, 1, 1)

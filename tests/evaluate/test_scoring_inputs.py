@@ -13,7 +13,20 @@ from strategies import lattices
 
 import ninja as package
 from ninja.errors import FormatError, NinjaWarning, OptionError
-from ninja.evaluate import WordFilter, oracle_score, read_glm, read_text, score
+from ninja.evaluate import (
+    BiasingList,
+    Entity,
+    Hypotheses,
+    WordFilter,
+    bootstrap,
+    oracle_score,
+    read_glm,
+    read_text,
+    score,
+    score_biased,
+    score_entities,
+    score_grid,
+)
 from ninja.evaluate.filtered_lattices import relabel
 from ninja.formats.nbest.espnet import read_espnet
 from ninja.formats.nbest.nemo import read_manifest
@@ -153,6 +166,28 @@ def test_composed_and_decomposed_letters_are_the_same_word(ninja: Run) -> None:
         assert "%WER 0.00" in ninja("score", "ref", "hyp.jsonl", *options)[1]
     with pytest.warns(NinjaWarning, match="composed form"):
         assert score({"u": [CAFE]}, {"u": [DECOMPOSED]}).errors == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*composed form")
+def test_all_scores_compare_composed_letters() -> None:
+    entity = Entity("", f"{DECOMPOSED} noir")
+    for first, second in ((CAFE, DECOMPOSED), (DECOMPOSED, CAFE)):
+        references, hypotheses = {"u": [first, "noir"]}, {"u": [second, "noir"]}
+        assert bootstrap(references, hypotheses).first.mean == 0.0
+        grid = score_grid(references, {"u": Hypotheses((hypotheses["u"],), (0,))}, [package.Scales()])
+        assert grid.rates[0].errors == 0
+        for rare in (CAFE, DECOMPOSED):
+            biased = score_biased(references, hypotheses, {"u": BiasingList(frozenset({rare}))}).biased
+            assert (biased.words, biased.errors) == (1, 0)
+        report = score_entities(references, hypotheses, {}, truth={"u": [entity]}, before=hypotheses)
+        assert (report.entities.correct, report.overall.errors) == (1, 0)
+        assert report.mentions[0].found_before
+
+
+def test_the_statistics_of_compute_wer_agree_with_its_rate(ninja: Run) -> None:
+    _, printed, _ = ninja("compute-wer", write("ref", f"u {CAFE}"), write("hyp", f"u {DECOMPOSED}"), "-")
+    assert printed.splitlines()[0].startswith("%WER 0.00")
+    assert printed.splitlines()[-1] == f"correct {CAFE}"
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(ninja: Run) -> None:

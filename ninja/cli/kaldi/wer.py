@@ -10,6 +10,7 @@ from ninja.cli.options import command, output_file, switch
 from ninja.errors import FormatError, counted, named
 from ninja.evaluate import Mode
 from ninja.files.output import text_output
+from ninja.lattice.text import NONE
 
 MODE_HELP = "Skip references without a hypothesis (present), score them as empty (all), or stop with an error (strict)."
 
@@ -34,6 +35,7 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
     click.echo(str(evaluate.score(references, hypotheses, mode)))
     if statistics is not None:
         with text_output(statistics) as stream:
+            references, hypotheses = (evaluate.lexical_texts(texts, NONE) for texts in (references, hypotheses))
             for key in evaluate.scored_keys(references, hypotheses, mode):
                 for word, output in evaluate.align_text(references[key], hypotheses.get(key, ())).pairs:
                     if word is None:
