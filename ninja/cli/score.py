@@ -31,7 +31,6 @@ from ninja.evaluate import (
     Mode,
     WordFilter,
     read_speakers,
-    read_text,
     read_truth,
     score_entities,
 )
@@ -241,6 +240,8 @@ def score(
             if rate.missing:
                 current_console().say(f"{counted(rate.missing, 'reference')} without a hypothesis: {_TREATMENT[mode]}")
         elif entities is not None:
+            if (before := options.pop("before")) is not None:
+                options["before"] = of_hypotheses.texts(read_transcripts(before, cut))
             rate = _score_entities(inputs, references, transcripts, entities, mode, chosen, **options)
         else:
             rate = evaluate.score(references, transcripts, mode, normalizer=chosen)
@@ -410,7 +411,7 @@ def _score_entities(
     *,
     utt2group: str | None,
     truth: str | None,
-    before: str | None,
+    before: Texts | None = None,
     vocabulary: str | None,
     report: str | None,
 ) -> ErrorRate:
@@ -425,7 +426,7 @@ def _score_entities(
         hypotheses,
         listed.phrases(references),
         truth=None if truth is None else read_truth(truth),
-        before=None if before is None else read_text(before),
+        before=before,
         words=table,
         mode=mode,
         normalizer=normalizer,

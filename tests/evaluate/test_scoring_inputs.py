@@ -64,6 +64,18 @@ def test_the_oracle_leaves_out_the_words_that_the_best_path_leaves_out(ninja: Ru
     assert ninja("score", "text", "hyp.jsonl", "--oracle", *ignored)[1].startswith("%WER 0.00 [ 0 / 3")
 
 
+def test_filters_also_apply_to_the_transcripts_before_context(ninja: Run) -> None:
+    write("text", "u call tom chen")
+    write("hyp", "u call tom um chen")
+    write("names", "tom chen")
+    write("filter", "s/ um / /")
+    for filters in (("--ignore", "um"), ("--filter", "filter"), ("--hyp-filter", "filter")):
+        call = ("score", "text", "hyp", "--entities", "names", "--before", "hyp", "--report", "report", *filters)
+        assert ninja(*call)[0] == 0
+        report = json.loads(Path("report").read_text(encoding="utf-8"))
+        assert (len(report["kept"]), len(report["recovered"])) == (1, 0)
+
+
 def test_the_oracle_changes_words_as_the_best_path_does(ninja: Run) -> None:
     write("text", "u i am the cat")
     write_lists("hyp.jsonl", u=["i'm a cat", "i'm the katze"])
