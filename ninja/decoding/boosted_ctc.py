@@ -14,6 +14,7 @@ import numpy as np
 from ninja.decoding.beam_search import Floats, Ints, combine, make_hypothesis, most_probable
 from ninja.decoding.ctc_options import CtcOptions
 from ninja.decoding.hypothesis import Hypothesis
+from ninja.decoding.units import NEVER, CtcUnits
 
 if TYPE_CHECKING:
     from ninja.context.entities.lists import PhraseList
@@ -34,7 +35,7 @@ class _Prefixes:
 
 
 def boosted_search(
-    logprob: Floats, blank: int, tracker: UnitTracker, lists: Sequence[PhraseList], options: CtcOptions
+    logprob: Floats, units: CtcUnits, tracker: UnitTracker, lists: Sequence[PhraseList], options: CtcOptions
 ) -> list[Hypothesis]:
     """Return the unit sequences with the best sum of CTC and tracker scores, best first.
 
@@ -43,7 +44,7 @@ def boosted_search(
 
     Args:
         logprob: Natural log-probabilities, [frames, units].
-        blank: Column of the blank.
+        units: The unit for each column.
         tracker: The contextual tracker; its states are cleared first.
         lists: The phrase lists for the utterance.
         options: Beams and weights.
@@ -57,7 +58,7 @@ def boosted_search(
     is_tried = np.isfinite(logprob)
     if 0 < options.max_units < num_units:
         is_tried &= most_probable(logprob, options.max_units)
-    is_tried[:, blank] = False
+    is_tried[:, units.kind == NEVER] = False  # also the blank
     prefixes = _Prefixes(
         [()],
         np.zeros(1),
@@ -67,11 +68,11 @@ def boosted_search(
         np.full((1, num_units), -1, np.int64),
         np.full((1, num_units), np.nan),
     )
-    for frame, units in zip(logprob, is_tried, strict=True):
-        prefixes = _next_frame(prefixes, frame, np.flatnonzero(units), blank, tracker, options)
+    for frame, is_tried_here in zip(logprob, is_tried, strict=True):
+        prefixes = _next_frame(prefixes, frame, np.flatnonzero(is_tried_here), units.blank, tracker, options)
     model = np.logaddexp(prefixes.blank, prefixes.label)
     context = prefixes.context + tracker.final(prefixes.state)
-    length = np.array([len(units) for units in prefixes.units], np.int64)
+    length = np.array(list(map(len, prefixes.units)), np.int64)
     score = combine(model, context, length, options.context_scale, options.length_reward)
     return [
         make_hypothesis(tracker, start, prefixes.units[row], float(score[row]), float(model[row]), float(context[row]))

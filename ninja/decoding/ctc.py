@@ -70,7 +70,7 @@ def ctc_nbest(
     if lexicon is not None:
         raise OptionError("a lexicon cannot be used together with a tracker; omit one of them")
     options = options or CtcOptions()
-    return boosted_search(_emissions(logprob, units, options, key), units.blank, tracker, lists, options)
+    return boosted_search(_emissions(logprob, units, options, key), units, tracker, lists, options)
 
 
 def ctc_search(

@@ -120,10 +120,10 @@ class Silent:
         return []
 
 
-@given(matrices(num_units=5, max_frames=12), st.integers(1, 8), st.integers(0, 3))
-def test_with_beams_the_search_finds_what_the_one_with_context_does(logprob, beam, max_units):
+@given(matrices(num_units=5, max_frames=12), st.integers(1, 8), st.integers(0, 3), st.integers(0, 1))
+def test_with_beams_the_search_finds_what_the_one_with_context_does(logprob, beam, max_units, num_never):
     # Every unit a word, and none in between, so that prefixes are the same in both.
-    units = ctc_units([*"abcd", "-"], "-", "words")
+    units = ctc_units([*"abcd", "-"], "-", "words", never=[*"d"][:num_never])
     options = CtcOptions(beam=beam, score_beam=9.0, max_units=max_units)
     slow = ctc_nbest(logprob, units, options=options, tracker=Silent())
     same(texts(ctc_nbest(logprob, units, options=options)), {tuple("abcd"[u] for u in h.units): h.score for h in slow})
