@@ -16,7 +16,7 @@ from ninja.cli.main import current_console
 from ninja.cli.options import command, from_fields, jobs, lattice_output, reads, section
 from ninja.cli.source import WORDS_HELP, build_inputs, write
 from ninja.cli.units import unit_options
-from ninja.decoding.ctc import ctc_search
+from ninja.decoding.ctc import ctc_search, require_hypotheses
 from ninja.decoding.ctc_options import WITH_TRACKER, CtcOptions
 from ninja.decoding.ctc_result import CtcResult
 from ninja.decoding.emissions import Scale, log_probabilities
@@ -62,8 +62,7 @@ def search(
         if emission.matrix.ndim == 2 and not len(emission.matrix):
             raise ModelError("the matrix has no frames")
         result = ctc_search(log_probabilities(emission.matrix, scale), units, lexicon, options)
-        if not len(result):
-            raise LatticeError("no hypothesis within the beam consists of words in the lexicon; use a larger beam")
+        require_hypotheses(result, lexicon)
         return result.best(nbest)
     except NinjaError as error:
         error.path = error.path or emission.path

@@ -145,14 +145,25 @@ def ctc_lattice(
         frame_shift: Seconds per frame in the matrix.
 
     Raises:
-        LatticeError: The lexicon allows no hypothesis.
+        LatticeError: No hypothesis within the beam consists of words in the lexicon, or a frame allows only units that
+            are never part of words.
         SymbolError: A word is not in ``words``.
         ModelError: See ``ctc_nbest``.
     """
     result = ctc_search(logprob, units, lexicon, options, key=key)
-    if not len(result):
-        raise LatticeError("no hypothesis within the beam consists of words in the lexicon; use a larger beam", key=key)
+    require_hypotheses(result, lexicon, key)
     return result.lattice(key, words, unknown, frame_shift)
+
+
+def require_hypotheses(result: CtcResult, lexicon: CtcLexicon | None, key: str | None = None) -> None:
+    """Raise LatticeError with the cause if the search returned no hypothesis."""
+    if len(result):
+        return
+    if lexicon is not None:
+        raise LatticeError("no hypothesis within the beam consists of words in the lexicon; use a larger beam", key=key)
+    raise LatticeError(
+        "a frame allows only units that are never part of words; check these units (never, --never)", key=key
+    )
 
 
 def from_ctc(
@@ -195,7 +206,8 @@ def from_ctc(
     Raises:
         ModelError: The values do not match `scale`, or the number of columns differs from the number of units.
         OptionError: The blank is missing, or a name is not a unit.
-        LatticeError: No hypothesis within the beam consists of words in the lexicon.
+        LatticeError: No hypothesis within the beam consists of words in the lexicon, or a frame allows only units that
+            are never part of words.
         SymbolError: A word is not in `words`.
     """
     if not isinstance(units, CtcUnits):

@@ -70,7 +70,7 @@ class CtcStream:
         Raises:
             ModelError: `logprob` does not contain log-probabilities, or has the wrong number of columns; the frames
                 are not added.
-            LatticeError: There are no frames yet, or the lexicon allows no hypothesis.
+            LatticeError: There are no frames yet, or there is no hypothesis; see `ctc_lattice`.
         """
         values = log_probabilities(logprob, key=self._key)
         if values.shape[1] != self.num_units:

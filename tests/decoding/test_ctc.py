@@ -241,6 +241,12 @@ def test_a_lexicon_that_allows_nothing_is_named():
         ctc_lattice(logprob, LETTERS, "utt", lexicon, CtcOptions(beam=1))
 
 
+def test_without_a_lexicon_the_units_that_prevent_hypotheses_are_named():
+    units = ctc_units(["<s>", "a", "_"], "_", never=["<s>"])
+    with pytest.raises(LatticeError, match="a frame allows only units that are never part of words; check these"):
+        ctc_lattice([[0.0, -math.inf, -math.inf]], units, "utt")
+
+
 @pytest.mark.parametrize(
     ("values", "scale", "message"),
     [
