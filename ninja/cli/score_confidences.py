@@ -38,9 +38,8 @@ def score_file_confidences(
     texts = {key: words.words for key, words in hypotheses.items()}
     normalizer = evaluate.choose_normalizer(forms, references, texts)
     rate = evaluate.score(references, texts, mode, normalizer=normalizer)
-    click.echo(str(rate))
     scores = score_confidences(*label_words(references, hypotheses, mode, normalizer=normalizer))
-    click.echo(str(scores))
+    click.echo(f"{rate}\n{scores}")
     _note_clipped(scores)
     if plot is not None:
         plot_reliability(plot, scores)

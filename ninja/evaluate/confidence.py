@@ -138,7 +138,8 @@ def label_words(
         normalizer: Normalizer applied before words are compared; see ``score``.
 
     Raises:
-        FormatError: No word of the scored utterances has a confidence; see also ``score``.
+        FormatError: No word of the scored utterances has a confidence, or a confidence is not in [0, 1]; see also
+            ``score``.
     """
     normalizer = make_normalizer(normalizer)
     lexical: dict[str, list[str]] = {}
@@ -152,12 +153,14 @@ def label_words(
     references = {key: normalizer.words(words) for key, words in references.items()}
     labelled: list[tuple[float, bool]] = []
     for key, alignment in score_each(references, lexical, mode).items():
-        labels = [reference == word for reference, word in alignment.pairs if word is not None]
-        labelled += [
-            (confidence, label)
-            for confidence, label in zip(confidences.get(key, ()), labels, strict=True)
-            if confidence is not None
-        ]
+        words = [(word, reference == word) for reference, word in alignment.pairs if word is not None]
+        for confidence, (word, label) in zip(confidences.get(key, ()), words, strict=True):
+            if confidence is None:
+                continue
+            if not 0.0 <= confidence <= 1.0:
+                message = f"the confidence of {word!r} is {confidence:g}, but must be between 0 and 1"
+                raise FormatError(f"{message}; convert log-probabilities and percentages to probabilities", key=key)
+            labelled.append((confidence, label))
     if not labelled:
         raise FormatError("the words of the scored utterances have no confidences")
     return np.array([pair[0] for pair in labelled]), np.array([pair[1] for pair in labelled], np.bool_)

@@ -83,3 +83,11 @@ def test_hypotheses_without_confidences_are_refused():
     with pytest.raises(FormatError, match="have no confidences"):
         label_words({"a": ["b"]}, {"a": ConfidentWords(["b"], [None])})
     assert np.array_equal(label_words({"a": ["b"]}, {"a": ConfidentWords(["b"], [0.5])})[0], [0.5])
+
+
+def test_a_confidence_that_is_no_probability_is_named_with_its_word(ninja, tmp_path):
+    (tmp_path / "text").write_text("u1 a b\nu2 c\n")
+    (tmp_path / "hyp.ctm").write_text("u1 1 0.0 0.2 a 0.5\nu1 1 0.2 0.2 b 98\nu2 1 0.0 0.2 c 0.5\n")
+    code, out, err = ninja("score", tmp_path / "text", tmp_path / "hyp.ctm", "--confidences")
+    assert (code, out) == (1, "")
+    assert "key 'u1': the confidence of 'b' is 98, but must be between 0 and 1; convert" in err
