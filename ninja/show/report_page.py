@@ -180,11 +180,15 @@ def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
     digits = len(str(max(len(before), len(after))))
     most = min(DEPTH_BINS, int(WIDTH / (2 * DIGIT * digits + 6)))  # so that counts do not overlap
     size = _round_size(values[int(0.98 * (len(values) - 1))] / most)  # outliers share the last bin
-    bins = min(most, int(values[-1] / size) + 1)
-    cut = values[-1] >= bins * size  # the last bin includes larger depths
+
+    def place_of(value: float) -> int:
+        return int(round(value / size, 9))  # 0.6 / 0.1 is below 6
+
+    bins = min(most, place_of(values[-1]) + 1)
+    cut = place_of(values[-1]) >= bins  # the last bin includes larger depths
 
     def count(depth: Sequence[float]) -> Counter[int]:
-        return Counter(min(bins - 1, int(value / size)) for value in depth)
+        return Counter(min(bins - 1, place_of(value)) for value in depth)
 
     counts = {"before": count(before), "after": count(after)}
     highest = max(max(side.values(), default=1) for side in counts.values())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from chromium import browser, opened
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lattice_files import write_all
 
@@ -151,6 +151,7 @@ def test_the_histogram_of_depths_counts_every_lattice_once(before, after):
     assert all(bar.x >= 0 and bar.x + bar.width <= histogram.width for bar in histogram.bars)
 
 
+@example([0.6])  # 0.6 / 0.1 is below 6, and 6 * 0.1 above 0.6
 @given(st.lists(st.floats(0.1, 1e4), min_size=1, max_size=30))
 def test_depths_are_counted_between_round_numbers(values):
     histogram = depths(values, values)
