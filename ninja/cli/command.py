@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
@@ -385,6 +386,8 @@ class Sectioned(click.Command):
             inverses = inverse if isinstance(inverse, tuple) else (inverse,)
             if 0.0 in inverses:
                 raise click.UsageError("--inv-acoustic-scale is 0, which has no inverse")
+            if infinite := [value for value in inverses if not math.isfinite(value)]:
+                raise click.UsageError(f"--inv-acoustic-scale is {infinite[0]}, but must be finite")
             scales = tuple(1.0 / value for value in inverses)
             ctx.params["acoustic_scale"] = scales if isinstance(inverse, tuple) else scales[0]
 

@@ -203,6 +203,7 @@ def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
         (["nbest-to-ctm", "--precision", "-1"], "'--precision': -1 is not in the range"),
         (["mbr-decode", "--inv-acoustic-scale", "10", "--acoustic-scale", "0.1"], "cannot be used with"),
         (["mbr-decode", "--inv-acoustic-scale", "0"], "--inv-acoustic-scale is 0, which has no inverse"),
+        (["mbr-decode", "--inv-acoustic-scale", "nan"], "--inv-acoustic-scale is nan, but must be finite"),
         (["mbr-decode", "--json", "-"], "-: two outputs would be written to this file"),
         (["mbr-decode", "--lat-weights", "0.5:0.5"], "--lat-weights requires several systems"),
         (["mbr-decode", "--with", "b", "--lat-weights", "1"], "there are 1 weights, but 2 systems"),

@@ -66,6 +66,7 @@ def test_one_pair_of_scales_prints_no_table(ninja: Ninja, tmp_path: Path) -> Non
         (("--lmwt", "17:7"), "is not a list of at most 10,000 numbers"),
         (("--lmwt", "1:1000000"), "is not a list of at most 10,000 numbers"),
         (("--lmwt", "0:3"), "--inv-acoustic-scale is 0, which has no inverse"),
+        (("--lmwt", "inf"), "--inv-acoustic-scale is inf, but must be finite"),
         (("--lmwt", "7:9", "--acoustic-scale", "0.1"), "cannot be used with"),
     ],
 )
