@@ -77,14 +77,14 @@ def paired_difference(first: Values, second: Values, words: Values) -> PairedDif
 def ratio_error(differences: Values, words: Values) -> npt.NDArray[np.float64]:
     """Return the standard error of the ratio of the sum of differences to the sum of words, float64 [...].
 
-    The error is infinite if there are fewer than two groups.
+    The error is infinite if there are fewer than two groups, or no words.
 
     Args:
         differences: Errors minus the errors of a baseline system, [..., groups].
         words: Number of reference words in each group, [groups].
     """
     num_groups = len(words)
-    if num_groups < 2:
+    if num_groups < 2 or not words.any():
         return np.full(differences.shape[:-1], np.inf)
     residual = differences - differences.sum(-1, keepdims=True) / words.sum() * words
     deviation: npt.NDArray[np.float64] = np.sqrt(num_groups / (num_groups - 1) * (residual**2).sum(-1)) / words.sum()

@@ -149,7 +149,7 @@ def tune_context(
     Raises:
         OptionError: A number is out of range, `fixed` contains an unknown name, or a set has no phrases; see also
             `Tracker`.
-        FormatError: No lattice in a set has a reference.
+        FormatError: No lattice in a set has a reference, or the references of a set contain no word.
         NinjaError: `add_context` fails, and ``log.on_error`` is not set.
     """
     Scales(acoustic_scale, word_penalty=word_penalty)  # raises an error if a scale is invalid

@@ -26,7 +26,7 @@ from ninja.lm import LanguageModel, Mixture
 from ninja.lm.trie import WordTrie, score_trie
 from ninja.lm.word_map import NO_WORD, WordMap
 from ninja.rescoring.algorithms import RescoreOptions
-from ninja.tune.word_errors import Reference
+from ninja.tune.word_errors import Reference, check_words
 
 MAX_TOKENS = 500_000  # number of words scored at once
 LEAST_WEIGHT = 0.05  # LM weight below which scores cannot be recovered from the costs of the rescored lattice
@@ -174,6 +174,7 @@ def features(
         keys.append(key)
     if not sentences:
         raise FormatError("no lattice that could be rescored has a reference; check that the utterance ids match")
+    check_words(sum(sentence.reference_words for sentence in sentences))
     sizes = [sentence.errors.size for sentence in sentences]
     num_words = np.concatenate([np.diff(sentence.begin) for sentence in sentences])
     token_begin, logprob, old = _scores(sentences, models, old_lm, options)

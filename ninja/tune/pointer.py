@@ -21,7 +21,7 @@ from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.utterances import ContextStage
 from ninja.tune.choice import MIN_WORDS, Outcomes, choose_point, explain
 from ninja.tune.expected import utterance_groups
-from ninja.tune.word_errors import Reference
+from ninja.tune.word_errors import Reference, check_words
 
 PRIORS = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0)  # all combinations with WEIGHTS are tried
 WEIGHTS = (1.0, 0.5, 1.5)
@@ -52,8 +52,9 @@ class PointerSet:
             keys.append(key)
             counts.append((reference.errors(best_path(lattice, options.scales).words), len(reference.ids)))
         errors, words = np.array(counts, np.int64).reshape(-1, 2).T
-        if not words.any():
+        if not keys:
             raise FormatError("no lattice has a reference; check that the utterance ids match")
+        check_words(int(words.sum()))
         return tuple(keys), errors, words
 
 
@@ -116,7 +117,8 @@ def tune_pointer(
         min_words: If the contextual set contains fewer reference words, the initial weights are kept.
 
     Raises:
-        FormatError: No lattice in a set has a reference, or an utterance has no speaker.
+        FormatError: No lattice in a set has a reference, the references of a set contain no word, or an utterance has
+            no speaker.
         NinjaError: See `Rescorer`.
     """
 

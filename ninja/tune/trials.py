@@ -20,6 +20,7 @@ from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
+from ninja.tune.word_errors import check_words
 
 Keyed = tuple[str, Lattice]
 Ids = npt.NDArray[np.int32]
@@ -223,6 +224,7 @@ class Trials:
         if not utterances:
             message = f"no usable lattice of the {name} set has a reference"
             raise FormatError(f"{message}; check that the utterance ids match")
+        check_words(sum(len(utterance.reference) for utterance in utterances), f"{name} set")
         if not any(utterance.lists for utterance in utterances):
             advice = "add phrases that do not occur in its utterances, which are needed to count false alarms"
             advice = advice if name == "general" else "check that the utterance ids match"

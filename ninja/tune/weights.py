@@ -29,7 +29,7 @@ from ninja.tune.choice import MIN_WORDS, Choice, Outcomes, choose_point, explain
 from ninja.tune.expected import DIGITS, Weights, WordErrors, rounded_shares, utterance_groups
 from ninja.tune.features import Features, features
 from ninja.tune.search import Axis
-from ninja.tune.word_errors import Reference
+from ninja.tune.word_errors import Reference, check_words
 
 __all__ = ["Tuned", "Weights", "choose", "tune_weights", "word_error_rate"]
 
@@ -133,7 +133,7 @@ def tune_weights(
 
     Raises:
         OptionError: ``num_best`` is below 1, or ``carry_over`` is specified for a mixture.
-        FormatError: No lattice has a reference, or an utterance has no speaker.
+        FormatError: No lattice has a reference, the references contain no word, or an utterance has no speaker.
         NinjaError: See ``rescore``.
     """
     if num_best < 1:
@@ -219,14 +219,16 @@ def word_error_rate(
     forms: LexicalForms | None = None,
 ) -> float:
     """Return the word error rate on the best paths through lattices with references, in percent."""
-    errors = num_words = 0
+    errors = num_words = num_lattices = 0
     for key, lattice in results:
         if key in references:
+            num_lattices += 1
             reference = Reference.of(lattice, references[key], forms or LexicalForms())
             errors += reference.errors(best_path(lattice, scales).words)
             num_words += len(reference.ids)
-    if not num_words:
+    if not num_lattices:
         raise FormatError("no lattice has a reference; check that the utterance ids match")
+    check_words(num_words)
     return 100.0 * errors / num_words
 
 

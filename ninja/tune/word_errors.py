@@ -10,9 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
+from ninja.errors import FormatError
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.text import LexicalForms, LexicalTable
+
+
+def check_words(num_words: int, lattices: str = "lattices") -> None:
+    """Raise FormatError if the references of lattices contain no word; `lattices` names these lattices."""
+    if not num_words:
+        raise FormatError(
+            f"the references of the {lattices} contain no word, so the word error rate is undefined; specify other "
+            "references"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,17 @@ def test_a_set_of_few_words_keeps_the_initial_weights(ninja, bed, tuning, model)
     assert message[0] in weights.read_text()
 
 
+@pytest.mark.parametrize("model", ["none", "lm.arpa"])
+def test_references_without_words_are_refused(ninja, bed, tuning, tmp_path, model):
+    arguments, weights = tuning
+    arguments = [tmp_path / "empty" if argument == bed / "text" else argument for argument in arguments]
+    (tmp_path / "empty").write_text("".join(f"{key}\n" for key in read_text(bed / "text")))
+    lm = model if model == "none" else bed / model
+    code, _, errors = ninja(*arguments, "--rnnlm", lm, "-o", weights)
+    assert (code, weights.exists()) == (1, False)
+    assert "the references of the lattices contain no word, so the word error rate is undefined" in errors
+
+
 def test_the_file_goes_to_stdout_without_an_output(ninja, bed, tuning):
     arguments, _ = tuning
     code, printed, _ = ninja(*arguments, "--rnnlm", bed / "lm.arpa", "--algorithm", "nbest", "--num-best", 5)

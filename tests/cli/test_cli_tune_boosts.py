@@ -128,6 +128,15 @@ def test_phrases_are_added_to_both_sets_before_boosts_are_chosen(ninja, bed, com
     assert TABLE.spell(best_path(found, Scales(0.1)).words) == ["call", "tom", "chen"]
 
 
+@pytest.mark.parametrize(("text", "name"), [("calls.text", "contextual"), ("talk.text", "general")])
+def test_references_without_words_are_refused(ninja, bed, command, text, name) -> None:
+    keys = [line.split()[0] for line in (bed / text).read_text().splitlines()]
+    (bed / text).write_text("".join(f"{key}\n" for key in keys))
+    code, printed, errors = ninja(*command, "-o", bed / "boosts.toml")
+    assert (code, printed) == (1, "")
+    assert f"the references of the {name} set contain no word" in errors
+
+
 def test_the_command_draws_the_curve(ninja, bed, command) -> None:
     pytest.importorskip("matplotlib")
     assert ninja(*command, "--curve", bed / "curve.svg", "-o", bed / "boosts.toml")[0] == 0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError
-from ninja.evaluate.paired import paired_difference, student_quantile
+from ninja.evaluate.paired import paired_difference, ratio_error, student_quantile
 from ninja.tune.choice import MAX_FOLDS, Outcomes, choose_point, cross_validated, explain
 from ninja.tune.expected import SHARPNESS, Weights, WordErrors, rounded_shares, utterance_groups
 from ninja.tune.features import Features
@@ -25,6 +25,13 @@ def random_outcomes(seed: int, num_points: int = 8, num_groups: int = 12) -> tup
     errors = rng.poisson(3 + quality, (num_points, num_groups)).astype(float)
     expected = errors + rng.uniform(0, 0.5, errors.shape)
     return Outcomes(expected, errors, rng.integers(20, 80, num_groups)), rng.integers(1, 4, num_points)
+
+
+def test_a_fold_without_words_has_no_standard_error():
+    errors = np.array([[1.0, 0.0], [0.0, 2.0]])
+    crossed = cross_validated(Outcomes(errors, errors, np.array([5, 0])), np.array([0, 1]))  # a warning is an error
+    assert crossed.shape == (2,)
+    assert np.isinf(ratio_error(errors, np.zeros(2))).all()
 
 
 def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[int, int]:
