@@ -223,7 +223,7 @@ def _steps(
     minutes_before = counters.minutes
     started = reported = time.monotonic()
     reported_taken, rate = counters.taken, 0.0
-    local_steps, communicated, done = 0, workers.seconds, counters.taken >= total
+    local_steps, communicated = 0, workers.seconds
 
     def elapsed() -> float:
         return minutes_before + (time.monotonic() - started) / 60
@@ -256,8 +256,13 @@ def _steps(
             counters.best_perplexity, counters.best_step = perplexity, counters.step
         return report(counters.taken, perplexity, best=best)
 
+    def has_ended() -> bool:
+        out_of_time = options.max_minutes is not None and counters.minutes >= options.max_minutes
+        return counters.taken >= total or out_of_time or counters.worse_checks >= options.patience
+
     if options.init is not None and counters.taken == 0:
         yield measure()
+    done = has_ended()  # a resumed training run may have been interrupted after its last step
     while not done:
         first, last = counters.taken, min(total, sharing.next_synchronization(counters.taken))
         for assignment in sharing.assignments(first, last):
@@ -290,11 +295,10 @@ def _steps(
         counters.minutes = elapsed()
         if options.max_minutes is not None:
             counters.minutes = workers.agree(counters.minutes)
-        out_of_time = options.max_minutes is not None and counters.minutes >= options.max_minutes
-        done = counters.taken >= total or out_of_time
+        done = has_ended()
         if done or counters.step // options.check_steps > before // options.check_steps:
             measured = measure()
-            done = done or counters.worse_checks >= options.patience
+            done = done or has_ended()
             yield measured
         elif counters.step // REPORT_STEPS > before // REPORT_STEPS:
             yield report(counters.taken)

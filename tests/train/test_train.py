@@ -230,6 +230,23 @@ def test_training_stops_when_the_held_out_text_gets_worse(tmp_path, texts):
     ) == pytest.approx(result.perplexity, rel=1e-6)
 
 
+def test_a_training_that_was_interrupted_after_its_last_step_is_not_trained_further(tmp_path, texts, monkeypatch):
+    (tmp_path / "dev.txt").write_text("object1 object1 gladly gladly\n" * 5)
+    options = toy(epochs=500, patience=2, check_steps=5, normaliser=8)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "add_normaliser", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train.train(*texts, tmp_path / "lm.pt", options)
+    reports = []
+    train.train(*texts, tmp_path / "lm.pt", dataclasses.replace(options, resume=True), reports.append)
+    assert reports == []
+    assert checkpoint.read(tmp_path / "lm.pt").card["normaliser"] == 8
+
+
 def test_training_ends_in_time_with_a_falling_rate(tmp_path, texts, monkeypatch):
     clock = count()  # seconds, one per reading
     monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
