@@ -260,7 +260,7 @@ def _steps(
         out_of_time = options.max_minutes is not None and counters.minutes >= options.max_minutes
         return counters.taken >= total or out_of_time or counters.worse_checks >= options.patience
 
-    if options.init is not None and counters.taken == 0:
+    if options.init is not None and math.isinf(counters.best_perplexity):
         yield measure()
     done = has_ended()  # a resumed training run may have been interrupted after its last step
     while not done:

@@ -150,6 +150,25 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one_and_needs_the_same_chec
     assert all(map(torch.equal, one.values(), other.values()))
 
 
+def test_a_training_resumed_before_its_first_check_does_not_count_the_first_weights_as_worse(
+    tmp_path, general, texts, monkeypatch
+):
+    options = further(general, learning_rate=0.5, patience=2)
+    whole, halves = [], []
+    train.train(*texts, tmp_path / "whole.pt", options, whole.append)
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "gradient", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train.train(*texts, tmp_path / "halves.pt", options)
+    train.train(*texts, tmp_path / "halves.pt", dataclasses.replace(options, resume=True), halves.append)
+    assert [report.step for report in whole] == [0, 8, 16]
+    assert [report.step for report in halves] == [8, 16]
+
+
 @pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
 def test_a_single_worker_of_any_method_starts_alike(tmp_path, general, texts, method):
     train.train(*texts, tmp_path / "plain.pt", further(general))
