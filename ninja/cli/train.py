@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -93,8 +94,11 @@ def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progr
     with reported(path), open(path, "a" if options.resume else "w", buffering=1, encoding="utf-8") as stream:
 
         def write(progress: Progress) -> None:
-            # JSON has no NaN.
-            values = {name: None if value != value else value for name, value in asdict(progress).items()}
+            # JSON has no NaN and no infinity.
+            values = {
+                name: None if isinstance(value, float) and not math.isfinite(value) else value
+                for name, value in asdict(progress).items()
+            }
             stream.write(json.dumps(values) + "\n")
 
         yield write

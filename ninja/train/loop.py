@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
-from ninja.errors import OptionError, OutputError
+from ninja.errors import ModelError, OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.devices import chosen_device
+from ninja.lm.perplexity import LARGEST
 from ninja.lm.stored_network import CardEntry
 from ninja.lm.text import Sentences
 from ninja.models import lstm, transformer
@@ -161,6 +162,9 @@ def _train(
         if progress is not None and is_first:
             progress(report)
     sharing.close()
+    if math.isinf(counters.best_perplexity):
+        message = "training diverged: the held-out perplexity was infinite in all measurements"
+        raise ModelError(f"{message}; use a learning rate below {options.learning_rate}")
     if is_first:
         if options.normaliser:
             add_normaliser(output, sentences, dev, options, None if initial is None else initial.normaliser)
@@ -305,10 +309,14 @@ def _steps(
 
 
 def _measured(sharing: SingleWorker, dev: Sentences, options: TrainOptions) -> float:
-    """Compute the perplexity of the weights in their storage precision; each worker scores a part of the text."""
+    """Compute the perplexity of the weights in their storage precision; each worker scores a part of the text.
+
+    The perplexity is infinite if it is not a number, or too large for one.
+    """
     workers = sharing.workers
     with sharing.result():
         stored = checkpoint.as_stored(sharing.learner.module)
     sums = negative_logprob(stored, dev, options.device, part=slice(workers.rank, None, workers.size))
     nats, tokens = workers.total(*sums)
-    return workers.agree(math.exp(nats / tokens))
+    loss = nats / tokens
+    return workers.agree(math.exp(loss) if loss <= LARGEST else math.inf)

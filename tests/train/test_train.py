@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import json
 import math
 import os
 import subprocess
@@ -297,6 +298,18 @@ def test_a_text_of_one_sentence_has_none_to_hold_out(tmp_path):
 def test_a_diverging_training_says_so(tmp_path, texts):
     with pytest.raises(ModelError, match=r"diverged at step \d+; use a learning rate below"):
         train.train(*texts, tmp_path / "lm.pt", toy(learning_rate=1e30, epochs=50))
+
+
+@pytest.mark.parametrize("rate", [1e3, 1e6])  # perplexities are too large for a number, or NaN
+def test_a_training_without_a_finite_perplexity_has_diverged(tmp_path, texts, ninja, rate):
+    arguments = toy_command(learning_rate=rate, clip=1e30, epochs=1, check_steps=2)
+    log = tmp_path / "log"
+    code, _, errors = ninja("train", texts[0], "--dev", texts[1], "-o", tmp_path / "lm.pt", "--log", log, *arguments)
+    assert code == 1
+    assert "ninja: error: training diverged: the held-out perplexity was infinite in all measurements; use" in errors
+    assert not (tmp_path / "lm.pt").exists()
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in log.read_text().splitlines()]
+    assert {row["perplexity"] for row in rows} == {None}
 
 
 def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
