@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -91,6 +92,8 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise OptionError(f"{name} is {value}; it must be above 0")
+        if self.epochs == math.inf:
+            raise OptionError("epochs is inf; it must be finite; use max_minutes or patience to end training")
         if not 0 <= self.dropout < 1:
             raise OptionError(f"dropout is {self.dropout}; it must be in [0, 1)")
         if self.block_momentum is not None and not 0 <= self.block_momentum < 1:
