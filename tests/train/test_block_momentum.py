@@ -151,6 +151,19 @@ def test_without_momentum_weights_are_averaged_to_the_bit():
         assert (ahead == model).all()
 
 
+def test_the_warmup_ends_without_a_call_if_only_calls_end_blocks():
+    def work(rank):
+        module = linear()
+        optimizer = OPTIMIZERS["adam"](module.parameters())
+        model = BlockMomentum(module, optimizer, block_steps=None, warmup=3)
+        fit(model, optimizer, rank, range(3))
+        return vector_of(module)
+
+    first, *others = in_threads(3, work)
+    for other in others:
+        assert (other == first).all()
+
+
 class Buffered(torch.nn.Module):
     """Batch normalisation, an infinite mask that never changes, a constant, and a frozen weight."""
 

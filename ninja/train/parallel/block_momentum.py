@@ -198,7 +198,7 @@ class BlockMomentum(torch.nn.Module):
     def _after_step(self, *_: object) -> None:
         self.num_steps += 1
         block = self.num_steps - self.warmup
-        if self.block_steps is not None and block >= 0 and block % self.block_steps == 0:
+        if block == 0 or (self.block_steps is not None and block > 0 and block % self.block_steps == 0):
             self.synchronize()
 
     def _begin_block(self) -> None:
