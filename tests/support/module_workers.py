@@ -93,7 +93,7 @@ def train_pairs(rank, size, url, folder):
         time.sleep(0.005)
     for _ in range(4 + rank):
         module.weight.grad = torch.full((1, 3), float(rank + 1), dtype=torch.float64)
-        module.seen += 1.0
+        module.seen = module.seen + 1.0  # a new tensor, as many modules assign
         optimizer.step()
         time.sleep(0.001)
     state = model.state_dict()

@@ -203,6 +203,32 @@ def test_buffers_are_averaged_and_constants_are_those_of_the_first_worker():
         assert state["frozen"].tolist() == [0.0, 0.0]
 
 
+class Assigned(torch.nn.Module):
+    """A module that assigns a new tensor to its buffer in each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, inputs):
+        self.mean = (self.mean + inputs.mean()) / 2
+        return self.scale * inputs
+
+
+def test_buffers_that_a_module_assigns_are_averaged():
+    def work(rank):
+        module = Assigned()
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        model = BlockMomentum(module, optimizer, block_steps=2)
+        for _ in range(4):
+            model(torch.full((3,), rank + 1.0)).sum().backward()
+            optimizer.step()
+        return module.mean.item()
+
+    assert in_threads(2, work) == [pytest.approx(1.5 * (1 - 0.5**4))] * 2
+
+
 def test_weights_in_half_precision_add_up_changes_below_their_rounding():
     def work(rank):
         module = torch.nn.Linear(1, 1, bias=False, dtype=torch.float16)

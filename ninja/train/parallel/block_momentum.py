@@ -135,12 +135,11 @@ class BlockMomentum(torch.nn.Module):
         self.num_steps = 0  # calls of optimizer.step()
         self._synchronized = 0  # value of `num_steps` at the end of the last block
         self._weights = parameters(optimizer)
-        self._float_buffers = float_buffers(module)
         self._copy_first([*module.parameters(), *module.buffers()])
         default_momentum, default_rate = block_factors(momentum, 1.0, self.size)
         momentum, rate = default_momentum if momentum is None else momentum, default_rate if rate is None else rate
         self.update = BlockUpdate(flat(self._weights), momentum, rate, nesterov=not classical)
-        self._first_buffers = [buffer.clone() for buffer in self._float_buffers]  # values at the start of the block
+        self._first_buffers = [buffer.clone() for buffer in float_buffers(module)]  # values at the start of the block
         optimizer.register_step_post_hook(self._after_step)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -202,13 +201,14 @@ class BlockMomentum(torch.nn.Module):
             self.synchronize()
 
     def _begin_block(self) -> None:
-        for first, buffer in zip(self._first_buffers, self._float_buffers, strict=True):
+        for first, buffer in zip(self._first_buffers, float_buffers(self.module), strict=True):
             first.copy_(buffer)
         self._synchronized = self.num_steps
 
     def _average(self) -> None:
         averaged = moments(self.optimizer) if self.block_optimizer == "average" else []
-        changes = [_change(*pair) for pair in zip(self._float_buffers, self._first_buffers, strict=True)]
+        buffers = float_buffers(self.module)
+        changes = [_change(*pair) for pair in zip(buffers, self._first_buffers, strict=True)]
         tensors = [*self._weights, *changes, *averaged]
         mean = flat(tensors).div_(self.size)  # divided before the sum, for precision
         self._check_sizes(len(mean))
@@ -216,7 +216,7 @@ class BlockMomentum(torch.nn.Module):
         unflatten(mean, tensors)
         begin = self._rounded(self.update.weights)
         unflatten(self.update.apply(mean[: len(begin)], begin), self._weights)
-        for buffer, first, change in zip(self._float_buffers, self._first_buffers, changes, strict=True):
+        for buffer, first, change in zip(buffers, self._first_buffers, changes, strict=True):
             buffer.copy_(first + change)
         self._begin_block()
 

@@ -37,7 +37,10 @@ def parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def float_buffers(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Return the floating-point buffers, such as the running means of batch normalisation."""
+    """Return the floating-point buffers, such as the running means of batch normalisation.
+
+    Call this again after each step, because a module may assign a new tensor to a buffer.
+    """
     return [buffer for buffer in module.buffers() if buffer.is_floating_point()]
 
 

@@ -47,7 +47,7 @@ class PairwiseAveraging(torch.nn.Module):
         super().__init__()
         self.module = module
         self.group = process_group or dist.group.WORLD
-        self._tensors = [*parameters(optimizer), *float_buffers(module)]
+        self._weights = parameters(optimizer)
         ranks = dist.get_process_group_ranks(self.group)
         for tensor in (*module.parameters(), *module.buffers()):
             dist.broadcast(tensor.detach(), ranks[0], group=self.group)
@@ -68,6 +68,11 @@ class PairwiseAveraging(torch.nn.Module):
         self.load()
         self._hook = optimizer.register_step_post_hook(self._after_step)
         self.register_load_state_dict_post_hook(lambda *_: self.load())  # type: ignore[no-untyped-call]
+
+    @property
+    def _tensors(self) -> list[torch.Tensor]:
+        """The tensors that are averaged: the weights, and the current buffers of the module."""
+        return [*self._weights, *float_buffers(self.module)]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs of the module."""
