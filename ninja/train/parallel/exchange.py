@@ -15,11 +15,14 @@ Source: Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 import torch.distributed as dist
+
+from ninja.train.parallel.workers import TIMEOUT
 
 ASK, ANSWER = 1, 2  # tags of messages
 
@@ -91,29 +94,45 @@ class GlooTransport:
     def ask(self, partner: int, vector: torch.Tensor) -> torch.Tensor:
         """Send weights to a partner and return its weights."""
         self._outbox[:-1] = vector
-        receiving = dist.irecv(self._inbox, partner, group=self._group, tag=ANSWER)
-        sending = dist.isend(self._outbox, partner, group=self._group, tag=ASK)
-        assert receiving is not None
-        assert sending is not None
-        sending.wait()
+        receiving = self._group.recv([self._inbox], partner, ANSWER)
+        self._group.send([self._outbox], partner, ASK).wait()
         receiving.wait()
         return self._inbox[:-1]
 
     def stop(self, partner: int) -> None:
         """Notify a partner that this learner sends no more requests."""
         self._outbox[-1] = 1.0
-        dist.send(self._outbox, partner, group=self._group, tag=ASK)
+        self._group.send([self._outbox], partner, ASK).wait()
 
     def receive(self) -> tuple[int, torch.Tensor | None]:
         """Wait for a request; return the partner and its weights, or None if it sends no more requests."""
         # This blocks, as a pending receive of gloo cannot be polled, and a timeout closes the connection.
-        partner = dist.recv(self._inbox, group=self._group, tag=ASK)
-        return partner, None if self._inbox[-1] else self._inbox[:-1]
+        receiving = self._group.recv_anysource([self._inbox], ASK)
+        receiving.wait()
+        return receiving._source_rank(), None if self._inbox[-1] else self._inbox[:-1]
 
     def answer(self, partner: int, vector: torch.Tensor) -> None:
         """Send weights in reply to a partner's request."""
         self._outbox[:-1] = vector
-        dist.send(self._outbox, partner, group=self._group, tag=ANSWER)
+        self._group.send([self._outbox], partner, ANSWER).wait()
+
+
+def message_group(group: dist.ProcessGroup | None, device: torch.device) -> dist.ProcessGroup:
+    """Form a group of the same workers for messages by gloo, in which they have the same ranks.
+
+    `torch.distributed.new_group` would need all processes or, with ``use_local_synchronization``, derive the name of
+    the group from the number of groups in each process; workers that are in unequal numbers of groups would wait for
+    each other for ever. Here the first worker draws the name, and sends it to the others.
+
+    Args:
+        group: The workers; None for all processes.
+        device: Device of the tensors that the backend of `group` sends.
+    """
+    name = torch.tensor([uuid.uuid4().int >> 66], device=device)
+    dist.broadcast(name, dist.get_process_group_ranks(group)[0], group=group)
+    store = dist.PrefixStore(f"ninja/messages/{int(name)}", dist.distributed_c10d._get_default_store())
+    messages = dist.ProcessGroupGloo(store, dist.get_rank(group), dist.get_world_size(group), TIMEOUT)
+    return cast("dist.ProcessGroup", messages)  # it has the same methods, which torch does not declare
 
 
 class Exchanges:

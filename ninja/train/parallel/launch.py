@@ -13,7 +13,6 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -22,11 +21,10 @@ import torch.distributed.nn  # before any group is formed: at import, its defaul
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException, start_processes
 
 from ninja.errors import NinjaError, OptionError, WorkerError
-from ninja.train.parallel.workers import LostContact, Workers
+from ninja.train.parallel.workers import TIMEOUT, LostContact, Workers
 
 HOST = "127.0.0.1"
 _NETWORK_ERROR = re.compile("gloo|nccl|connection", re.IGNORECASE)
-TIMEOUT = timedelta(days=1)  # for slow workers; the death of a worker is detected immediately
 GRACE = 2.0  # seconds that a worker waits after losing contact, so that the failed worker is reported first
 POLL_SECONDS = 0.05
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # hides warnings about terminated processes

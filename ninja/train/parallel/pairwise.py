@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ninja.train.parallel.exchange import Exchanges, GlooTransport, SharedWeights
+from ninja.train.parallel.exchange import Exchanges, GlooTransport, SharedWeights, message_group
 from ninja.train.parallel.flat import flat, float_buffers, parameters, unflatten
 
 NEVER = -1  # value of `exchanges` with which `add_step` adds the update instead of replacing the weights
@@ -53,16 +53,15 @@ class PairwiseAveraging(torch.nn.Module):
             dist.broadcast(tensor.detach(), ranks[0], group=self.group)
         self.shared = SharedWeights(flat(self._tensors).cpu())
         self.mean = self.shared.vector.clone()  # mean weights of all workers at the last synchronization
-        self._exchanges = None
+        self._exchanges: Exchanges | None = None
         if len(ranks) > 1:
-            rank = dist.get_rank()
-            active = ranks.index(rank) % 2 == 0
-            random = np.random.default_rng((seed, rank))
-            messages = dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
+            active = dist.get_rank(self.group) % 2 == 0
+            random = np.random.default_rng((seed, dist.get_rank()))
+            messages = message_group(self.group, self._weights[0].device)
             self._exchanges = Exchanges(
                 self.shared,
                 GlooTransport(messages, self.shared.vector),
-                ranks[1::2] if active else ranks[::2],
+                range(len(ranks))[1 if active else 0 :: 2],
                 (lambda partners: partners[int(random.integers(len(partners)))]) if active else None,
             )
         self.load()
@@ -108,6 +107,7 @@ class PairwiseAveraging(torch.nn.Module):
         self._hook.remove()
         if self._exchanges is not None:
             self._exchanges.end()
+            self._exchanges = None  # its group has threads, which must not outlive the training
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return this worker's weights and buffers as a vector, for `state_dict`."""

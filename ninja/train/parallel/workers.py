@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch.distributed as dist
 from ninja.errors import WorkerError
 
 Result = TypeVar("Result")
+TIMEOUT = timedelta(days=1)  # for slow workers; the death of a worker is detected immediately
 
 
 @dataclass(slots=True)
