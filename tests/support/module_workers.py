@@ -84,6 +84,7 @@ def train_pairs(rank, size, url, folder):
     group(rank, size, url)
     module = torch.nn.Linear(3, 1, bias=False, dtype=torch.float64)
     module.register_buffer("seen", torch.zeros(1, dtype=torch.float64))
+    module.register_buffer("table", torch.full((2,), rank, dtype=torch.int16))
     torch.nn.init.constant_(module.weight, rank)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.125)
     dist.new_group([0])  # of another purpose, so that the first worker is in more groups than the others
@@ -108,5 +109,8 @@ def train_pairs(rank, size, url, folder):
     assert torch.equal(torch.cat([module.weight.detach().flatten(), module.seen]), model.shared.read()[0])
     exchanges = model.shared.exchanges
     model.close()
-    torch.save({"begin": begin, "exchanges": exchanges, "vector": vector, **result}, f"{folder}/pairs{rank}")
+    torch.save(
+        {"begin": begin, "table": module.table, "exchanges": exchanges, "vector": vector, **result},
+        f"{folder}/pairs{rank}",
+    )
     dist.destroy_process_group()

@@ -229,6 +229,19 @@ def test_buffers_that_a_module_assigns_are_averaged():
     assert in_threads(2, work) == [pytest.approx(1.5 * (1 - 0.5**4))] * 2
 
 
+def test_complex_weights_are_averaged_with_their_imaginary_parts():
+    def work(rank):
+        weight = torch.nn.Parameter(torch.full((2,), 1 + 1j + rank))
+        module = torch.nn.ParameterList([weight])
+        optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+        BlockMomentum(module, optimizer, momentum=0.0, rate=1.0, block_steps=1)
+        weight.grad = torch.full((2,), (2 + 4j) * rank)
+        optimizer.step()
+        return weight.tolist()
+
+    assert in_threads(2, work) == [[1 + 1j - (1 + 2j)] * 2] * 2
+
+
 def test_weights_in_half_precision_add_up_changes_below_their_rounding():
     def work(rank):
         module = torch.nn.Linear(1, 1, bias=False, dtype=torch.float16)

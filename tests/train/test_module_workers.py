@@ -57,6 +57,7 @@ def test_processes_that_meet_by_tcp_average_in_pairs_without_losing_an_update(tm
     updates = sum(-0.125 * (rank + 1) * (4 + rank) for rank in range(size))
     for end in ends:
         assert (end["begin"] == 0.0).all()  # the weights of the first worker
+        assert (end["table"] == 0).all()
         torch.testing.assert_close(end["weight"], torch.full_like(end["weight"], updates / size), rtol=0, atol=1e-12)
         assert end["seen"].item() == pytest.approx(sum(4 + rank for rank in range(size)) / size, abs=1e-12)
     assert sum(end["exchanges"] for end in ends) >= 4

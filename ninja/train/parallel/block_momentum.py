@@ -28,7 +28,7 @@ import torch
 import torch.distributed as dist
 
 from ninja.errors import OptionError, WorkerError
-from ninja.train.parallel.flat import flat, float_buffers, moments, parameters, steps, unflatten
+from ninja.train.parallel.flat import copy_first, flat, float_buffers, moments, parameters, steps, unflatten
 from ninja.train.recipe import AtBlockEnd
 
 
@@ -135,7 +135,7 @@ class BlockMomentum(torch.nn.Module):
         self.num_steps = 0  # calls of optimizer.step()
         self._synchronized = 0  # value of `num_steps` at the end of the last block
         self._weights = parameters(optimizer)
-        self._copy_first([*module.parameters(), *module.buffers()])
+        copy_first([*module.parameters(), *module.buffers()], self.group)
         default_momentum, default_rate = block_factors(momentum, 1.0, self.size)
         momentum, rate = default_momentum if momentum is None else momentum, default_rate if rate is None else rate
         self.update = BlockUpdate(flat(self._weights), momentum, rate, nesterov=not classical)
@@ -161,7 +161,7 @@ class BlockMomentum(torch.nn.Module):
         """Copy the weights, buffers and optimiser state of the first worker to all workers."""
         state = [*moments(self.optimizer), *steps(self.optimizer)]
         self._check_sizes(sum(tensor.numel() for tensor in state))
-        self._copy_first([*self._weights, *self.module.buffers(), *state])
+        copy_first([*self._weights, *self.module.buffers(), *state], self.group)
         self.update.weights.copy_(flat(self._weights))
         self._begin_block()
 
@@ -229,18 +229,6 @@ class BlockMomentum(torch.nn.Module):
             message = f"the workers have {least} to {most} values to share, but must have equally many"
             advice = "compute a gradient for every weight on every worker, or use block_optimizer='keep'"
             raise WorkerError(f"{message}; {advice}")
-
-    def _copy_first(self, tensors: list[torch.Tensor]) -> None:
-        """Copy the tensors of the first worker to all workers; floating-point tensors are sent as one vector."""
-        first = dist.get_process_group_ranks(self.group)[0]
-        numbers = [tensor for tensor in tensors if tensor.is_floating_point()]
-        if numbers:
-            vector = flat(numbers)
-            dist.broadcast(vector, first, group=self.group)
-            unflatten(vector, numbers)
-        for tensor in tensors:
-            if not tensor.is_floating_point():
-                dist.broadcast(tensor, first, group=self.group)
 
     def _rounded(self, vector: torch.Tensor) -> torch.Tensor:
         """Round a vector to the precision of the weights, which may be half precision."""

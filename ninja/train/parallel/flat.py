@@ -5,20 +5,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.distributed as dist
 
 
 def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Copy tensors into one vector on the first tensor's device, in float64 if any tensor is float64, else float32."""
-    kind = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
-    return torch.cat([tensor.detach().reshape(-1).to(tensors[0].device, kind) for tensor in tensors])
+    """Copy tensors into one vector on the first tensor's device, in float64 if any tensor needs it, else in float32."""
+    parts = [_real(tensor) for tensor in tensors]
+    kind = torch.float64 if any(part.dtype == torch.float64 for part in parts) else torch.float32
+    return torch.cat([part.reshape(-1).to(parts[0].device, kind) for part in parts])
 
 
 @torch.no_grad()
 def unflatten(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
     """Copy a vector into tensors in place."""
-    pieces = vector.split([tensor.numel() for tensor in tensors])
-    for tensor, piece in zip(tensors, pieces, strict=True):
-        tensor.copy_(piece.view_as(tensor))
+    parts = [_real(tensor) for tensor in tensors]
+    pieces = vector.split([part.numel() for part in parts])
+    for part, piece in zip(parts, pieces, strict=True):
+        part.copy_(piece.view_as(part))
+
+
+@torch.no_grad()
+def copy_first(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None) -> None:
+    """Copy the tensors of the first worker to all workers; numbers that can be averaged are sent as one vector."""
+    first = dist.get_process_group_ranks(group)[0]
+    numbers = [tensor for tensor in tensors if is_averaged(tensor)]
+    if numbers:
+        vector = flat(numbers)
+        dist.broadcast(vector, first, group=group)
+        unflatten(vector, numbers)
+    for tensor in tensors:
+        if not is_averaged(tensor):
+            content = tensor.detach().reshape(-1).view(torch.uint8)  # gloo cannot send integers of 16 bits
+            dist.broadcast(content, first, group=group)
+            tensor.copy_(content.view(tensor.dtype).view_as(tensor))
+
+
+def is_averaged(tensor: torch.Tensor) -> bool:
+    """Return whether the mean of a tensor over workers is computed: floating-point and complex numbers."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view of a tensor, with complex numbers as pairs of real ones."""
+    return torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
 
 
 def prepare(optimizer: torch.optim.Adam) -> None:
@@ -41,7 +70,7 @@ def float_buffers(module: torch.nn.Module) -> list[torch.Tensor]:
 
     Call this again after each step, because a module may assign a new tensor to a buffer.
     """
-    return [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+    return [buffer for buffer in module.buffers() if is_averaged(buffer)]
 
 
 def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -50,7 +79,7 @@ def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
         tensor
         for weight in parameters(optimizer)
         for name, tensor in sorted(optimizer.state.get(weight, {}).items())
-        if name != "step" and isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+        if name != "step" and isinstance(tensor, torch.Tensor) and is_averaged(tensor)
     ]
 
 

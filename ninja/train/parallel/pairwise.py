@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from ninja.train.parallel.exchange import Exchanges, GlooTransport, SharedWeights, message_group
-from ninja.train.parallel.flat import flat, float_buffers, parameters, unflatten
+from ninja.train.parallel.flat import copy_first, flat, float_buffers, parameters, unflatten
 
 NEVER = -1  # value of `exchanges` with which `add_step` adds the update instead of replacing the weights
 
@@ -49,8 +49,7 @@ class PairwiseAveraging(torch.nn.Module):
         self.group = process_group or dist.group.WORLD
         self._weights = parameters(optimizer)
         ranks = dist.get_process_group_ranks(self.group)
-        for tensor in (*module.parameters(), *module.buffers()):
-            dist.broadcast(tensor.detach(), ranks[0], group=self.group)
+        copy_first([*module.parameters(), *module.buffers()], self.group)
         self.shared = SharedWeights(flat(self._tensors).cpu())
         self.mean = self.shared.vector.clone()  # mean weights of all workers at the last synchronization
         self._exchanges: Exchanges | None = None
