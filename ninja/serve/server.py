@@ -183,22 +183,32 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 def _protocol(seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol with a limit of `seconds` for receiving the head of the first request."""
+    """Return uvicorn's HTTP protocol with a limit of `seconds` for receiving the head of a request."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):
-        """HTTP/1.1 with a time limit for receiving the head of the first request."""
+        """HTTP/1.1 with a time limit for receiving the head of each request."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._timer = self.loop.call_later(seconds, self._close_without_request)
+            self._limit_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._timer.cancel()  # a pending timer would keep the connection and its last request in memory
             super().connection_lost(exc)
 
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:  # a head is complete
+                self._timer.cancel()
+            elif self._timer.cancelled() and self.transport.get_protocol() is self:  # not a WebSocket now
+                self._limit_head()
+
+        def _limit_head(self) -> None:
+            self._timer = self.loop.call_later(seconds, self._close_without_request)
+
         def _close_without_request(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
+            if not self.transport.is_closing():
                 log("closed a connection without a request")
                 self.transport.close()
 

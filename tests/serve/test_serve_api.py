@@ -201,6 +201,14 @@ def test_a_body_that_does_not_arrive_is_given_up() -> None:
         with client.connect() as silent:
             silent.sendall(b"POST /v1/resc")
             assert silent.recv(100) == b""
+        with client.connect() as second:  # the first request is answered, the head of the second does not arrive
+            second.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            received = b""
+            while not received.endswith(b"ok\n"):
+                received += second.recv(1000)
+            second.sendall(b"POST /v1/resc")
+            second.settimeout(20)
+            assert second.recv(100) == b""
         assert client.metric("ninja_requests_in_progress") == 0
 
 
