@@ -136,7 +136,7 @@ def configuration(app: Any, listener: Listener, options: ServeOptions) -> uvicor
         log_config=None,
         access_log=False,
         http=_protocol(options.max_seconds),
-        ws=_stream_protocol(),
+        ws=_stream_protocol(options.max_seconds),
         ws_max_size=options.max_body,
         ws_per_message_deflate=False,  # a compressed message could expand to far more than the limit
         lifespan="on",
@@ -182,12 +182,43 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _protocol(seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol with a limit of `seconds` for receiving the head of a request."""
+class _ReadLimit(asyncio.Protocol):
+    """Base class for a protocol of uvicorn that closes a connection whose client does not read the answers."""
+
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    seconds: float  # time limit for reading what is written
+    _reading: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reading = self.loop.call_later(self.seconds, self._close_unread)
+
+    def resume_writing(self) -> None:
+        self._stop_timer()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _stop_timer(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def _close_unread(self) -> None:
+        log("closed a connection whose client did not read the answer")
+        self.transport.abort()  # close() would wait for the client
+
+
+def _protocol(limit: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's HTTP protocol with a limit in seconds for the head of a request, and for its answer."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class Protocol(H11Protocol):
-        """HTTP/1.1 with a time limit for receiving the head of each request."""
+    class Protocol(_ReadLimit, H11Protocol):
+        """HTTP/1.1 with time limits for receiving the head of each request, and for sending its answer."""
+
+        seconds = limit
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -205,7 +236,7 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
                 self._limit_head()
 
         def _limit_head(self) -> None:
-            self._timer = self.loop.call_later(seconds, self._close_without_request)
+            self._timer = self.loop.call_later(limit, self._close_without_request)
 
         def _close_without_request(self) -> None:
             if not self.transport.is_closing():
@@ -219,13 +250,19 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
     return Protocol
 
 
-def _stream_protocol() -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol for WebSockets, changed to let sessions finish their current update at shutdown."""
+def _stream_protocol(limit: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol for WebSockets, changed to let sessions finish their current update at shutdown.
+
+    Args:
+        limit: Seconds within which a client must read an answer.
+    """
     with needed_for("a server"):
         from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
-    class StreamProtocol(WSProtocol):
+    class StreamProtocol(_ReadLimit, WSProtocol):
         """WebSocket that the application, not uvicorn, closes when the server stops."""
+
+        seconds = limit
 
         def shutdown(self) -> None:
             if self.handshake_complete and not self.close_sent:

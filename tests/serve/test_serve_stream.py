@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,26 @@ def test_an_update_that_takes_too_long_ends_its_session() -> None:
             504, "the update was not rescored within 0.2 s; send a smaller lattice, or fewer frames at once"
         )  # fmt: skip
         lm.gate.set()
+
+
+def test_a_client_that_does_not_read_its_answers_ends_its_session() -> None:
+    with served(scorer(), ServeOptions(max_seconds=1.0)) as client:
+        stream = client.stream()
+        stream.send({})
+        update = {"nbest": [{"text": "w" * 500_000, "score": -1.0}]}
+
+        def send_on() -> None:
+            with suppress(OSError):  # the server has closed the connection
+                while True:
+                    stream.send(update)
+
+        sending = threading.Thread(target=send_on)
+        sending.start()
+        client.wait_for("ninja_sessions", 1)
+        client.wait_for("ninja_sessions", 0)
+        sending.join(60)
+        assert not sending.is_alive()
+        stream.close()
 
 
 def test_a_session_outlives_the_time_limit_of_requests_and_may_end_without_a_word() -> None:
