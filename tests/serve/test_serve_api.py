@@ -263,6 +263,13 @@ def test_a_token_is_needed_except_for_pages_and_health() -> None:
         assert "security" in client.get("/openapi.json").json["paths"]["/v1/rescore"]["post"]
 
 
+def test_a_token_may_have_any_characters() -> None:
+    token = "schlüssel-für-ninja"
+    with served(scorer(), token=token) as client:
+        client.headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")}  # the bytes that curl sends
+        assert client.get("/metrics").status == 200
+
+
 def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     secret, missing = Path("secret.txt"), Path("no_file.txt")
