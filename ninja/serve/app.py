@@ -82,7 +82,8 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
             405: f"{request.method} is not allowed on this path; see /docs",
         }
         detail = details.get(status, str(error))
-        return api.problem_response(Problem(status if status in details else 400, detail))
+        headers = dict(getattr(error, "headers", None) or {})  # the methods that are allowed
+        return api.problem_response(Problem(status if status in details else 400, detail, headers=headers))
 
     routes: list[BaseRoute] = [
         Route(path, api.endpoint(path, handler), methods=[method])
@@ -99,6 +100,7 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
     ]
     routes.append(WebSocketRoute(STREAM_PATH, api.streams.endpoint))
     app = Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=lifespan)
+    app.router.redirect_slashes = False  # a redirect would lead from https of a proxy to http
     app.state.stopping = api.streams.stopping
     return app
 

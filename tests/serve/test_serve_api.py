@@ -354,9 +354,16 @@ def test_a_request_cannot_name_a_word_id_that_another_request_has_added(client: 
 
 
 def test_unknown_paths_and_methods_are_problems(client: Client) -> None:
-    for method, path, status in (("GET", "/v2", 404), ("GET", "/v1/rescore", 405), ("POST", "/healthz", 405)):
+    for method, path, status in (
+        ("GET", "/v2", 404),
+        ("GET", "/v1/rescore", 405),
+        ("POST", "/healthz", 405),
+        ("POST", "/v1/rescore/", 404),
+    ):
         answer = client.send(method, path)
         assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
+        allowed = {("GET", 405): ["POST"], ("POST", 405): ["GET", "HEAD"]}.get((method, status), [])
+        assert sorted(answer.headers.get("allow", "").split(", ")) == (allowed or [""])
 
 
 def test_metrics_count_requests_and_the_language_model(client: Client) -> None:
