@@ -72,7 +72,7 @@ def train_on(
     network = EntityEncoder(Config(len(symbols.letters) + FIRST, len(symbols.phones) + FIRST, **shape))
     optimiser = torch.optim.Adam(network.parameters(), lr=options.learning_rate, betas=(0.9, 0.98))
     row = np.array([NO_PHONE, NO_PHONE, *confusion.numbers(symbols.phones)])
-    total, step = 0.0, 0
+    total, num_steps = 0.0, 0
     for step in range(1, options.steps + 1):
         minutes = (time.monotonic() - start) / 60
         done = max(step / options.steps, minutes / options.max_minutes if options.max_minutes else 0.0)
@@ -92,6 +92,7 @@ def train_on(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
         optimiser.step()
+        num_steps = step
         total += float(loss.detach())
         if progress is not None and (step % REPORT == 0 or step == options.steps):
             progress(EncoderProgress(step, options.steps, minutes, total / ((step - 1) % REPORT + 1)))
@@ -100,7 +101,7 @@ def train_on(
         "entries": len(words.texts),
         "neighbours": sum(map(len, words.near)),
         "confusion": confusion.source,
-        "steps": step,
+        "steps": num_steps,
         "minutes": round((time.monotonic() - start) / 60, 1),
         "batch": options.batch,
         "learning_rate": options.learning_rate,

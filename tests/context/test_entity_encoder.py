@@ -35,6 +35,13 @@ def tiny(**chosen) -> PhraseEncoder:
     return train_encoder(ENTRIES, SYMBOLS, CONFUSION, EncoderOptions(**{**TINY, **chosen}))
 
 
+def test_a_training_that_ends_by_time_states_the_steps_that_it_took():
+    reports = []
+    options = EncoderOptions(**TINY | {"steps": 10**6, "max_minutes": 1e-9})
+    encoder = train_encoder(ENTRIES, SYMBOLS, CONFUSION, options, reports.append)
+    assert encoder.card["steps"] == len(reports) == 0
+
+
 @given(STRINGS, STRINGS)
 def test_distances_of_many_strings_agree_with_those_of_two(said, heard):
     rows = [padded([[number + 1 for number in CONFUSION.numbers(each)] for each in part]) - 1 for part in (said, heard)]
