@@ -33,7 +33,8 @@ class ItemRevision:
     If words are replaced one for one and each has a separate item, or if an item contains several words, only the text
     of the items changes. For any other replacement, the new items are copies of the old items, and divide the time of
     the old items equally. The items for inserted words are copies of the preceding item, and divide the time between
-    the preceding and the next item. If a word consists of several items, those that match the new word are kept.
+    the preceding and the next item. Items that contain only punctuation are not copied. If a word consists of several
+    items, those that match the new word are kept.
 
     Args:
         entries: The list of words, with its items.
@@ -144,7 +145,8 @@ class ItemRevision:
             parts: list[Times | None] = [None] * len(new)
             if times is not None and new:
                 parts = [*divided(times, len(new))]
-            templates = [items[min(number, len(items) - 1)] for number in range(len(new))]
+            originals = [*filter(self._is_word, items)] or items
+            templates = [originals[min(number, len(originals) - 1)] for number in range(len(new))]
             self._splice(begin, begin + len(items), [*zip(templates, new, parts, strict=True)])
             begin, new = begin + len(items), ()
 
@@ -154,7 +156,8 @@ class ItemRevision:
         if not items:
             self.num_unmatched += 1
             return
-        before = items[at - 1] if at else None
+        before = next(filter(self._is_word, (items[index] for index in range(at - 1, -1, -1))), None)
+        original = before or next(filter(self._is_word, items), items[0])
         behind = items[at] if at < len(items) else None
         begin = before.times[1] if before is not None and before.times is not None else None
         end = behind.times[0] if behind is not None and behind.times is not None else begin
@@ -162,7 +165,11 @@ class ItemRevision:
         parts: list[Times | None] = [None] * len(new)
         if begin is not None and end is not None:
             parts = [*divided((min(begin, end), end), len(new))]
-        self._splice(at, at, [*zip([before or items[0]] * len(new), new, parts, strict=True)])
+        self._splice(at, at, [*zip([original] * len(new), new, parts, strict=True)])
+
+    def _is_word(self, item: Item) -> bool:
+        """Return whether an item is a word, rather than punctuation that belongs to the preceding word."""
+        return self._entries.fields.join != "punctuation" or item.times is not None
 
     def _splice(self, begin: int, end: int, new: Sequence[tuple[Item, str, Times | None]]) -> None:
         """Replace a range of items with copies that contain new words and times; an empty range is an insertion."""

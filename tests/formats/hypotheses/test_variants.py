@@ -293,6 +293,23 @@ def test_only_the_first_alternative_of_a_segment_of_amazon_changes(tmp_path):
     assert [item["alternatives"][0]["content"] for item in right["items"]] == ["madam,", "please.", "No"]
 
 
+@pytest.mark.parametrize(
+    ("fix", "times"),
+    [
+        (replacing("sir.", "madam, please."), [("madam,", "0.5", "0.65"), ("please.", "0.65", "0.8")]),
+        (lambda _, words: [*words[:2], "Oh", *words[2:]], [("sir", "0.5", "0.8"), ("Oh", "0.8", "1")]),
+    ],
+)
+def test_words_of_amazon_are_never_copies_of_punctuation(fix, times, tmp_path):
+    after, _ = rewritten(AWS, "aws", fix, tmp_path)
+    items = {item["alternatives"][0]["content"]: item for item in after["results"]["items"]}
+    for word, begin, end in times:
+        assert (items[word]["start_time"], items[word]["end_time"]) == (begin, end)
+        assert items[word]["type"] == "pronunciation"
+    [(_, lattice)] = ninja.read(tmp_path / "y.json")
+    assert lattice.time is not None
+
+
 def test_words_that_replace_those_of_two_segments_go_into_the_first(tmp_path):
     def fix(_, words):
         return ["Yes", "Ronaldo", "way."]
