@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reference_graph import SHARED
 
@@ -207,13 +207,15 @@ def test_two_files_are_not_joined(tmp_path):
 
 
 MARKUPS = {"srt": SUBRIP, "vtt": WEBVTT, "tsv": PLAIN}
-pieces = ["a", "b", "<i>", "</i>", " ", "\n", "&amp;", "é", "<00:01.000>", "\r\n", "😀", "&", "{\\an8}"]
+pieces = ["a", "b", "<i>", "</i>", " ", "\n", "&amp;", "é", "<00:01.000>", "\r\n", "😀", "&", "{\\an8}", "\u3000"]
 texts = st.lists(st.sampled_from(pieces), max_size=14).map("".join)
-new_words = st.lists(st.text("ab&é😀", min_size=1, max_size=3), max_size=6)
+new_words = st.lists(st.text("ab&é😀\u3000", min_size=1, max_size=3), max_size=6)
 
 
 @pytest.mark.parametrize("name", MARKUPS)
 @given(text=texts, new=new_words)
+@example(text="\u3000a", new=["\u3000a", "b"])
+@example(text="a", new=["\u3000"])
 def test_a_text_with_other_words_has_these_and_the_same_tags(name, text, new):
     markup = MARKUPS[name]
     after = with_words(text, markup, new)
@@ -222,7 +224,7 @@ def test_a_text_with_other_words_has_these_and_the_same_tags(name, text, new):
     if name != "tsv":
         tags = ["<i>", "</i>"] if name == "srt" else ["<i>", "</i>", "<00:01.000>"]
         assert [after.count(tag) for tag in tags] == [text.count(tag) for tag in tags]
-    empty = [sum(not line.strip() for line in each.splitlines()) for each in (text, after)]
+    empty = [sum(not line.strip(" ") for line in each.splitlines()) for each in (text, after)]
     assert empty[1] <= max(empty[0], 1)
 
 

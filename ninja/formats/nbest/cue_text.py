@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ninja.formats.hypotheses.alignment import changed_words
 
-_BLANKS = r"[ \t\r\n\v\f]+"
+_BLANK = " \t\r\n\v\f"  # other Unicode spaces are parts of words
 _NOTHING = r"(?!)"
 _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
 _TIME_TAG = re.compile(r"<((?:[0-9]{1,9}:)?[0-9]{1,2}:[0-9]{1,2}\.[0-9]{1,3})>")
@@ -27,7 +27,7 @@ class Markup:
         """Return a regular expression for the parts of a text: tags, spaces, character references and letters."""
         reference = r"&#?[0-9A-Za-z]{1,32};" if self.escapes else _NOTHING
         return re.compile(
-            f"(?P<tag>{self.tags})|(?P<blank>{_BLANKS})|(?P<reference>{reference})|[^ \\t\\r\\n\\v\\f<&{{]+|.",
+            f"(?P<tag>{self.tags})|(?P<blank>[{_BLANK}]+)|(?P<reference>{reference})|[^{_BLANK}<&{{]+|.",
             re.DOTALL,
         )
 
@@ -115,8 +115,8 @@ def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
             new_texts[begin] = written or None
         else:  # insert after the previous word, or else before the first word
             place = max(begin - 1, 0)
-            original = " ".join(filter(None, [new_texts.get(place, _spelled(text, old[place]))]))
-            new_texts[place] = f"{original} {written}".strip() if begin else f"{written} {original}"
+            original = new_texts.get(place, _spelled(text, old[place]))
+            new_texts[place] = " ".join(filter(None, [original, written] if begin else [written, original]))
     return _with_edits(text, _edits(text, markup, old, new_texts)) if new_texts else text
 
 
@@ -170,7 +170,7 @@ def _with_edits(text: str, edits: Iterable[Edit]) -> str:
             pieces += [text[at:first], new]
             at = max(at, last)
         changed = "".join([*pieces, text[at:end]])
-        if not pieces or changed.strip():
+        if not pieces or changed.strip(_BLANK):
             lines.append(changed)
         begin = end
     result = "".join(lines)
