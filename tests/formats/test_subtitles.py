@@ -84,6 +84,15 @@ def test_words_are_those_between_tags_and_references_are_letters():
     assert words(item) == "I <3 you & me"
 
 
+def test_references_to_spaces_separate_words(tmp_path, ninja):
+    path, target = tmp_path / "x.vtt", tmp_path / "y.vtt"
+    path.write_text(f"WEBVTT\n\n{CUE}\nTom&#32;and&#9;Jerry&Tab;&#1; ran&nbsp;off\n")
+    (item,) = cues(path.read_bytes(), ".vtt")
+    assert item.hypotheses[0].words == ("Tom", "and", "Jerry", "ran\xa0off")
+    assert ninja("convert", path, "-o", target)[0] == 0
+    assert target.read_bytes() == path.read_bytes()
+
+
 def test_words_of_a_cue_have_times_if_each_has_one():
     first, _, third = cues((DATA / "cue_tags.vtt").read_bytes(), ".vtt")
     assert first.hypotheses[0].begin is None

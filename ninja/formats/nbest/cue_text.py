@@ -24,10 +24,10 @@ class Markup:
     times: bool = False  # whether a tag may contain a time
 
     def pattern(self) -> re.Pattern[str]:
-        """Return a regular expression for the parts of a text: tags, spaces, character references and letters."""
+        """Return a regular expression for the parts of a text: tags, character references, spaces and letters."""
         reference = r"&#?[0-9A-Za-z]{1,32};" if self.escapes else _NOTHING
         return re.compile(
-            f"(?P<tag>{self.tags})|(?P<blank>[{_BLANK}]+)|(?P<reference>{reference})|[^{_BLANK}<&{{]+|.",
+            f"(?P<tag>{self.tags})|[{_BLANK}]+|(?P<reference>{reference})|[^{_BLANK}<&{{]+|.",
             re.DOTALL,
         )
 
@@ -66,12 +66,13 @@ def _tokens(text: str, markup: Markup) -> Iterator[Token]:
                     letters, spans = [], []
                 time, segment = match[1], segment + 1
             continue
-        if piece["blank"] is not None:
+        letter = piece[0] if piece["reference"] is None else html.unescape(piece[0])
+        if not letter.strip(_BLANK):
             if spans:
                 yield Token("".join(letters), tuple(spans), time, segment)
             letters, spans = [], []
             continue
-        letters.append(html.unescape(piece[0]) if piece["reference"] is not None else piece[0])
+        letters.append(letter)
         if spans and spans[-1][1] == begin:
             spans[-1] = spans[-1][0], end
         else:
