@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import FormatError
+from ninja.files.stream import BOM
 from ninja.formats.content import Content, Entry, check_choice, check_encoding
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import Corrections, Document, DocumentEncoder, Rewritten
@@ -72,7 +73,7 @@ def read_transcripts(content: Content, options: TranscriptOptions) -> Iterator[N
             continue
         begin = text_begin(row, options)
         if options.keys == "first":
-            key = row[:begin].strip()
+            key = row[:begin].strip(" \t")
         words = tuple(token.word for token in tokens(row[begin:], PLAIN))
         record = ListRecord({}, {}, origin=Origin(document, number, 0, words))
         yield NBest(key, (sentence(words, line=number),), None, record)
@@ -80,15 +81,21 @@ def read_transcripts(content: Content, options: TranscriptOptions) -> Iterator[N
 
 def rewrite_line(content: bytes, corrections: Corrections, document: Document) -> Rewritten:
     """Return a line with new words; all other bytes are unchanged."""
-    text = content.decode(document.encoding)
+    mark = BOM if content.startswith(BOM) else b""
+    text = content.removeprefix(BOM).decode(document.encoding)
     if not corrections:
         return Rewritten(content, int(bool(text.strip())))
     nbest = corrections[0]
     words = spelled(nbest.hypotheses[0], None, nbest.key)
-    begin = text_begin(text, document.options)
-    if words == [token.word for token in tokens(text[begin:], PLAIN)]:
+    line = text.rstrip("\r\n")
+    begin = text_begin(line, document.options)
+    key, old = line[:begin], line[begin:]
+    if words == [token.word for token in tokens(old, PLAIN)]:
         return Rewritten(content, 1)
-    return Rewritten(encoded(text[:begin] + with_words(text[begin:], PLAIN, words), document.encoding, nbest.key), 1)
+    if key and not old:
+        key = key.rstrip(" \t") + " "
+    changed = key + with_words(old, PLAIN, words) + text[len(line) :]
+    return Rewritten(mark + encoded(changed, document.encoding, nbest.key), 1)
 
 
 class _Lines:
