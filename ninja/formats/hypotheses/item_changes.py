@@ -72,7 +72,8 @@ class ItemRevision:
         """
         bounds, items = self._entries.bounds, self._entries.items
         if first == last:
-            self._insert(bounds[first - 1][1] if first else 0, new)
+            if new:
+                self._insert(bounds[first - 1][1] if first else 0, new)
             return
         begin, end = bounds[first][0], bounds[last - 1][1]
         if (first and bounds[first - 1][1] > begin) or (last < len(bounds) and bounds[last][0] < end):

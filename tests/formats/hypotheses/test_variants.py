@@ -339,6 +339,14 @@ def test_items_without_punctuation_stay_without(tmp_path):
     assert words == ["bough" if word == "bow" else word for word in before]
 
 
+def test_a_word_that_its_list_lacks_is_removed_from_the_text(tmp_path):
+    document = json.loads(json.dumps(NEMO))
+    del document["word"][1]
+    after, notes = rewritten(document, "nemo-manifest", replacing("morning.", ""), tmp_path)
+    assert notes == []
+    assert (after["pred_text"], after["word"]) == ("Good Hello.", document["word"])
+
+
 def test_unknown_numbers_stay_and_are_no_confidences(tmp_path):
     document = json.loads(json.dumps({**VERBOSE, "segments": WHISPER["segments"]}))
     document["segments"][0]["words"][0]["probability"] = float("nan")
