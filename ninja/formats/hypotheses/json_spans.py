@@ -242,7 +242,7 @@ def _item_splices(
 ) -> Iterator[Splice]:
     """Convert splices of list items to splices of the document."""
     separator = text[items[0][1] : items[1][0]] if len(items) > 1 else ", "
-    for first, last, new in splices:
+    for first, last, new in _joined(splices):
         num_replaced = min(last - first, len(new))
         for index in range(num_replaced):
             yield Splice(*items[first + index], new[index])
@@ -263,6 +263,17 @@ def _item_splices(
                 yield Splice(items[0][0], items[0][0], "".join(item + separator for item in more))
             else:
                 yield Splice(begin + 1, begin + 1, separator.join(more))
+
+
+def _joined(splices: Sequence[ItemSplice]) -> list[ItemSplice]:
+    """Join splices of adjacent ranges, whose changes to the separators between items would overlap."""
+    joined: list[ItemSplice] = []
+    for begin, end, new in splices:
+        if joined and joined[-1].end == begin:
+            before = joined.pop()
+            begin, new = before.begin, before.items + new
+        joined.append(ItemSplice(begin, end, new))
+    return joined
 
 
 def parsed_path(path: str) -> Path:

@@ -81,11 +81,21 @@ def test_items_are_replaced_as_in_a_list(value, style, data):
     text = json.dumps(value, **style)
     path = data.draw(st.sampled_from(paths))
     old = value_at(value, path)
-    begin, end = sorted(data.draw(st.integers(0, len(old))) for _ in range(2))
-    new = data.draw(st.lists(VALUE, max_size=3))
-    items = tuple(json.dumps(item) for item in new)
-    result = rewritten(text, Edits(items={path: [ItemSplice(begin, end, items)]}), ascii_only=True)
-    assert json.loads(result) == changed(value, path, [*old[:begin], *new, *old[end:]])
+    bounds = sorted(data.draw(st.lists(st.integers(0, len(old)), min_size=2, max_size=6)))
+    result, splices = [], []
+    at = 0
+    for begin, end in zip(bounds[::2], bounds[1::2], strict=False):
+        new = data.draw(st.lists(VALUE, max_size=3))
+        splices.append(ItemSplice(begin, end, tuple(json.dumps(item) for item in new)))
+        result += [*old[at:begin], *new]
+        at = end
+    after = rewritten(text, Edits(items={path: splices}), ascii_only=True)
+    assert json.loads(after) == changed(value, path, [*result, *old[at:]])
+
+
+def test_an_item_is_inserted_behind_the_first_one_which_is_removed():
+    edits = Edits(items={(): [ItemSplice(0, 1, ()), ItemSplice(1, 1, ("7",))]})
+    assert rewritten("[1, 2]", edits, ascii_only=True) == "[7, 2]"
 
 
 def test_nothing_else_changes():
