@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
+from ninja.errors import FormatError
 from ninja.formats.hypotheses.alignment import Change, Correspondence
 from ninja.formats.hypotheses.items import GOES_ON, Item, ItemList, Times, divided, piece_of
 from ninja.formats.hypotheses.json_spans import (
@@ -21,7 +22,7 @@ from ninja.formats.hypotheses.json_spans import (
     values_at,
 )
 from ninja.formats.hypotheses.texts import form_of, text_splices, word_like
-from ninja.formats.hypotheses.values import NANOS, SECONDS, unit_of
+from ninja.formats.hypotheses.values import NANOS, SECONDS, seconds_of, unit_of
 from ninja.formats.nbest.text_rows import split
 
 _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item without the spaces around it
@@ -211,12 +212,22 @@ class ItemRevision:
                             edits.values[()] = spelled_time(value, seconds, fields.unit)
                         continue
                     for place, old in values_at(value, steps):
-                        edits.values[place] = spelled_time(old, seconds, unit_of(name, fields.unit))
+                        if _is_time(old):
+                            edits.values[place] = spelled_time(old, seconds, unit_of(name, fields.unit))
         return rewritten(raw, edits, ascii_only=self._places.text.isascii())
 
 
 def _is_named(path: Path, name: str | int) -> bool:
     return next(part for part in reversed(path) if isinstance(part, str)) == name
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether a value is a time; only the first of several fields for the same time is checked when read."""
+    try:
+        seconds_of(value, 1.0, ())
+    except FormatError:
+        return False
+    return True
 
 
 def _span(items: Sequence[Item]) -> Times | None:

@@ -347,6 +347,15 @@ def test_a_word_that_its_list_lacks_is_removed_from_the_text(tmp_path):
     assert (after["pred_text"], after["word"]) == ("Good Hello.", document["word"])
 
 
+def test_a_second_form_of_a_time_that_is_no_time_stays(tmp_path):
+    document = sample("whisper.cpp.json")
+    times = {"from": "", "to": []}
+    document["transcription"][0]["tokens"][1]["timestamps"] = times
+    after, _ = rewritten(document, "whisper.cpp", replacing("McConnell,", "Mc Connell,"), tmp_path)
+    tokens = after["transcription"][0]["tokens"]
+    assert (tokens[1]["timestamps"], tokens[1]["offsets"]["to"] < tokens[2]["offsets"]["to"]) == (times, True)
+
+
 def test_unknown_numbers_stay_and_are_no_confidences(tmp_path):
     document = json.loads(json.dumps({**VERBOSE, "segments": WHISPER["segments"]}))
     document["segments"][0]["words"][0]["probability"] = float("nan")
