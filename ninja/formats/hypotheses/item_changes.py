@@ -72,12 +72,12 @@ class ItemRevision:
             old: The replaced words as the utterance spells them, or `new` if their number differs.
         """
         bounds, items = self._entries.bounds, self._entries.items
-        if first == last:
+        begin = bounds[first][0] if first < len(bounds) else len(items)
+        end = bounds[last - 1][1] if last else 0
+        if first == last and begin >= end:  # not within an item
             if new:
-                self._insert(bounds[first - 1][1] if first else 0, new)
-            return
-        begin, end = bounds[first][0], bounds[last - 1][1]
-        if (first and bounds[first - 1][1] > begin) or (last < len(bounds) and bounds[last][0] < end):
+                self._insert(end, new)
+        elif (first and bounds[first - 1][1] > begin) or (last < len(bounds) and bounds[last][0] < end):
             self._change_within(begin, end, Change(first, last, new))
         elif end - begin == last - first == len(new):
             for item, word, former in zip(items[begin:end], new, old, strict=True):

@@ -331,6 +331,14 @@ def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
     assert [word["word"] for word in after["segments"][0]["words"]][:3] == ["雪", "が", "降"]
 
 
+def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
+    word = {"word": "Good morning.", "start": 0.0, "end": 0.8}
+    document = {**NEMO, "word": [word, NEMO["word"][2]]}
+    after, _ = rewritten(document, "nemo-manifest", replacing("morning.", "old morning."), tmp_path)
+    assert after["pred_text"] == "Good old morning. Hello."
+    assert after["word"] == [{**word, "word": "Good old morning."}, NEMO["word"][2]]
+
+
 def test_items_without_punctuation_stay_without(tmp_path):
     document = {**VERBOSE, "segments": TIMESTAMPED}
     before = [word["text"] for segment in TIMESTAMPED for word in segment["words"]]
