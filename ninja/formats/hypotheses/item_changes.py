@@ -32,10 +32,10 @@ class ItemRevision:
     """Collector of the edits that change words in a list of timed items.
 
     If words are replaced one for one and each has a separate item, or if an item contains several words, only the text
-    of the items changes. For any other replacement, the new items are copies of the old items, and divide the time of
-    the old items equally. The items for inserted words are copies of the preceding item, and divide the time between
-    the preceding and the next item. Items that contain only punctuation are not copied. If a word consists of several
-    items, those that match the new word are kept.
+    of the items changes. For any other replacement, the new items are copies of the first items of the old words, and
+    divide the time of the old words equally. The items for inserted words are copies of the first item of the preceding
+    word, and divide the time between the preceding and the next word. If a word consists of several items, those that
+    match the new word are kept.
 
     Args:
         entries: The list of words, with its items.
@@ -51,6 +51,7 @@ class ItemRevision:
         self._entries = entries
         self._words = words
         self._places = places
+        self._begins = {begin for begin, _ in entries.bounds}  # indices of the first items of words
         self._forms: dict[str | int, Callable[[str], str]] = {}
         self._least_share = least_share
 
@@ -76,7 +77,7 @@ class ItemRevision:
         end = bounds[last - 1][1] if last else 0
         if first == last and begin >= end:  # not within an item
             if new:
-                self._insert(end, new)
+                self._insert(first, new)
         elif (first and bounds[first - 1][1] > begin) or (last < len(bounds) and bounds[last][0] < end):
             self._change_within(begin, end, Change(first, last, new))
         elif end - begin == last - first == len(new):
@@ -147,31 +148,27 @@ class ItemRevision:
             parts: list[Times | None] = [None] * len(new)
             if times is not None and new:
                 parts = [*divided(times, len(new))]
-            originals = [*filter(self._is_word, items)] or items
+            originals = [item for index, item in enumerate(items, begin) if index in self._begins] or items
             templates = [originals[min(number, len(originals) - 1)] for number in range(len(new))]
             self._splice(begin, begin + len(items), [*zip(templates, new, parts, strict=True)])
             begin, new = begin + len(items), ()
 
-    def _insert(self, at: int, new: Sequence[str]) -> None:
-        """Insert new words before the item at index `at`."""
-        items = self._entries.items
+    def _insert(self, place: int, new: Sequence[str]) -> None:
+        """Insert new words before the word at index `place`."""
+        items, bounds = self._entries.items, self._entries.bounds
         if not items:
             self.num_unmatched += 1
             return
-        before = next(filter(self._is_word, (items[index] for index in range(at - 1, -1, -1))), None)
-        original = before or next(filter(self._is_word, items), items[0])
-        behind = items[at] if at < len(items) else None
-        begin = before.times[1] if before is not None and before.times is not None else None
-        end = behind.times[0] if behind is not None and behind.times is not None else begin
-        begin = end if begin is None else begin
+        begin, end = bounds[place - 1] if place else (0, 0)
+        before = _span(items[begin:end])
+        behind = items[end].times if end < len(items) else None
+        stop = behind[0] if behind is not None else None if before is None else before[1]
+        start = stop if before is None else before[1]
         parts: list[Times | None] = [None] * len(new)
-        if begin is not None and end is not None:
-            parts = [*divided((min(begin, end), end), len(new))]
-        self._splice(at, at, [*zip([original] * len(new), new, parts, strict=True)])
-
-    def _is_word(self, item: Item) -> bool:
-        """Return whether an item is a word, rather than punctuation that belongs to the preceding word."""
-        return self._entries.fields.join != "punctuation" or item.times is not None
+        if start is not None and stop is not None:
+            parts = [*divided((min(start, stop), stop), len(new))]
+        original = items[begin if place or not bounds else bounds[0][0]]
+        self._splice(end, end, [*zip([original] * len(new), new, parts, strict=True)])
 
     def _splice(self, begin: int, end: int, new: Sequence[tuple[Item, str, Times | None]]) -> None:
         """Replace a range of items with copies that contain new words and times; an empty range is an insertion."""

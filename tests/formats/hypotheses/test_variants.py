@@ -331,6 +331,20 @@ def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
     assert [word["word"] for word in after["segments"][0]["words"]][:3] == ["雪", "が", "降"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "pieces"),
+    [
+        ("McConnell,", "McConnell, Sir", [" McConnell", ",", " Sir", " let"]),
+        ("Bartley", "Bart Lee", [".", " Bart", " Lee", " Alexander"]),
+    ],
+)
+def test_new_words_of_pieces_begin_as_the_old_words_do(old, new, pieces, tmp_path):
+    after, _ = rewritten(sample("whisper.cpp.json"), "whisper.cpp", replacing(old, new), tmp_path)
+    tokens = [token["text"] for token in after["transcription"][0]["tokens"]]
+    begin = tokens.index(pieces[0])
+    assert tokens[begin : begin + len(pieces)] == pieces
+
+
 def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
     word = {"word": "Good morning.", "start": 0.0, "end": 0.8}
     document = {**NEMO, "word": [word, NEMO["word"][2]]}
