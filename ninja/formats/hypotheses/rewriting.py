@@ -156,7 +156,10 @@ class _Revision:
 
     def _change_sequence(self, group: Sequence[Text], forms: Sequence[_Form]) -> bool:
         """Change a text that is the concatenation of the utterance texts; return False for any other text."""
-        forms = [form for form in forms if any(text.strip() for text in form.old)]
+        is_blank = [not any(text.strip() for text in form.old) for form in forms]
+        if any(blank and form.old != form.new for form, blank in zip(forms, is_blank, strict=True)):
+            return False
+        forms = [form for form, blank in zip(forms, is_blank, strict=True) if not blank]
         if any(len(form.old) > 1 for form in forms):
             return False
         parts = [form.old[0].strip() for form in forms]

@@ -98,6 +98,14 @@ def test_scores_that_contradict_a_new_order_become_those_of_the_order(tmp_path):
     assert json.loads(target.read_text())["beams"] == [["good mourning", -3.25]]
 
 
+def test_an_empty_best_beam_gets_the_words_of_a_new_order_in_every_text(tmp_path):
+    path, target = tmp_path / "a.json", tmp_path / "b.json"
+    path.write_text(json.dumps(beams([("", -3.0), ("good morning", -3.5)])))
+    reorder(path, target, "nemo-manifest", [1, 0])
+    after = json.loads(target.read_text())
+    assert (after["pred_text"], after["beams"][0][0]) == ("good morning", "good morning")
+
+
 def test_beams_that_are_not_in_the_order_of_their_scores_keep_their_places(tmp_path):
     path, target = tmp_path / "a.json", tmp_path / "b.json"
     path.write_text(json.dumps(beams([("good morning sir", -4.0), ("good morning", -3.5)])))
