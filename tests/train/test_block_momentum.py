@@ -13,7 +13,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 from worker_threads import in_threads  # noqa: E402
 
 from ninja.errors import OptionError, WorkerError  # noqa: E402
-from ninja.train.parallel import BlockMomentum, launch  # noqa: E402
+from ninja.train.parallel import BlockMomentum, PairwiseAveraging, launch  # noqa: E402
 
 WORKERS, STEPS, INPUTS, OUTPUTS = 4, 23, 5, 3
 OPTIMIZERS = {
@@ -317,6 +317,23 @@ def test_optimisers_with_different_states_are_refused_on_all_workers():
             optimizer.step()
 
     in_threads(2, work)
+
+
+@pytest.mark.parametrize("wrapper", [BlockMomentum, PairwiseAveraging])
+def test_weights_that_an_optimiser_gets_after_the_wrapping_are_refused(wrapper):
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        module, other = linear(), linear()
+        optimizer = OPTIMIZERS["sgd"](module.parameters())
+        model = wrapper(module, optimizer)
+        fit(model, optimizer, 0, range(1))
+        optimizer.add_param_group({"params": other.parameters()})
+        with pytest.raises(
+            OptionError, match="had 2 weight tensors when the module was wrapped, and now has 4; add all"
+        ):
+            optimizer.step()
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(

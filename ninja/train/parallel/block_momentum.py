@@ -28,7 +28,16 @@ import torch
 import torch.distributed as dist
 
 from ninja.errors import OptionError, WorkerError
-from ninja.train.parallel.flat import copy_first, flat, float_buffers, moments, parameters, steps, unflatten
+from ninja.train.parallel.flat import (
+    check_weights,
+    copy_first,
+    flat,
+    float_buffers,
+    moments,
+    parameters,
+    steps,
+    unflatten,
+)
 from ninja.train.recipe import AtBlockEnd
 
 
@@ -99,7 +108,7 @@ class BlockMomentum(torch.nn.Module):
         process_group: Group of the workers.  [default: all processes]
 
     Raises:
-        OptionError: An option is out of range.
+        OptionError: An option is out of range, or, at a step, weights have been added to the optimiser.
         WorkerError: At the end of a block, the optimisers of the workers have states of different sizes.
     """
 
@@ -195,6 +204,7 @@ class BlockMomentum(torch.nn.Module):
         self.num_steps, self._synchronized = state["num_steps"], state["synchronized"]
 
     def _after_step(self, *_: object) -> None:
+        check_weights(self.optimizer, self._weights)
         self.num_steps += 1
         block = self.num_steps - self.warmup
         if block == 0 or (self.block_steps is not None and block > 0 and block % self.block_steps == 0):

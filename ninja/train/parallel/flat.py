@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
+from ninja.errors import OptionError
+
 
 def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Copy tensors into one vector on the first tensor's device, in float64 if any tensor needs it, else in float32."""
@@ -63,6 +65,13 @@ def prepare(optimizer: torch.optim.Adam) -> None:
 def parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """Return the weights that an optimiser updates."""
     return [weight for group in optimizer.param_groups for weight in group["params"]]
+
+
+def check_weights(optimizer: torch.optim.Optimizer, weights: Sequence[torch.Tensor]) -> None:
+    """Raise `OptionError` if an optimiser updates another number of weights than when it was wrapped."""
+    if (count := len(parameters(optimizer))) != len(weights):
+        message = f"the optimizer had {len(weights)} weight tensors when the module was wrapped, and now has {count}"
+        raise OptionError(f"{message}; add all parameter groups before wrapping the module")
 
 
 def float_buffers(module: torch.nn.Module) -> list[torch.Tensor]:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from ninja.train.parallel.exchange import Exchanges, GlooTransport, SharedWeights, message_group
-from ninja.train.parallel.flat import copy_first, flat, float_buffers, parameters, unflatten
+from ninja.train.parallel.flat import check_weights, copy_first, flat, float_buffers, parameters, unflatten
 
 NEVER = -1  # value of `exchanges` with which `add_step` adds the update instead of replacing the weights
 
@@ -34,6 +34,9 @@ class PairwiseAveraging(torch.nn.Module):
             update are not averaged.
         process_group: Group of the workers, with any backend; weights are sent with gloo.  [default: all processes]
         seed: Random seed for the choice of partners.
+
+    Raises:
+        OptionError: At a step, weights have been added to the optimiser.
     """
 
     def __init__(
@@ -116,8 +119,9 @@ class PairwiseAveraging(torch.nn.Module):
         """Restore the vector that `get_extra_state` has returned."""
         self.shared.vector.copy_(state["shared"])
 
-    def _after_step(self, *_: object) -> None:
+    def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         """Add the update to the weights, request averaging with a partner, and load the weights."""
+        check_weights(optimizer, self._weights)
         self.shared.add_step(self.loaded, flat(self._tensors).cpu(), self._seen)
         if self._exchanges is not None:
             self._exchanges.want()
