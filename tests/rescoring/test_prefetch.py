@@ -173,14 +173,12 @@ def test_a_caller_who_stops_does_not_wait_long_for_a_slow_source() -> None:
     gate = threading.Event()
 
     def lattices() -> Iterator[tuple[str, Lattice]]:
-        gate.wait(90)
+        gate.wait()
         yield MANY[0]
 
     source = Prefetch(lattices())
     assert source.poll() is None
-    start = time.monotonic()
-    source.close()
-    assert time.monotonic() - start < 45
+    source.close()  # if it waited for the source, the test would not end
     gate.set()
     while running(*NAMES):
         time.sleep(0.001)
