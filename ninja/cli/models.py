@@ -18,8 +18,9 @@ from ninja.lm.load import is_endpoint
 from ninja.lm.mixture import How
 from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Direction, ModelFiles
-from ninja.rescoring.options import DefaultWeights, default_weights
+from ninja.rescoring.options import LISTS, DefaultWeights, default_weights
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
@@ -198,3 +199,15 @@ def fitting_weights(inputs: Inputs) -> DefaultWeights | None:
         return None
     lattice = inputs.first_lattice()
     return None if lattice is None else default_weights(lattice)
+
+
+def with_list_weights(inputs: Inputs, models: ModelFiles, options: RescoreOptions) -> RescoreOptions:
+    """Return the options with the default weights for n-best lists, if the first lattice is one; print the weights.
+
+    The options are returned unchanged for other lattices, and if a weight or ``--old-lm`` is specified.
+    """
+    if models.old_lm is not None or fitting_weights(inputs) is not LISTS:
+        return options
+    click.echo(f"ninja: {LISTS}, the defaults for {LISTS.kind}; set --lm-weight or --word-penalty to change them",
+               err=True)  # fmt: skip
+    return replace(options, lm_weight=LISTS.lm_weight, word_penalty=LISTS.word_penalty)

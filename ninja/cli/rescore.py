@@ -18,9 +18,9 @@ from ninja.cli.history import history_across_utterances, prompts_before_utteranc
 from ninja.cli.main import current_console
 from ninja.cli.models import (
     NO_MODEL,
-    fitting_weights,
     language_models,
     map_words,
+    with_list_weights,
 )
 from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, from_fields, lattice_output, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices, results, use_log, write
@@ -34,7 +34,6 @@ from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.changes import Record, ReportingRescorer
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import LISTS
 from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.utterances import RescoreReport
@@ -97,10 +96,7 @@ def rescore(
         raise OptionError("--carry-over cannot be used with one output per input; specify a single file with -o")
     words = inputs.need_table()
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
-    if models.old_lm is None and fitting_weights(inputs) is LISTS:
-        click.echo(f"ninja: {LISTS}, the defaults for {LISTS.kind}; set --lm-weight or --word-penalty to change them",
-                   err=True)  # fmt: skip
-        options = replace(options, lm_weight=LISTS.lm_weight, word_penalty=LISTS.word_penalty)
+    options = with_list_weights(inputs, models, options)
     destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight), scales=options.scales)
     log = use_log(inputs, RescoreReport())
     if carry_over is not None and carry_over.recording is None:

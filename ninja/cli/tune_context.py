@@ -14,7 +14,7 @@ import numpy as np
 from ninja.cli.command import given_on_command_line
 from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, with_acoustic_scale
 from ninja.cli.main import current_console
-from ninja.cli.models import WORD_OPTIONS
+from ninja.cli.models import WORD_OPTIONS, with_list_weights
 from ninja.cli.options import write_config
 from ninja.cli.source import fitting_acoustic_scale, use_log
 from ninja.context.augmentation.old_costs import with_unknown
@@ -191,6 +191,7 @@ def choose_pointer_weights(
     if not isinstance(lm, LanguageModel):
         raise OptionError("a context model requires exactly one language model; specify --rnnlm once")
 
+    options = with_list_weights(inputs, models, options)
     context = replace(context, context_model=load_pointer(file))
 
     def part(lattices: Iterable[tuple[str, Lattice]], text: str, part_context: Context) -> PointerSet:
