@@ -15,7 +15,6 @@ from ninja.cli.history import history_of_speakers, recordings
 from ninja.cli.main import current_console
 from ninja.cli.models import (
     NO_MODEL,
-    WORD_OPTIONS,
     fitting_weights,
     language_models,
     map_words,
@@ -23,7 +22,7 @@ from ninja.cli.models import (
 from ninja.cli.options import command, from_fields, output_file, reads, section, write_config, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone, use_log
 from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
-from ninja.cli.tune_context import CHOSEN, GeneralSet, changed_options, choose_pointer_weights, tune_boosts
+from ninja.cli.tune_context import CHOSEN, GeneralSet, choose_pointer_weights, search_options, tune_boosts
 from ninja.cli.tune_correction import correction_options, tune_threshold
 from ninja.context.settings import Context
 from ninja.errors import OptionError, counted
@@ -249,8 +248,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
     if models.old_lm is not None:
         values["old_lm"] = str(models.old_lm)
     # Other options of the search are part of the result.
-    others = [field.name for field in fields(options) if field.name not in (*CHOSEN, "output", "batch_arcs")]
-    return values | changed_options(options, others) | changed_options(models.load_options, WORD_OPTIONS)
+    return values | search_options(options, models.load_options)
 
 
 def _refuse_others(context: Context | None) -> None:

@@ -31,6 +31,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.text import NONE, LexicalForms, LexicalTable
 from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
+from ninja.lm.protocol import LoadOptions
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.utterances import RescoreReport
@@ -143,7 +144,7 @@ def tune_boosts(
     ]
     table.append(f"{'by ninja context':24}{rates[0]:14.2f}  {rates[1]:11.2f}")
     current_console().say(table[-1])
-    values = _boosts(tuned.settings, context, old_lm)
+    values = _boosts(tuned.settings, context, old_lm) | changed_options(options, ("normalizer",))
     command_line = ["ninja", "tune", *inputs.places, "--ref", ref, "--entities", str(context.entities)]
     command_line += [part for place in general for part in ("--general", place)]
     write_config(
@@ -227,6 +228,9 @@ def choose_pointer_weights(
 
 def _context_wer(
     lattices: list[tuple[str, Lattice]],
+    values |= {} if context.class_lm is None else {"class_lm": str(context.class_lm)}
+    values |= changed_options(context.options, ("class_boost", "class_weight", "max_tokens", "context_boost"))
+    values |= _augmenting(context) | search_options(options, models.load_options)
     references: dict[str, list[str]],
     context: Context,
     old_lm: NgramLM | None,
@@ -272,14 +276,23 @@ def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[st
     values |= {name: getattr(settings.options, name) for name in boosts}
     values |= {"acoustic_scale": settings.acoustic_scale, "word_penalty": settings.word_penalty}
     values |= changed_options(settings.options, ("max_tokens", "unk_penalty", "max_unknown", "map_words"))
-    values |= changed_options(context.load_options, WORD_OPTIONS)
-    if context.augmentation is not None:
-        values["augment"] = True
-        names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]
-        changed = changed_options(context.augmentation.options, names)
-        values |= {f"augment_{name}": value for name, value in changed.items()}
-        values |= changed_options(context.augmentation, OF_AUGMENTING)
-    return values
+    return values | changed_options(context.load_options, ("oov_score",)) | _augmenting(context)
+
+
+def _augmenting(context: Context) -> dict[str, Any]:
+    """Return the options that add phrases to lattices."""
+    if context.augmentation is None:
+        return {}
+    names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]
+    changed = changed_options(context.augmentation.options, names)
+    values = {f"augment_{name}": value for name, value in changed.items()}
+    return {"augment": True, **values, **changed_options(context.augmentation, OF_AUGMENTING)}
+
+
+def search_options(options: RescoreOptions, load_options: LoadOptions) -> dict[str, Any]:
+    """Return the options of ``ninja rescore`` that differ from their defaults, except the chosen weights."""
+    names = [field.name for field in fields(options) if field.name not in (*CHOSEN, "output", "batch_arcs")]
+    return changed_options(options, names) | changed_options(load_options, ("normalize", *WORD_OPTIONS))
 
 
 def changed_options(options: Any, names: Iterable[str]) -> dict[str, Any]:

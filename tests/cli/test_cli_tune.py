@@ -61,6 +61,14 @@ def test_the_command_writes_weights_that_rescore_takes(ninja, bed, tuning, tmp_p
     assert outputs[0].read_bytes() != outputs[2].read_bytes()
 
 
+@pytest.mark.parametrize(("option", "value"), [("--normalize", True), ("--no-normalize", False)])
+def test_the_normalisation_for_which_weights_are_tuned_is_written(ninja, tuning, option, value):
+    arguments, weights = tuning
+    code, _, errors = ninja(*arguments, option, "-o", weights)
+    assert code == 0, errors
+    assert read_toml(weights)["normalize"] is value
+
+
 def test_mixtures_are_tuned_and_written(ninja, bed, tuning, tmp_path):
     arguments, weights = tuning
     models = ["--rnnlm", bed / "lm.arpa", "--rnnlm", bed / "lm.arpa", "--mixture", "linear"]

@@ -43,6 +43,23 @@ def command(bed):
     return ["tune", bed / "lat.ark", "--ref", bed / "text", "--entities", bed / "names.json", *models]
 
 
+def test_the_options_of_the_search_and_of_phrases_are_written(ninja, bed, command, tmp_path):
+    search = ["--algorithm", "nbest", "--num-best", 5, "--map-words", "case", "--normalize"]
+    code, _, errors = ninja(*command, *search, "--context-boost", 2, "--max-tokens", 5, "-o", tmp_path / "w.toml")
+    assert code == 0, errors
+    values = read_toml(tmp_path / "w.toml")
+    written = {name: values.get(name) for name in ("algorithm", "num_best", "map_words", "normalize")}
+    assert written == {"algorithm": "nbest", "num_best": 5, "map_words": ["case"], "normalize": True}
+    assert (values["context_boost"], values["max_tokens"]) == (2.0, 5)
+    given = [*search, "--context-boost", 2, "--max-tokens", 5, "--acoustic-scale", 0.1, *command[6:]]
+    outputs = [tmp_path / "1.ark", tmp_path / "2.ark"]
+    for options, output in zip((given, ["--config", tmp_path / "w.toml"]), outputs, strict=True):
+        arguments = ["rescore", bed / "lat.ark", "--entities", bed / "names.json", *options, "-o", output]
+        code, _, errors = ninja(*arguments)
+        assert code == 0, errors
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
 def test_lists_have_the_weights_of_rescoring(ninja, bed, command, tmp_path):
     code, _, errors = ninja("tune", bed / "lists.jsonl", *command[2:], "-o", tmp_path / "w.toml")
     assert code == 0, errors
