@@ -37,7 +37,8 @@ from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import Tuned, tune_weights
 
 OF_BOTH = {"source", "ref", "utt2spk", "output_file", "old_lm", "acoustic_scale", "word_penalty", "map_words"}
-OF_BOTH |= {*OF_RESCORING, *WORD_OPTIONS, "words", "on_error", "allow_pipes"}
+OF_BOTH |= {*OF_RESCORING, "normalizer", "oov_score"}
+OF_BOTH |= {"words", "format", "encoding", "on_error", "allow_pipes"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # options shared with rescoring
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}

@@ -158,6 +158,7 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
         (["--rnnlm", "x.pt"], "--entities chooses boosts instead of rescoring weights; omit --rnnlm"),
         (["--lm-weight", 0.5, "--beam", 3], "omit --beam, --lm-weight"),
         (["--old-lm", "x.arpa"], "--old-lm requires --class-lm or --augment"),
+        (["--multi-char", "_", "--text-transform", "lower"], "omit --multi-char, --text-transform"),
         (["--curve", "x.pdf"], "x.pdf: pictures can be written only as .svg or .png"),
         (["--max-general-rise", -1], "--max-general-rise is -1.0"),
     ],
@@ -178,6 +179,17 @@ def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, c
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark")
     assert code == 2
     assert "--general can be used only with --entities" in errors
+
+
+def test_options_of_reading_and_comparing_words_apply_to_boosts(ninja, bed, command) -> None:
+    options = ["--from", "kaldi", "--normalizer", "none", "--oov-score", "skip"]
+    code, _, errors = ninja(*command, *options, "-o", bed / "boosts.toml")
+    assert code == 0, errors
+    with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
+    assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
+    written = (bed / "boosts.toml").read_text()
+    assert 'normalizer = "none"' in written
+    assert 'oov_score = "skip"' in written
 
 
 def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:
