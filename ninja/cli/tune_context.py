@@ -178,12 +178,20 @@ def choose_pointer_weights(
     general, general_ref = general_set.general, general_set.general_ref
     if wrong := given_on_command_line(("margin", "curve")):
         raise OptionError(f"{', '.join(wrong)} cannot be used with --context-model, which replaces boosts")
+    if wrong := given_on_command_line(("num_sentences", "carry_over", "segments", "carry_words", "iterate")):
+        raise OptionError(
+            f"the weights of --context-model are tuned without n-best sentences, carry-over and several passes; "
+            f"omit {', '.join(wrong)}"
+        )
     if bool(general) != (general_ref is not None):
         raise OptionError("--general and --general-ref must be used together; specify both or neither")
+    if not general and (wrong := given_on_command_line(("general_entities", "max_general_rise"))):
+        raise OptionError(f"{', '.join(wrong)} can be used only with --general")
     inputs.beside = general
     words, log = inputs.need_table(), use_log(inputs, RescoreReport())
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
     words.complete()
+    options = with_list_weights(inputs, models, options)
     file = context.context_model
     assert file is not None
     [(lm, options)], old_lm = models.load(options, words, log)
@@ -192,7 +200,6 @@ def choose_pointer_weights(
     if not isinstance(lm, LanguageModel):
         raise OptionError("a context model requires exactly one language model; specify --rnnlm once")
 
-    options = with_list_weights(inputs, models, options)
     context = replace(context, context_model=load_pointer(file))
 
     def part(lattices: Iterable[tuple[str, Lattice]], text: str, part_context: Context) -> PointerSet:
@@ -221,6 +228,9 @@ def choose_pointer_weights(
     values |= {"rnnlm": [str(model) for model in models.models if model is not None]} if any(models.models) else {}
     values |= {"context_model": str(file)}
     values |= {"context_prior": tuned.chosen.prior, "context_weight": tuned.chosen.weight}
+    values |= {} if context.class_lm is None else {"class_lm": str(context.class_lm)}
+    values |= changed_options(context.options, ("class_boost", "class_weight", "max_tokens", "context_boost"))
+    values |= _augmenting(context) | search_options(options, models.load_options)
     current_console().say(tuned.evidence)
     write_config(output_file, values, [*(str(trial) for trial in (tuned.before, *tuned.trials)), tuned.evidence])
     current_console().close(f"chosen: {str(tuned.chosen).strip()}; {current_console().seconds:.1f} s")
@@ -228,9 +238,6 @@ def choose_pointer_weights(
 
 def _context_wer(
     lattices: list[tuple[str, Lattice]],
-    values |= {} if context.class_lm is None else {"class_lm": str(context.class_lm)}
-    values |= changed_options(context.options, ("class_boost", "class_weight", "max_tokens", "context_boost"))
-    values |= _augmenting(context) | search_options(options, models.load_options)
     references: dict[str, list[str]],
     context: Context,
     old_lm: NgramLM | None,

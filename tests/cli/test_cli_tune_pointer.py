@@ -65,3 +65,19 @@ def test_lists_have_the_weights_of_rescoring(ninja, bed, command, tmp_path):
     assert code == 0, errors
     values = read_toml(tmp_path / "w.toml")
     assert (values["lm_weight"], values["acoustic_scale"], values["word_penalty"]) == (0.15, 1.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--rnnlm", "english-ngram", "--iterate", "forward,forward"], "omit --iterate"),
+        (["--iterate", "forward"], "omit --iterate"),
+        (["--carry-over", "--carry-words", 3], "omit --carry-over, --carry-words"),
+        (["--num-sentences", 7], "omit --num-sentences"),
+        (["--max-general-rise", 1], "--max-general-rise can be used only with --general"),
+        (["--general-entities", "names.json"], "--general-entities can be used only with --general"),
+    ],
+)
+def test_options_without_effect_are_refused(ninja, command, extra, message):
+    code, _, errors = ninja(*command, *extra)
+    assert (code, message in errors) == (2, True), errors
