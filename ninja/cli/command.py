@@ -28,6 +28,7 @@ Command = Callable[..., Any]
 # machines.
 COMMAND_LINE_ONLY = {"allow_pipes", "endpoint_cache", "ray", "resume", "shard"}
 LAST_SECTIONS = ("Input and output", "Running")
+LARGEST_INTEGER = 2**63 - 1  # of the kernels
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 # Parameters that do not change the results, or that are recorded as sources.
 IGNORED = {"shard", "ray", "jobs", "resume", "config", "source", "first"}
@@ -334,7 +335,7 @@ class Sectioned(click.Command):
                 formatter.write_dl(sections[title])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; raise `OptionError` if an option that takes one value occurs twice."""
+        """Parse the command line; raise `OptionError` for a duplicate option or an integer of more than 64 bits."""
         ctx.meta[ARGUMENTS] = tuple(args)
         parser = self.make_parser(ctx)
         options = [option for option in self.params if isinstance(option, click.Option) and takes_one_value(option)]
@@ -348,7 +349,12 @@ class Sectioned(click.Command):
                 times = "twice" if len(values) == 2 else f"{len(values)} times"
                 advice = getattr(option.type, "several", None) or "specify it once"
                 raise OptionError(f"{option.opts[0]} is given {times}: {' and '.join(map(str, values))}; {advice}")
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name or "")
+            if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+                raise OptionError(f"{parameter.opts[0]} is {value}, but must be at most {LARGEST_INTEGER}")
+        return rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Check the files, and run the command; if requested, run it on one shard or on a cluster."""

@@ -17,7 +17,7 @@ from ninja.cli.command import CommandFiles, config, given_on_command_line, group
 from ninja.cli.main import current_console
 from ninja.cli.models import map_words, word_options
 from ninja.cli.normalizer import normalizer_option
-from ninja.cli.options import command, from_fields, lattice_output, reads, section, writes
+from ninja.cli.options import MAX_JOBS, command, from_fields, lattice_output, reads, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone, results, use_log, write
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
@@ -217,7 +217,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
     "Input and output",
     writes("--report", "Write the best paths with their phrases, and the added phrases, as JSON lines."),
 )
-@section("Running", click.option("--jobs", type=click.IntRange(1), help="Number of threads.  [default: 1]"))
+@section("Running", click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Number of threads.  [default: 1]"))
 @reads_lattices_alone
 def context(
     inputs: Inputs,

@@ -109,7 +109,8 @@ acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor app
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor applied to graph costs.")
 word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added per word.")
-jobs = click.option("--jobs", type=click.IntRange(1), help="Number of threads.  [default: all cores]")
+MAX_JOBS = 4096
+jobs = click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Number of threads.  [default: all cores]")
 
 
 class Switch(click.Option):

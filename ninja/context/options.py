@@ -64,7 +64,7 @@ class ContextOptions:
             check_range("unk_penalty", self.unk_penalty, finite=True)
         for name in ("class_weight", "max_unknown"):
             check_range(name, getattr(self, name), least=0, most=1)
-        check_range("max_tokens", self.max_tokens, least=0)
+        check_range("max_tokens", self.max_tokens, least=0, most=2**31 - 1)
         check_range("max_arcs", self.max_arcs, least=1)
         for mapping in self.map_words:
             if mapping not in get_args(WordMapping):

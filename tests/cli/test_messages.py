@@ -340,3 +340,21 @@ def test_a_source_that_there_is_not_is_one_message(ninja, bed, line):
     assert (code, errors) == (1, "ninja: error: exp/decod: cannot be read: No such file or directory\n")
     assert ninja("prune", "lat.ark", "exp/decod", "-o", "x.gz")[0] == 1  # the others are read
     assert len(list(package.keys("x.gz"))) == 30
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nbest lat.ark --n 9223372036854775808", "--n is 9223372036854775808, but must be at most 92233720"),
+        ("expand-ngram lat.ark --n 4294967297", "4294967297 is not in the range 1<=x<=2147483647"),
+        ("prune lat.ark --jobs 9999999999", "9999999999 is not in the range 1<=x<=4096"),
+        (
+            "context lat.ark --words words.txt --entities names.txt --max-tokens 2147483648",
+            "--max-tokens is 2147483648, but must be between 0 and 2147483647",
+        ),
+    ],
+)
+def test_integers_that_are_too_large_are_refused(ninja, bed, line, message):
+    Path("names.txt").write_text("a b\n")
+    code, _, errors = ninja(*line.split())
+    assert (code, message in errors) == (2, True), errors

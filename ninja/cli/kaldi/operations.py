@@ -191,7 +191,7 @@ def minimize(push_strings: bool, push_weights: bool) -> Operation:
 
 
 @operation()
-@click.option("--n", type=click.IntRange(1), default=3, help="Order of the n-grams.")
+@click.option("--n", type=click.IntRange(1, 2**31 - 1), default=3, help="Order of the n-grams.")
 def expand_ngram(n: int) -> Operation:
     """Split states of lattices so that each state has a unique history of n - 1 words.
 

@@ -90,7 +90,7 @@ def align_text(
 @click.argument("hypothesis", type=InputFile())
 @click.argument("other", required=False, type=InputFile())
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
-@click.option("--replications", type=click.IntRange(1), default=10_000, help="Number of bootstrap samples.")
+@click.option("--replications", type=click.IntRange(1, 2**31 - 1), default=10_000, help="Number of bootstrap samples.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random numbers.")
 @click.option(
     "--utt2spk",
