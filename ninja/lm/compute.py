@@ -25,15 +25,21 @@ EXACT_ROWS, ROUNDED = 32, 8  # batches of more than 32 rows are padded to multip
 def device_of(name: str) -> torch.device:
     """Convert a name or ``"auto"`` to a torch device; raise an `OptionError` if torch cannot use the device."""
     try:
-        return torch.empty(0, device=chosen_device(name)).device
-    except (RuntimeError, AssertionError) as error:  # for an unknown or a missing device
-        raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
+        probe = torch.zeros(1, device=chosen_device(name))
+        probe.cpu()  # fails on torch's device "meta", which stores no numbers
+    except (RuntimeError, AssertionError, ImportError) as error:  # for an unknown or a missing device
+        raise OptionError(f"torch cannot use the device {name!r}: {_first_line(error)}") from error
+    return probe.device
 
 
 def reason(error: Exception) -> str:
     """Return the first line of another library's error message; re-raise the error if memory ran out."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_MEMORY.search(str(error)):
         raise error
+    return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
 

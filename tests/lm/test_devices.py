@@ -89,6 +89,13 @@ def test_device_that_is_not_there_is_refused():
         load(device="cpu,nowhere")
 
 
+@pytest.mark.parametrize("device", ["meta", "vulkan", "privateuseone"])  # without numbers, a kernel, a module
+def test_devices_without_support_are_refused_in_one_line(device):
+    with pytest.raises(OptionError, match=f"torch cannot use the device '{device}'") as caught:
+        load(device=device)
+    assert "\n" not in str(caught.value)
+
+
 def test_auto_is_the_gpu_where_torch_can_use_it(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert chosen_device("auto") == "cuda"
