@@ -15,7 +15,15 @@ import click
 
 from ninja.cli.command import Command, InputFile, OutputFile, Sectioned
 from ninja.cli.main import Console
-from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, ModelType, backend_option, endpoint_options, word_options
+from ninja.cli.models import (
+    DEVICE_HELP,
+    WORD_OPTIONS,
+    ModelType,
+    backend_option,
+    endpoint_options,
+    refuse_endpoint_options,
+    word_options,
+)
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError, check_range
@@ -84,6 +92,7 @@ def _loads_model(command: Command) -> Command:
         endpoint: EndpointOptions | None,
         **options: Any,
     ) -> None:
+        refuse_endpoint_options([model])
         load_options = replace(load_options, device=device, normalize=normalize, words=words, backend=backend)
         load_options = replace(load_options, endpoint=endpoint)
         lm = open_model(model, load_options)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from typing import Any, Literal, cast, get_args
 
 import click
 
-from ninja.cli.command import Command, InputFile, grouped, keeps_defaults
+from ninja.cli.command import Command, InputFile, given_on_command_line, grouped, keeps_defaults
 from ninja.cli.options import ListType, from_fields, reads, section
 from ninja.errors import OptionError
 from ninja.io.inputs import Inputs
@@ -157,6 +157,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         **options: Any,
     ) -> None:
         how, device = options.pop("mixture"), options.pop("device")
+        refuse_endpoint_options([*rnnlm, old_lm or ""])
         weights, directions = options.pop("mixture_weights") or (), options.pop("iterate") or ()
         models = ModelFiles(_files(rnnlm), old_lm, how, weights, directions, device)
         load_options = replace(load_options, normalize=normalize, backend=backend, endpoint=endpoint)
@@ -180,6 +181,12 @@ map_words = section(
 
 def _endpoint(chosen: dict[str, Any], others: dict[str, Any]) -> EndpointOptions:
     return EndpointOptions(**{name.removeprefix("endpoint_"): value for name, value in chosen.items()})
+
+
+def refuse_endpoint_options(names: Iterable[str]) -> None:
+    """Raise `OptionError` if the command line has options for completions endpoints, but no model name is a URL."""
+    if not any(map(is_endpoint, names)) and (flags := given_on_command_line(ENDPOINT)):
+        raise OptionError(f"{', '.join(flags)} can be used only with a completions endpoint (http://HOST:PORT/…)")
 
 
 def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:

@@ -145,6 +145,10 @@ def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
         (["--utt2spk", "f"], "require --carry-over"),
         (["--carry-over", "--utt2spk", "f", "--segments", "g"], "--utt2spk cannot be used with --segments"),
         (["--carry-over", "--resume", "-o", "x.ark"], "--carry-over cannot be used with --resume"),
+        (
+            ["--endpoint-cache", "x", "--endpoint-max-tokens", 5],
+            "--endpoint-cache, --endpoint-max-tokens can be used only with a completions endpoint",
+        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(ninja, bed, arguments, message):
