@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ninja.cli.command import InputFile, grouped
+from ninja.cli.command import InputFile, given_on_command_line, grouped
 from ninja.cli.options import reads, section
 from ninja.errors import OptionError
 from ninja.files.text import read_named
@@ -49,8 +49,8 @@ def history_across_utterances(command: Callable[..., None]) -> Callable[..., Non
 def recordings(is_on: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
     """Return the recordings for ``--carry-over``; None without this option."""
     if not is_on:
-        if utt2spk or segments:
-            raise OptionError("--utt2spk and --segments require --carry-over")
+        if utt2spk or segments or given_on_command_line(["carry_words"]):
+            raise OptionError("--utt2spk, --segments and --carry-words require --carry-over")
         return None
     if utt2spk and segments:
         raise OptionError("--utt2spk cannot be used with --segments; both define recordings")

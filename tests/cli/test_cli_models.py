@@ -143,6 +143,7 @@ def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
         (["--iterate", "sideways"], "must be forward or backward for each model"),
         (["--iterate", "forward", "--backward"], "--backward cannot be used with --iterate"),
         (["--utt2spk", "f"], "require --carry-over"),
+        (["--carry-words", 3], "require --carry-over"),
         (["--carry-over", "--utt2spk", "f", "--segments", "g"], "--utt2spk cannot be used with --segments"),
         (["--carry-over", "--resume", "-o", "x.ark"], "--carry-over cannot be used with --resume"),
         (
