@@ -15,18 +15,14 @@ from click.core import ParameterSource
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import ARGUMENTS
 from ninja.errors import NinjaError, OptionError
-from ninja.files.names import names_job, names_url
+from ninja.files.names import names_job
 from ninja.files.output import part_of, target
 from ninja.files.stream import Guard, Table, is_remote
-from ninja.files.text import read_toml
 from ninja.formats.kaldi.archive import table_beside
 from ninja.io.inputs import Inputs, State, state_of, states_of
 from ninja.io.sources import SourceFile, Sources, scales_path
 
 Command = Callable[..., Any]
-# Like outputs, these options cannot be set in an options file, as they run commands, overwrite files or use other
-# machines.
-COMMAND_LINE_ONLY = {"allow_pipes", "endpoint_cache", "ray", "resume", "shard"}
 LAST_SECTIONS = ("Input and output", "Running")
 LARGEST_INTEGER = 2**63 - 1  # of the kernels
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
@@ -446,53 +442,3 @@ def grouped(
         return collected
 
     return add
-
-
-def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], Command]:
-    """Add ``--config``, which reads option values from a TOML file.
-
-    Args:
-        names: Options to read from the file; other options in the file are ignored. With None, all options are read,
-            and an option that the command does not have is an error.
-        text: Help text of the option.
-    """
-    return click.option(
-        "--config",
-        type=InputFile(),
-        is_eager=True,
-        callback=functools.partial(_load, only=names),
-        help=text,
-    )
-
-
-def _load(
-    context: click.Context, parameter: click.Parameter, path: str | None, *, only: Collection[str] | None
-) -> str | None:
-    if path is None:
-        return None
-    options = {option.name: option for option in context.command.params}
-    values = {}
-    table = read_toml(path)
-    if only is not None and not table.keys() & set(only):
-        raise OptionError(f"{path}: expected at least one of the options {', '.join(only)}, found none")
-    for name, value in table.items():
-        if only is not None and name not in only:
-            continue
-        option = options.get(name.replace("-", "_"))
-        if not isinstance(option, click.Option) or option is parameter:
-            raise OptionError(f"{path}: `ninja {context.info_name}` has no option {name!r}")
-        if isinstance(option.type, OutputFile) or option.name in COMMAND_LINE_ONLY:
-            raise OptionError(f"{path}: {name} cannot be set in this file; pass {option.opts[0]} on the command line")
-        if any(isinstance(item, str) and names_url(item) for item in (value if isinstance(value, list) else [value])):
-            raise OptionError(f"{path}: {name} is {value!r}, but URLs are allowed only on the command line")
-        if isinstance(value, dict) or (isinstance(value, list) and not option.multiple):
-            raise OptionError(f"{path}: {name} is {value!r}, but must be a single value")
-        assert option.name is not None
-        values[option.name] = [value] if option.multiple and not isinstance(value, list) else value
-    context.default_map = values
-    return path
-
-
-config = config_of(
-    None, "Read options from a TOML file like those written by `ninja tune`; command-line options take precedence."
-)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.best import best_words
-from ninja.cli.command import CommandFiles, config, given_on_command_line, grouped
+from ninja.cli.command import CommandFiles, given_on_command_line, grouped
+from ninja.cli.config import config
 from ninja.cli.main import current_console
 from ninja.cli.models import map_words, word_options
 from ninja.cli.normalizer import normalizer_option

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import click
 
-from ninja.cli.command import CommandFiles, config
+from ninja.cli.command import CommandFiles
+from ninja.cli.config import config
 from ninja.cli.main import current_console
 from ninja.cli.options import command, from_fields, lattice_output, reads, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices, write

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from ninja.cli.best import best_words
-from ninja.cli.command import config
+from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.history import history_across_utterances, prompts_before_utterances
 from ninja.cli.main import current_console

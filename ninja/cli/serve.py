@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from ninja.cli.command import config, given_on_command_line
+from ninja.cli.command import given_on_command_line
+from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, entities
 from ninja.cli.main import current_console
 from ninja.cli.models import NO_MODEL, language_models, map_words

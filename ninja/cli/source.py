@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from ninja.cli.command import IGNORED, MAY_CHANGE, Command, CommandFiles, Lattices, config_of, given_on_command_line
+from ninja.cli.command import IGNORED, MAY_CHANGE, Command, CommandFiles, Lattices, given_on_command_line
+from ninja.cli.config import config_of
 from ninja.cli.main import AnyLog, current_console
 from ninja.cli.options import acoustic_scale, inv_acoustic_scale, jobs, reads, section, word_penalty
 from ninja.errors import NinjaError, OptionError

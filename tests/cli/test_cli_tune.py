@@ -105,6 +105,15 @@ def test_weights_are_tuned_with_the_words_of_earlier_utterances(ninja, bed, tuni
         ("[rescore]\nlm_weight = 1", "has no option 'rescore'"),
         ("lm_weight", "not TOML"),
         ("lm_weight = 3", "--lm-weight is 3.0, but must be in"),
+        ("lm_weight = true", "lm_weight is True, but must be a number"),
+        ("max_hyps = inf", "max_hyps is inf, but must be an integer"),
+        ("max_hyps = 2.5", "max_hyps is 2.5, but must be an integer"),
+        ("normalize = 0", "normalize is 0, but must be true or false"),
+        ("old_lm = 1979-05-27", "old_lm is datetime.date(1979, 5, 27), but must be a string"),
+        ("rnnlm = [false]", "rnnlm is [False], but must be a string"),
+        ("oov_score = 07:32:00", "but must be a string or a number"),
+        ('old_lm = "\\u0000"', "which contains a null character"),
+        ("lm-weight = 1\nlm_weight = 0", "lm_weight is specified twice"),
         (None, "No such file"),
     ],
 )
@@ -116,6 +125,14 @@ def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message
     assert code in (1, 2)
     assert message in errors
     assert str(path) in errors or content == "lm_weight = 3"
+
+
+def test_scales_in_a_file_may_be_written_with_hyphens(ninja, bed, tmp_path):
+    (tmp_path / "scales.toml").write_text("acoustic-scale = 0.01\nword-penalty = 3\n")
+    expected = ninja("best", bed / "lat.ark", "--acoustic-scale", 0.01, "--word-penalty", 3)
+    assert ninja("best", bed / "lat.ark", "--config", tmp_path / "scales.toml") == expected
+    (tmp_path / "scales.toml").write_text("acoustic-scale = 0.01\nword_penalty = 3\n")
+    assert ninja("best", bed / "lat.ark", "--config", tmp_path / "scales.toml") == expected
 
 
 @pytest.mark.parametrize(
