@@ -292,7 +292,9 @@ def build(config: dict[str, Any], state: dict[str, Array], words: list[str], pat
     if not isinstance(source, Features) and len(source) != len(words):
         fail(f"there are {len(source)} embeddings for {len(words)} words")
     for name in ("bos", "eos", "unk"):
-        number = config.get(name)
+        if name not in config:
+            fail(f"{name} is missing from the configuration")
+        number = config[name]
         if (type(number) is not int or not 0 <= number < len(words)) and not (name == "unk" and number is None):
             fail(f"{name} is {number!r}, which is not a word id")
     return KaldiModel(network, words, source, config["bos"], config["eos"], config["unk"])
