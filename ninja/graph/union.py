@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ninja.graph.posteriors import forward_backward
 from ninja.graph.scale import add_word_penalty, check_costs, scale
 from ninja.lattice import Array, Lattice, Scales
 from ninja.lattice.arrays import offsets
+from ninja.lattice.batch import bare
 from ninja.lattice.lattice import check_finite, frozen
 from ninja.lattice.times import is_timed, state_times
 from ninja.lattice.word_ids import check_one_table
@@ -24,7 +25,7 @@ MAX_LABELS = 1 << 26  # limit for the alignment labels of the result, and also o
 
 
 def union(
-    lattices: Sequence[Lattice],
+    lattices: Iterable[Lattice],
     acoustic_scale: float = 1.0,
     *,
     determinize: bool = True,
@@ -60,6 +61,7 @@ def union(
     lattices in the WFST framework", section 5.
     """
     check_finite("acoustic_scale", acoustic_scale)
+    lattices = list(bare(lattices))
     if not lattices:
         raise OptionError("there are no lattices; specify at least one")
     check_range("delta", delta, above=0, finite=True)
@@ -76,7 +78,7 @@ def union(
 
 
 def combine(
-    lattices: Sequence[Lattice | None],
+    lattices: Iterable[Lattice | None],
     weights: Sequence[float] | None = None,
     scales: Scales = Scales(),
     *,
@@ -108,6 +110,7 @@ def combine(
     Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
     combination based on a recursion for edit distance".
     """
+    lattices = list(bare(lattices))
     shares = check_weights(weights, len(lattices))
     present = [(lattice, share) for lattice, share in zip(lattices, shares, strict=True) if lattice is not None]
     united = union(

@@ -33,6 +33,7 @@ _QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # q
 _PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
 class Batch:
@@ -248,7 +249,7 @@ def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
     return _check_pairs(lattices)
 
 
-def bare(lattices: Iterable[Lattice]) -> Iterator[Lattice]:
+def bare(lattices: Iterable[Item]) -> Iterator[Item]:
     """Check and yield lattices.
 
     Raises:

@@ -231,3 +231,12 @@ def test_weights_out_of_range_are_refused() -> None:
         combine([lattice, lattice], [1, 0])
     with pytest.raises(OptionError, match="lm_scale is inf"):
         combine([lattice], scales=Scales(lm=math.inf))
+
+
+def test_union_and_combination_take_any_iterable_of_lattices() -> None:
+    two = [from_arcs("a", [0], [1], [word], [0.0], finals={1: 0.0}) for word in (1, 2)]
+    assert union(lattice for lattice in two).identical(union(two))
+    assert combine(lattice for lattice in two).identical(combine(two))
+    for join in (union, combine):
+        with pytest.raises(OptionError, match=r"expected a lattice, but got a \(key, lattice\) pair"):
+            join([("a", two[0])])  # type: ignore[list-item]
