@@ -31,15 +31,26 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
         New number of each state, int32 [num_states]; -1 for unreachable states.
 
     Raises:
-        LatticeError: There is a cycle; the message lists its states.
+        LatticeError: There is a cycle, whose states the message lists; or the arrays are inconsistent, or a state does
+            not exist.
     """
-    number, cycle = _graph.top_sort(
-        np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int32), start
-    )
+    begin, enters = np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int64)
+    if begin.ndim != 1 or enters.ndim != 1 or begin.size < 2:
+        raise LatticeError("arc_begin must be offsets of at least one state, and dst the state of each arc", key=key)
+    if begin[0] != 0 or begin[-1] != enters.size or np.any(np.diff(begin) < 0):
+        raise LatticeError(f"arc_begin must start at 0, never decrease, and end at {enters.size}", key=key)
+    _check_states(np.append(enters, start), begin.size - 1, key)
+    number, cycle = _graph.top_sort(begin, enters.astype(np.int32), start)
     if cycle:
         path = [str(state) for state in cycle[:8]] + (["…"] if len(cycle) > 8 else []) + [str(cycle[0])]
         raise LatticeError(f"the arcs form a cycle: {' → '.join(path)}; a lattice must be acyclic", key=key)
     return number
+
+
+def _check_states(states: npt.NDArray[np.int64], num_states: int, key: str) -> None:
+    """Raise LatticeError for a state number that is negative, or not below the number of states."""
+    if (bad := (states < 0) | (states >= num_states)).any():
+        raise LatticeError(f"state {states[bad][0]} does not exist: the number of states is {num_states}", key=key)
 
 
 def arc_order(
@@ -55,9 +66,12 @@ def arc_order(
         reachable arc, in the new order, int64.
 
     Raises:
-        LatticeError: There is a cycle.
+        LatticeError: There is a cycle, the numbers of sources and destinations differ, or a state does not exist.
     """
     leaves, enters = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+    if leaves.shape != enters.shape:
+        raise LatticeError(f"src has {leaves.size} arcs, but dst has {enters.size}", key=key)
+    _check_states(np.concatenate((leaves, enters, [start])), num_states, key)
     number = np.arange(num_states, dtype=np.int32)
     if start != 0 or np.any(enters <= leaves):
         by_state = np.argsort(leaves, kind="stable")
@@ -102,11 +116,10 @@ def from_arcs(
         frame_shift: Seconds per frame.
 
     Raises:
-        LatticeError: The arcs form a cycle, a state number is negative, or another invariant is violated.
+        LatticeError: The arcs form a cycle, a state number is negative, arrays have different numbers of arcs, or
+            another invariant is violated.
     """
     leaves, enters = np.asarray(src, np.int64).reshape(-1), np.asarray(dst, np.int64).reshape(-1)
-    if leaves.shape != enters.shape:
-        raise LatticeError(f"src has {len(leaves)} arcs, but dst has {len(enters)}", key=key)
     states = np.concatenate([leaves, enters, np.fromiter(finals, np.int64, len(finals)), [start]])
     if states.min() < 0:
         raise LatticeError(f"a state has the number {states.min()}, but the number must be 0 or more", key=key)
@@ -117,6 +130,14 @@ def from_arcs(
     num_states = int(states.max()) + 1
 
     number, arc_map = arc_order(leaves, enters, num_states, start, key)
+    sizes = {"word": np.size(word), "graph": np.size(graph)}
+    sizes |= {} if acoustic is None else {"acoustic": np.size(acoustic)}
+    sizes |= {} if labels is None else {"labels": len(labels)}
+    for name, size in sizes.items():
+        if size != len(leaves):
+            raise LatticeError(f"{name} has {size} entries, but src has {len(leaves)} arcs", key=key)
+    if time is not None and np.size(time) < num_states:
+        raise LatticeError(f"time has {np.size(time)} entries, but there are {num_states} states", key=key)
     reached = np.flatnonzero(number >= 0)
     old_state = reached[np.argsort(number[reached])]
 

@@ -108,6 +108,38 @@ def test_bad_state_numbers_are_refused() -> None:
         from_arcs("utt", [0], [1], [1], [0], finals={})
 
 
+@pytest.mark.parametrize(
+    ("arc_begin", "dst", "start", "message"),
+    [
+        ([], [], 0, "arc_begin must be offsets of at least one state"),
+        ([0], [], 0, "arc_begin must be offsets of at least one state"),
+        ([0, 1, 1], [1], 7, "state 7 does not exist: the number of states is 2"),
+        ([0, 1, 1], [1], -1, "state -1 does not exist"),
+        ([0, 1, 1], [2**40], 0, f"state {2**40} does not exist"),
+        ([0, 2, 2], [1], 0, "arc_begin must start at 0, never decrease, and end at 1"),
+        ([0, 2**62, 1], [1], 0, "arc_begin must start at 0, never decrease, and end at 1"),
+    ],
+)
+def test_offsets_and_states_that_do_not_exist_are_refused(
+    arc_begin: list[int], dst: list[int], start: int, message: str
+) -> None:
+    with pytest.raises(LatticeError, match=message):
+        top_sort(arc_begin, dst, start)
+
+
+def test_arcs_whose_arrays_differ_in_length_are_refused() -> None:
+    with pytest.raises(LatticeError, match="src has 1 arcs, but dst has 2"):
+        arc_order([0], [1, 2], 3)
+    with pytest.raises(LatticeError, match="state 5 does not exist: the number of states is 2"):
+        arc_order([5], [1], 2)
+    for name in ("word", "graph", "acoustic", "labels"):
+        arrays = {"word": [1], "graph": [0.0], name: [[1], [2]] if name == "labels" else [1, 2]}
+        with pytest.raises(LatticeError, match=f"key 'utt': {name} has 2 entries, but src has 1 arcs"):
+            from_arcs("utt", [0], [1], finals={1: 0}, **arrays)  # type: ignore[arg-type]
+    with pytest.raises(LatticeError, match="time has 1 entries, but there are 2 states"):
+        from_arcs("utt", [0], [1], [1], [0.0], finals={1: 0}, time=[0])
+
+
 @given(lattices(connected=False), costs(), costs())
 def test_scale_multiplies_every_cost(lattice: Lattice, graph_scale: float, acoustic_scale: float) -> None:
     scaled = scale(lattice, graph_scale, acoustic_scale)
