@@ -18,9 +18,10 @@ from ninja.graph.path import no_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.batch import Batch, as_batch
-from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import LexicalTable
 from ninja.lattice.times import state_times
+from ninja.lattice.word_ids import check_one_each, ids_of
 
 Integers = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -117,7 +118,7 @@ def mbr_decode(
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.
-        OptionError: A word id in `hypothesis` is out of range.
+        OptionError: A word id in `hypothesis` is out of range, or a batch has another number of lattices.
         SymbolError: With `forms`, a word id is not in the symbol table.
 
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
@@ -144,7 +145,8 @@ def decode_with_limits(
     arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None
     if hypotheses is not None:
-        word_ids = [_check_hypothesis(hypothesis) for hypothesis in hypotheses]
+        word_ids = [ids_of(hypothesis, "hypothesis", least=0) for hypothesis in hypotheses]
+        check_one_each(len(word_ids), len(as_batch(lattices)), "hypotheses")
         if arcs is not None:
             for index in arcs.changed.tolist():
                 word_ids[index] = arcs.table.numbers.of_written(word_ids[index])
@@ -213,14 +215,3 @@ def check_frame_shift(frame_shift: float) -> np.float32:
     if not (math.isfinite(frame_shift) and np.float32(frame_shift) > 0.0):
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0 (seconds per frame)")
     return np.float32(frame_shift)
-
-
-def _check_hypothesis(hypothesis: Sequence[int] | Integers) -> Integers:
-    wide = np.asarray(hypothesis)
-    if wide.size == 0:
-        return np.zeros(0, np.int32)
-    if wide.ndim != 1 or wide.dtype.kind not in "iu":
-        raise OptionError(f"hypothesis must be a sequence of word ids, but is {wide.dtype} of shape {wide.shape}")
-    if (bad := (wide < 0) | (wide > LARGEST_ID)).any():
-        raise OptionError(f"the hypothesis contains {wide[bad][0]}, but word ids are 0 to {LARGEST_ID}")
-    return np.ascontiguousarray(wide, np.int32)

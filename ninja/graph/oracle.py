@@ -19,6 +19,7 @@ from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.batch import Batch, as_batch
 from ninja.lattice.symbols import EPSILON
 from ninja.lattice.text import LexicalTable
+from ninja.lattice.word_ids import check_one_each, ids_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,24 +78,27 @@ def oracle(
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the reference contains an epsilon.
+        OptionError: A reference is not a sequence of integers, or their number differs from that of the lattices.
 
     Source: Kaldi, latbin/lattice-oracle.cc, for the definition.
     """
-    compared = None
+    compared, wildcards = None, list(wildcards)
     if forms is not None:
         if wildcards:
             return _lexical_oracle(lattices, reference, wildcards, forms)
         compared = forms.numbers.lattices(lattices, all_changed=True, labels=False).items
-    references: list[Any] = list(reference) if isinstance(lattices, Batch) else [reference]
+    sequences: list[Any] = list(reference) if isinstance(lattices, Batch) else [reference]
+    check_one_each(len(sequences), len(as_batch(lattices)), "references")
+    references = [ids_of(words, "reference") for words in sequences]
     begin = offsets([len(words) for words in references])
-    ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(words, np.int32) for words in references)])
+    ids = np.concatenate([np.zeros(0, np.int32), *references])
     if (zero := np.flatnonzero(ids == 0)).size:
         key = as_batch(lattices).keys[int(np.searchsorted(begin, zero[0], side="right")) - 1]
         raise LatticeError("the reference contains word id 0 (epsilon), which is not a word", key=key)
     if forms is not None:
         ids = forms.numbers_of(ids)
     if wildcards:
-        is_word = ~np.isin(ids, list(wildcards))
+        is_word = ~np.isin(ids, wildcards)
         ids, begin = ids[is_word], offsets(is_word)[begin]
     failed, counts, (arcs, arc_begin, words, word_begin) = _graph.oracle(
         without_words(lattices, wildcards), ids, begin, compared=compared

@@ -17,6 +17,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather_labels
 from ninja.lattice.batch import Batch
 from ninja.lattice.lattice import frozen
+from ninja.lattice.word_ids import ids_of
 
 Words = Sequence[int] | npt.NDArray[np.int32]
 OneOrMany = TypeVar("OneOrMany", Lattice, Batch, Lattice | Batch)
@@ -60,6 +61,7 @@ def difference(lattice: Lattice, transcript: Words, *, max_arcs: int = MAX_ARCS)
 
     Raises:
         LatticeError: No path remains, or the result has more than ``max_arcs`` arcs.
+        OptionError: The transcript is not a sequence of integers.
 
     Source: Kaldi, latbin/lattice-difference.cc.
     """
@@ -79,6 +81,7 @@ def paths_of(lattice: Lattice, words: Words, wildcards: Collection[int] = ()) ->
 
     Raises:
         LatticeError: No path has these words.
+        OptionError: ``words`` is not a sequence of integers.
 
     Source: Kaldi, latbin/lattice-oracle.cc, ``--write-lattices``, which does not support wildcards.
     """
@@ -98,7 +101,7 @@ def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: 
     Raises:
         LatticeError: No path remains, or the result has more than ``max_arcs`` arcs.
     """
-    words = np.array(transcript, np.int32)
+    words = ids_of(transcript, "transcript")
     state, arc_begin, dst, arc, num_matched = _graph.follow_transcript(compared, words, max_arcs)
     is_kept = (num_matched == words.size) == keep
     final_graph = np.where(is_kept, lattice.final_graph[state], np.float32(np.inf))
@@ -111,12 +114,13 @@ def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: 
 
 def without_words(lattices: OneOrMany, words: Collection[int]) -> OneOrMany:
     """Replace the given words with epsilons."""
+    removed = list(words)
 
     def remove(lattice: Lattice) -> Lattice:
-        is_removed = np.isin(lattice.word, list(words))
+        is_removed = np.isin(lattice.word, removed)
         return lattice.replace(word=frozen(np.where(is_removed, np.int32(0), lattice.word)))
 
-    if not words:
+    if not removed:
         return lattices
     return lattices.map(remove) if isinstance(lattices, Batch) else remove(lattices)
 

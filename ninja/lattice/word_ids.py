@@ -1,18 +1,49 @@
-"""Collect the distinct words in lattices, and compare symbol tables."""
+"""Check word ids, collect the distinct words in lattices, and compare symbol tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ninja.errors import SymbolError
+from ninja.errors import OptionError, SymbolError
 from ninja.lattice.lattice import Lattice
 from ninja.lattice.nbest import NBest
 from ninja.lattice.network import ConfusionNetwork
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 DENSE = 16  # largest word id per arc for which an array indexed by id is cheaper than sorting
+SMALLEST = -LARGEST_ID - 1
+WordIds = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+
+def ids_of(words: WordIds, name: str, least: int = SMALLEST) -> npt.NDArray[np.int32]:
+    """Check a sequence of word ids and convert it to an array.
+
+    Args:
+        words: Word ids.
+        name: Name of the sequence for messages.
+        least: Smallest allowed id; negative ids stand for words that are not in the symbol table.
+
+    Raises:
+        OptionError: The argument is not a sequence of integers, or an id is out of range.
+    """
+    ids = np.asarray(words)
+    if ids.size == 0 and ids.ndim == 1:
+        return np.zeros(0, np.int32)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise OptionError(f"{name} must be a sequence of word ids, but is {ids.dtype} of shape {ids.shape}")
+    if (bad := (ids < least) | (ids > LARGEST_ID)).any():
+        raise OptionError(f"the {name} contains {ids[bad][0]}, but word ids are {least} to {LARGEST_ID}")
+    return np.ascontiguousarray(ids, np.int32)
+
+
+def check_one_each(num_sequences: int, num_lattices: int, name: str) -> None:
+    """Raise OptionError if the number of sequences of word ids differs from the number of lattices."""
+    if num_sequences != num_lattices:
+        raise OptionError(f"the number of {name} is {num_sequences}, but the number of lattices is {num_lattices}")
 
 
 def used_words(lattice: Lattice) -> list[int]:

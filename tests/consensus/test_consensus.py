@@ -267,6 +267,12 @@ def test_a_hypothesis_of_other_than_word_ids_is_refused(words: list[float], mess
         mbr_decode(from_arcs("h", [0], [1], [5], [0.0], finals={1: 0.0}), hypothesis=words)
 
 
+def test_a_batch_with_another_number_of_hypotheses_is_refused() -> None:
+    batch = Batch.of([from_arcs("h", [0], [1], [5], [0.0], finals={1: 0.0})] * 2)
+    with pytest.raises(OptionError, match="the number of hypotheses is 1, but the number of lattices is 2"):
+        mbr_decode(batch, hypothesis=[[5]])
+
+
 def test_times_that_contradict_each_other_are_refused() -> None:
     lattice = from_arcs("c", [0, 0], [1, 1], [5, 6], [0.0] * 2, finals={1: 0.0}, labels=[[1], [1, 1]])
     with pytest.raises(LatticeError, match="state 1 is at frame 1 on one path, but at frame 2 via arc 1"):

@@ -23,8 +23,9 @@ from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate.scoring import number, word_id
 from ninja.graph import best_path, from_arcs
 from ninja.graph.oracle import Oracle, oracle
-from ninja.graph.split import paths_of
+from ninja.graph.split import difference, paths_of
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 Ninja = Callable[..., tuple[int, str, str]]
@@ -152,6 +153,26 @@ def test_a_comparison_of_many_states_with_many_words_takes_no_table_of_all_pairs
     states = 70_000
     long = from_arcs("u", range(states), range(1, states + 1), [2] * states, [0.0] * states, finals={states: 0.0})
     assert oracle(long, [2] * 20_000).insertions == 50_000
+
+
+@pytest.mark.parametrize("words", [["the"], [1.5], [2**31], 3, [[1]], [None]])
+def test_references_of_other_than_word_ids_are_refused(words: object) -> None:
+    lattice = from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0})
+    for compare in (oracle, difference, paths_of):
+        with pytest.raises(OptionError, match=r"must be a sequence of word ids|contains 2147483648"):
+            compare(lattice, words)  # type: ignore[arg-type]
+
+
+def test_a_batch_with_another_number_of_references_is_refused() -> None:
+    batch = Batch.of([from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0})] * 2)
+    with pytest.raises(OptionError, match="the number of references is 1, but the number of lattices is 2"):
+        oracle(batch, [[1]])
+
+
+def test_wildcards_are_any_iterable_of_ids() -> None:
+    lattice = from_arcs("k", [0, 1], [1, 2], [1, 2], [0.0, 0.0], finals={2: 0.0})
+    for wildcards in ([2], np.array([2]), iter([2])):
+        assert oracle(lattice, [1], wildcards).edits == 0  # type: ignore[arg-type]
 
 
 def test_words_become_ids_through_the_table_or_are_ids() -> None:
