@@ -235,7 +235,7 @@ def as_batch(lattices: Lattice | Batch) -> Batch:
 
 
 def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
-    """Check and yield ``(key, lattice)`` pairs.
+    """Check and yield ``(key, lattice)`` pairs; lattices with another key are renamed.
 
     Raises:
         OptionError: The argument is not an iterable (raised immediately), or an item is not a ``(key, lattice)`` pair.
@@ -296,11 +296,11 @@ def refuse_pair(lattice: object) -> None:
 
 def _check_pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
     for pair in lattices:
-        if isinstance(pair, tuple) and len(pair) == 2 and hasattr(pair[1], "num_arcs"):
-            yield pair
-            continue
-        advice = "yield (lattice.key, lattice)" if isinstance(pair, Lattice) else "ninja.read yields such pairs"
-        raise OptionError(f"lattices must be (key, lattice) pairs, but an item is {_type_name(pair)}; {advice}")
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Lattice)):
+            advice = "yield (lattice.key, lattice)" if isinstance(pair, Lattice) else "ninja.read yields such pairs"
+            raise OptionError(f"lattices must be (key, lattice) pairs, but an item is {_type_name(pair)}; {advice}")
+        key, lattice = pair
+        yield pair if lattice.key == key else (key, lattice.with_key(key))
 
 
 def _type_name(value: object) -> str:

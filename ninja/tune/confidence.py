@@ -17,7 +17,7 @@ from ninja.errors import FormatError, Log, NinjaError
 from ninja.evaluate import align
 from ninja.evaluate.confidence import ConfidenceScores, score_confidences
 from ninja.lattice import Scales
-from ninja.lattice.batch import Batch, Keyed, collect_batches
+from ninja.lattice.batch import Batch, Keyed, collect_batches, pairs
 from ninja.lattice.text import LexicalForms
 from ninja.tune.expected import utterance_groups
 from ninja.tune.logistic import Logistic, fit_isotonic, fit_logistic
@@ -178,15 +178,15 @@ def _decoded(
     features: list[WordFeatures] = []
     labels: list[bool] = []
     keys: list[str] = []
-    scored = ((key, lattice) for key, lattice in lattices if key in references)
+    scored = ((key, lattice) for key, lattice in pairs(lattices) if key in references)
     for batch in collect_batches(scored):
         for part in _tolerant(batch, lambda some: _batch_features(some, scales, estimator, forms), log):
             hypothesis = part.lexical.words
             reference = list(references[part.key])
             if forms is not None:
                 reference = forms.normalizer_of(reference).words(reference)
-            pairs = align(reference, hypothesis).pairs
-            labels += [expected == word for expected, word in pairs if word is not None]
+            aligned = align(reference, hypothesis).pairs
+            labels += [expected == word for expected, word in aligned if word is not None]
             features.append(part)
             keys += [part.key] * len(hypothesis)
             log.lattices += 1

@@ -10,7 +10,7 @@ from ninja.context.correction.corrector import apply_changes
 from ninja.context.correction.stage import Correction
 from ninja.errors import Log, NinjaError, OptionError, counted
 from ninja.evaluate import ErrorRate, score
-from ninja.lattice.batch import Keyed
+from ninja.lattice.batch import Keyed, pairs
 from ninja.tune.false_corrections import CONFIDENCE, BoundedRate, choose_threshold
 
 
@@ -67,7 +67,7 @@ def tune_correction(
     corrector = stage.load(log)
     scores: list[float] = []
     spoken = []
-    for key, lattice in lattices:
+    for key, lattice in pairs(lattices):
         if key not in references:
             continue
         try:

@@ -11,7 +11,7 @@ from ninja.errors import Log, OptionError
 from ninja.evaluate.bootstrap import Interval
 from ninja.graph import remove_alignments
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.batch import Keyed
+from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.lattice import frozen
 from ninja.lattice.text import LexicalForms
 from ninja.rescoring.algorithms import RescoreOptions
@@ -97,7 +97,7 @@ def tune_first_pass(
     if start.acoustic == 0.0 or start.lm == 0.0:
         name = "acoustic" if start.acoustic == 0.0 else "LM"
         raise OptionError(f"the initial {name} scale is 0, so no other scale would be tried; set a nonzero scale")
-    lattices = [(key, _without_alignments(lattice)) for key, lattice in lattices if key in references]
+    lattices = [(key, _without_alignments(lattice)) for key, lattice in pairs(lattices) if key in references]
 
     def sentences_at(weights: Weights, log: Log) -> Features:
         options = RescoreOptions(acoustic_scale=weights.acoustic_scale, word_penalty=weights.word_penalty)

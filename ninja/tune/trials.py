@@ -18,6 +18,7 @@ from ninja.errors import FormatError, Log, NinjaError, OptionError, named
 from ninja.evaluate import edits
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import pairs
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.tune.word_errors import check_words
@@ -209,7 +210,7 @@ class Trials:
         utterances = []
         keys: set[str] = set()
         unreferenced: list[str] = []
-        for key, lattice in part.lattices:
+        for key, lattice in pairs(part.lattices):
             keys.add(key)
             if key not in part.references:
                 unreferenced.append(key)

@@ -16,7 +16,7 @@ from ninja.evaluate.bootstrap import Interval
 from ninja.evaluate.paired import paired_difference
 from ninja.graph import best_path
 from ninja.lattice import Scales
-from ninja.lattice.batch import Keyed
+from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.lexical import with_lexical_forms
@@ -145,7 +145,7 @@ def tune_weights(
     models, model_weights = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
     shares = np.array(model_weights)
     log = RescoreReport() if report is None else report
-    lattices = [(key, lattice) for key, lattice in lattices if key in references]
+    lattices = [(key, lattice) for key, lattice in pairs(lattices) if key in references]
     normalizer = LexicalForms(options.normalizer, log.note).normalizer(lattices[0][1].words if lattices else None)
     options, forms = replace(options, normalizer=normalizer.name), LexicalForms(normalizer)
     bound = [with_lexical_forms(model, forms, options.lm_text) for model in (*models, old_lm)]

@@ -96,6 +96,20 @@ def test_malformed_lists_are_refused_in_words(rows: object, how: dict[str, objec
         ninja.from_nbest("utt", rows, **how)  # type: ignore[arg-type]
 
 
+def test_pairs_name_their_lattices_in_every_call() -> None:
+    named = [(key, ninja.from_nbest("utt", LIST)) for key in ("a", "b")]
+    lm = ninja.lm.load("english-ngram")
+    options = ninja.RescoreOptions(max_unknown=1.0)
+    entities = ninja.context.Entities.from_dict({"@name": ["tom"]})
+    for results in (
+        ninja.rescore(named, lm, options),
+        ninja.rescoring.iterate(named, [(lm, options)]),
+        ninja.correct(named, entities),
+        ninja.pipeline.stream(named, ninja.pipeline.OnLattices(lambda lattice: lattice)),
+    ):
+        assert [(key, lattice.key) for key, lattice in results] == [("a", "a"), ("b", "b")]
+
+
 LETTERS = ["<pad>", "|", "a", "b", "c"]
 LOGITS = torch.tensor([[0, 0, 5, 0, 0], [0, 0, 0, 4, 3], [0, 5, 0, 0, 0], [0, 0, 0, 0, 5]], dtype=torch.float32)
 

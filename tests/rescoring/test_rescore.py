@@ -221,7 +221,7 @@ def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(mon
     pairs = [("a", good), ("b", random_lattice(1, num_states=60)), ("c", good)]
     assert len(list(rescore(pairs, lm, EXACT, report=RescoreReport(on_error=errors.append)))) == 2
     assert [type(error) for error in errors] == [LatticeError]
-    assert "'seed-1': the expanded lattice exceeds 3000 arcs; set max_hyps" in str(errors[0])
+    assert "key 'b': the expanded lattice exceeds 3000 arcs; set max_hyps" in str(errors[0])
     assert not lm.history
 
 

@@ -28,7 +28,7 @@ from ninja.formats.nbest.json_records import with_new_words
 from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.graph import best_path, lattice_nbest
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.batch import Keyed
+from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis
 from ninja.lattice.symbols import EPSILON, SymbolTable
@@ -222,7 +222,7 @@ def correct(lattices: Iterable[Keyed], correcting: Correcting | Name | Entities)
     """
     if not isinstance(correcting, Correcting):
         correcting = Correcting(correcting)
-    return Correction(correcting)(lattices)
+    return Correction(correcting)(pairs(lattices))
 
 
 def make_corrector(correcting: Correcting, normalizer: Normalizer, log: Log) -> Corrector:
