@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,11 +53,19 @@ def ctc_units(
         never: Units that are never part of words, such as ``<s>``.
 
     Raises:
-        OptionError: The blank, the boundary or a unit in ``never`` is not a unit, or the scheme is unknown.
+        OptionError: The blank, the boundary or a unit in ``never`` is not a unit, the scheme is unknown, or the names
+            have no order, as in a vocabulary of Hugging Face (``tokenizer.get_vocab()``).
     """
+    if isinstance(names, Mapping):
+        advice = "pass sorted(units, key=units.get)"
+        raise OptionError(f"units is a {type(names).__name__}, whose order is not that of the columns; {advice}")
+    if (wrong := next((name for name in names if not isinstance(name, str)), None)) is not None:
+        raise OptionError(f"a unit is {wrong!r:.60}, but must be a str")
     known = {name: number for number, name in enumerate(names)}
     if isinstance(blank, str):
         blank = _column(known, blank, "the blank")
+    if not isinstance(blank, int | np.integer):
+        raise OptionError(f"the blank is {blank!r:.60}, but must be a column or the name of a unit")
     if not -len(names) <= blank < len(names):
         raise OptionError(f"the blank is column {blank}, but there are only {len(names)} units")
     if boundary is not None and scheme != "letters":

@@ -290,6 +290,17 @@ def test_options_and_units_that_make_no_sense_are_refused():
         ctc_nbest(np.log([[0.5, 0.5]]), LETTERS)
 
 
+def test_units_without_an_order_and_of_other_types_are_refused():
+    with pytest.raises(
+        OptionError, match=r"units is a dict, whose order is not .*; pass sorted\(units, key=units.get\)"
+    ):
+        ctc_units({"b": 1, "a": 0}, 0)
+    with pytest.raises(OptionError, match="a unit is 3, but must be a str"):
+        ctc_units(["a", 3], 0)
+    with pytest.raises(OptionError, match=r"the blank is 0.5, but must be a column or the name of a unit"):
+        ctc_units(["a", "b"], 0.5)
+
+
 def test_lexicons_that_the_units_cannot_spell_are_refused(tmp_path):
     path = tmp_path / "lexicon.txt"
     path.write_text("ab a b  \nb b\n")
