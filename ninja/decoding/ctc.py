@@ -19,6 +19,7 @@ from ninja.decoding.lexicon import NO_LEXICON, CtcLexicon
 from ninja.decoding.units import CtcUnits, Scheme, ctc_units
 from ninja.errors import LatticeError, ModelError, OptionError
 from ninja.lattice import Lattice
+from ninja.lattice.lattice import check_description
 from ninja.lattice.symbols import SymbolTable
 
 if TYPE_CHECKING:
@@ -149,7 +150,9 @@ def ctc_lattice(
             are never part of words.
         SymbolError: A word is not in ``words``.
         ModelError: See ``ctc_nbest``.
+        OptionError: The key is not a str, ``words`` is not a symbol table, or the frame shift is not above 0.
     """
+    check_description(key, words, frame_shift)
     result = ctc_search(logprob, units, lexicon, options, key=key)
     require_hypotheses(result, lexicon, key)
     return result.lattice(key, words, unknown, frame_shift)
@@ -205,7 +208,8 @@ def from_ctc(
 
     Raises:
         ModelError: The values do not match `scale`, or the number of columns differs from the number of units.
-        OptionError: The blank is missing, or a name is not a unit.
+        OptionError: The blank is missing, a name is not a unit, the units are a mapping (pass them in the order of the
+            columns), or another argument has a wrong type.
         LatticeError: No hypothesis within the beam consists of words in the lexicon, or a frame allows only units that
             are never part of words.
         SymbolError: A word is not in `words`.

@@ -11,6 +11,7 @@ from ninja.formats.k2 import K2Options, k2_attributes, k2_lattices
 from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.lattice import Lattice, SymbolTable
 from ninja.lattice.batch import Keyed, pairs
+from ninja.lattice.lattice import check_description
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 
 Text = str | Sequence[str]
@@ -46,11 +47,13 @@ def from_nbest(
 
     Raises:
         LatticeError: A score is not finite, or exceeds the range of float32.
-        OptionError: The key is empty, a hypothesis is not a pair or triple as above, or `scores` is invalid.
+        OptionError: The key is empty or not a str, `words` is not a symbol table, a hypothesis is not a pair or triple
+            as above, or `scores` is invalid.
         SymbolError: A word is not in ``words``, or is epsilon.
     """
     if scores not in ("logprob", "cost"):
         raise OptionError(f"scores is {scores!r}, but must be logprob or cost")
+    check_description(key, words)
     if not key:
         raise OptionError("key is empty, but must be an utterance id")
     if isinstance(hypotheses, str):
@@ -72,7 +75,7 @@ def _hypothesis(number: int, row: Scored, sign: float, key: str) -> Hypothesis:
     for value in values:
         try:
             costs.append(sign * float(value) + 0.0)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise OptionError(f"{name} has the score {value!r:.60}, but it must be a number") from error
         if not math.isfinite(costs[-1]):
             raise LatticeError(f"hypothesis {number} has the score {float(value)}; remove the hypothesis", key=key)
@@ -102,12 +105,15 @@ def from_k2(
         Pairs ``(key, lattice)``.
 
     Raises:
-        OptionError: The number of keys differs from the number of lattices.
+        OptionError: The number of keys differs from the number of lattices, a key is not a str, or `words` is not a
+            symbol table.
         FormatError: The argument is not an Fsa, or its arcs and attributes are inconsistent.
         LatticeError: A lattice has a cycle, a score that is not finite, or no path to its end.
     """
-    key_list = [keys] if isinstance(keys, str) else keys
-    lattices = k2_lattices(fsa, K2Options(costs=scores_are), key_list)
+    key_list = None if keys is None else [keys] if isinstance(keys, str) else list(keys)
+    for key in key_list or [""]:
+        check_description(key, words)
+    lattices = k2_lattices(fsa, K2Options(costs=scores_are), key_list and [str(key) for key in key_list])
     return [(lattice.key, lattice if words is None else lattice.with_words(words)) for lattice in lattices]
 
 

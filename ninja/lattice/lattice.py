@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -89,8 +90,9 @@ class Lattice:
 
         Raises:
             LatticeError: An invariant is broken; the message contains the first offending arc or state.
+            OptionError: The key is not a str, ``words`` is not a symbol table, or the frame shift is not above 0.
         """
-        final_graph = np.asarray(final_graph, np.float32)
+        final_graph = _convert("final_graph", final_graph, key)
         if final_acoustic is None:
             final_acoustic = np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))
         values = {
@@ -182,6 +184,7 @@ class Lattice:
 
     def with_key(self, key: str) -> Lattice:
         """Return a copy with the key replaced."""
+        check_description(key)
         return self.replace(key=key)
 
     def with_words(self, words: SymbolTable | None) -> Lattice:
@@ -210,11 +213,22 @@ SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[slot.name] for slot in fields(La
 _STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
 
 
+def check_description(key: object, words: object = None, frame_shift: object = None) -> None:
+    """Raise OptionError if an utterance id, symbol table or frame shift has a wrong type or value."""
+    if not isinstance(key, str):
+        raise OptionError(f"key is {key!r:.60}, but must be an utterance id of type str")
+    if words is not None and not isinstance(words, SymbolTable):
+        raise OptionError(f"words is {words!r:.60}, but must be a SymbolTable; SymbolTable.read reads a file")
+    if frame_shift is not None and not (isinstance(frame_shift, Real) and 0.0 < float(frame_shift) < math.inf):
+        raise OptionError(f"frame_shift is {frame_shift!r:.60}, but must be above 0 (seconds per frame) and finite")
+
+
 def check(lattice: Lattice) -> None:
     """Check every invariant of a lattice. Lattices from readers and kernels satisfy the invariants by construction.
 
     Raises:
         LatticeError: An invariant is broken; the message contains the first offending arc or state and its value.
+        OptionError: See `check_description`.
     """
 
     def refuse(message: str) -> None:
@@ -228,6 +242,11 @@ def check(lattice: Lattice) -> None:
     for name, length in lengths.items():
         if getattr(lattice, name).shape != (length,):
             refuse(f"{name} has shape {getattr(lattice, name).shape}, but must have shape ({length},)")
+    if lattice.ali.ndim != 1 or lattice.final_ali.ndim != 1:
+        refuse("ali and final_ali must have one dimension")
+    if lattice.kind not in ("compact", "raw"):
+        refuse(f"kind is {lattice.kind!r}, but must be compact or raw")
+    check_description(lattice.key, lattice.words, lattice.frame_shift)
     pools = {"arc_begin": num_arcs, "ali_begin": len(lattice.ali), "final_ali_begin": len(lattice.final_ali)}
     for name, size in pools.items():
         begin = getattr(lattice, name)

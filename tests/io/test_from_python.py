@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -51,6 +52,35 @@ def test_an_empty_key_is_refused() -> None:
         ninja.from_nbest("", LIST)
 
 
+WRONG = [
+    ({"key": 3}, "key is 3, but must be an utterance id of type str"),
+    ({"key": 0}, "key is 0, but must be an utterance id of type str"),
+    ({"words": "words.txt"}, "words is 'words.txt', but must be a SymbolTable; SymbolTable.read reads a file"),
+    ({"frame_shift": -0.01}, "frame_shift is -0.01, but must be above 0"),
+    ({"frame_shift": math.nan}, "frame_shift is nan, but must be above 0"),
+]
+
+
+@pytest.mark.parametrize(("how", "message"), WRONG)
+def test_descriptions_of_wrong_types_are_refused_in_every_call(how: dict[str, object], message: str) -> None:
+    fsa = ninja.to_k2(ninja.from_nbest("utt", LIST))
+    calls: list[Callable[..., object]] = [
+        lambda key="u", **how: ninja.from_ctc(key, LOGITS, LETTERS, 0, scale="logit", boundary="|", **how),
+        lambda key="u", **how: ninja.Lattice.from_arrays(key, [0, 1, 1], [1], [1], [0], [0], [math.inf, 0], **how),
+    ]
+    if "frame_shift" not in how:
+        calls += [lambda key="u", **how: ninja.from_nbest(key, LIST, **how)]
+        calls += [lambda key="u", **how: ninja.from_k2(fsa, [key], **how)]
+    for call in calls:
+        with pytest.raises(OptionError, match=message):
+            call(**how)
+
+
+def test_keys_of_numpy_are_keys() -> None:
+    fsa = ninja.to_k2(ninja.from_nbest("utt", LIST))
+    assert [key for key, _ in ninja.from_k2(fsa, np.array(["utt"]))] == ["utt"]  # type: ignore[arg-type]
+
+
 def test_no_hypotheses_are_an_empty_sentence() -> None:
     assert listed(ninja.from_nbest("utt", [])) == [("", 0.0, 0.0)]
 
@@ -84,6 +114,7 @@ def test_a_list_comes_back_from_its_lattice(rows: list[tuple[str, int]]) -> None
         (["the cat"], {}, r"hypothesis 1 of 'utt' is 'the cat', but must be \(text, score\) or \(text, acoustic score"),
         ([("a", -1.0), ("a", 1, 2, 3)], {}, r"hypothesis 2 of 'utt' is \('a', 1, 2, 3\), but"),
         ([(-1.0, "a")], {}, r"hypothesis 1 of 'utt' has the text -1.0, but it must be a string or a sequence of words"),
+        ([("a", 10**400)], {}, r"hypothesis 1 of 'utt' has the score 10+, but it must be a number"),
         ([("a", "b")], {}, r"hypothesis 1 of 'utt' has the score 'b', but"),
         ("the cat", {}, "hypotheses is a str, but must be a sequence of"),
         ([("a", -1.0)], {"scores": "prob"}, "scores is 'prob', but must be logprob or cost"),

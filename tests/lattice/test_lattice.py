@@ -59,6 +59,9 @@ def test_omitted_arrays_are_empty_and_cost_nothing() -> None:
         ({"acoustic": [0.0, 1e300]}, "arc 1 has the acoustic cost inf"),
         ({"final_graph": [INF, -INF]}, "state 1 has the final_graph cost -inf"),
         ({"final_graph": [INF, INF]}, "no state is final"),
+        ({"final_graph": ["x", 0.0]}, "final_graph contains values that cannot be converted to float32"),
+        ({"ali_begin": [0, 1, 1], "ali": [[7]]}, "ali and final_ali must have one dimension"),
+        ({"kind": "sparse"}, "kind is 'sparse', but must be compact or raw"),
         ({"time": [0]}, r"time has shape \(1,\), but must have shape \(2,\)"),
     ],
 )
