@@ -6,12 +6,18 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from ninja.errors import FormatError
+from ninja.errors import FormatError, OptionError
 from ninja.evaluate.normal_form import composed_texts
 from ninja.lattice.text import LexicalForms, Normalizer, make_normalizer
 
 Text = Sequence[str]
 NormalizerName = str | os.PathLike[str] | Normalizer
+
+
+def refuse_strings(texts: Mapping[str, object]) -> None:
+    """Raise OptionError if a transcript is a string, whose letters would be compared as words."""
+    if (key := next((key for key, text in texts.items() if isinstance(text, str)), None)) is not None:
+        raise OptionError(f"the text of {key!r} is a string; pass a list of words, such as text.split()")
 
 
 def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict[str, list[str]]:

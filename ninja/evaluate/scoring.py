@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError, counted
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
 from ninja.evaluate.filtered_lattices import LatticeFilter
-from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts
+from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts, refuse_strings
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
@@ -69,6 +69,7 @@ def number(
 
     Source: Kaldi, egs/wsj/s5/utils/sym2int.pl, ``--map-oov``.
     """
+    refuse_strings(references)
     ids, unknown = {}, {}
     if forms is not None:
         names, sizes = forms.normalizer.concatenated([word for words in references.values() for word in words])
@@ -184,9 +185,17 @@ def score_each(
 
 
 def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: Mode) -> list[str]:
-    """Return the ids of the scored utterances, in the order of the references; see ``score``."""
+    """Return the ids of the scored utterances, in the order of the references; see ``score``.
+
+    Raises:
+        FormatError: A reference has no hypothesis in the mode "strict", or no reference has one.
+        OptionError: The mode is unknown, or a text is a string, whose letters would be scored as words.
+    """
     if mode not in ("strict", "all", "present"):
         raise OptionError(f"mode is {mode!r}, but must be one of strict, all, present")
+    for texts in (references, hypotheses):
+        if isinstance(texts, Mapping):
+            refuse_strings(texts)
     missing = [key for key in references if key not in hypotheses]
     if len(missing) == len(references):
         raise FormatError("no reference has a hypothesis; check that the utterance ids match")

@@ -21,6 +21,13 @@ from ninja.lattice.symbols import SymbolTable
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "", "é"]).filter(bool), max_size=6)
 
 
+def test_texts_that_are_strings_are_refused() -> None:
+    words, text = {"a": ["the", "cat"]}, {"a": "the cat"}
+    for references, hypotheses in ((text, words), (words, text)):
+        with pytest.raises(OptionError, match="the text of 'a' is a string; pass a list of words"):
+            score(references, hypotheses)
+
+
 def test_an_alignment_shows_every_edit() -> None:
     found = align(["the", "cat", "sat", "down"], ["a", "cat", "sat", "right", "down", "there"])
     assert found.rate() == ErrorRate(
