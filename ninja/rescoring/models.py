@@ -119,6 +119,13 @@ def load_model(
         return lm
 
 
+def check_models(*models: object) -> None:
+    """Raise OptionError for a value that is not a language model, such as the name of a file."""
+    for lm in models:
+        if lm is not None and not isinstance(lm, LanguageModel | Mixture | ModelFiles):
+            raise OptionError(f"{lm!r:.60} is not a language model; load a file with ninja.lm.load")
+
+
 def refuse_words(lm: Model, options: EngineOptions) -> None:
     """Reject a model that scores only whole sentences if the selected algorithm scores words.
 

@@ -23,7 +23,15 @@ from ninja.lm.word_map import WordMap
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.engine import Engine
-from ninja.rescoring.models import BoundModels, Model, ModelFiles, VocabularyCheck, refuse_words, unknown_words
+from ninja.rescoring.models import (
+    BoundModels,
+    Model,
+    ModelFiles,
+    VocabularyCheck,
+    check_models,
+    refuse_words,
+    unknown_words,
+)
 from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.session import HISTORIES, Session, StreamOptions
 from ninja.rescoring.utterances import (
@@ -84,7 +92,7 @@ class Rescorer:
         max_waiting: Maximum number of lattices in flight, >= 1; `submit` blocks while this many are in flight.
 
     Raises:
-        OptionError: ``max_latency`` or ``max_waiting`` is out of range.
+        OptionError: ``max_latency`` or ``max_waiting`` is out of range, or a model is not a language model.
     """
 
     def __init__(
@@ -99,6 +107,7 @@ class Rescorer:
         max_latency: float = 0.01,
         max_waiting: int = 512,
     ) -> None:
+        check_models(lm, old_lm)
         check_range("max_latency", max_latency, least=0, finite=True)
         check_range("max_waiting", max_waiting, least=1)
         self.options = options or RescoreOptions()
@@ -130,6 +139,7 @@ class Rescorer:
         """
         if not passes:
             raise OptionError("there is no language model to rescore with; specify at least one pass")
+        check_models(*(lm for lm, _ in passes))
         rescorer = cls(*passes[0], old_lm=old_lm, carry_over=carry_over)
         rescorer._models = list(passes)
         return rescorer

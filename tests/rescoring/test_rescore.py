@@ -214,6 +214,18 @@ def test_a_model_without_unk_refuses_unknown_words() -> None:
         run(random_lattice(7), EXACT, FakeLM(unk=False))
 
 
+@pytest.mark.parametrize("lm", ["english", 3, ninja.lm.load])
+def test_a_value_that_is_no_model_is_refused(lm: object) -> None:
+    message = "is not a language model; load a file with ninja.lm.load"
+    for arguments in ({"lm": lm}, {"lm": FakeLM(), "old_lm": lm}):
+        with pytest.raises(OptionError, match=message):
+            list(rescore([], **arguments))  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=message):
+        list(ninja.rescoring.iterate([], [(FakeLM(), EXACT), (lm, EXACT)]))  # type: ignore[list-item]
+    with pytest.raises(OptionError, match="is not an n-gram model; only these can be composed"):
+        ninja.lm.compose_ngram(random_lattice(1), lm)  # type: ignore[call-overload]
+
+
 def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ninja.rescoring.engine.MAX_ARCS", 3000)
     good = random_lattice(5, num_states=5, fan=1)

@@ -63,12 +63,14 @@ def compose_ngram(
     Raises:
         LatticeError: The result exceeds `max_arcs`.
         ModelError: The model assigns probability zero to a word, as grammars can.
-        OptionError: ``scale`` is not finite.
+        OptionError: ``scale`` is not finite, or ``lm`` is not an n-gram model.
         SymbolError: A word id is not in the symbol table.
         VocabularyError: A word is unknown to a model without <unk>, or the lattice has no symbol table.
 
     Source: Mohri, Pereira and Riley 2002, "Weighted finite-state transducers in speech recognition" (composition).
     """
+    if not isinstance(lm, NgramLM):
+        raise OptionError(f"{lm!r:.60} is not an n-gram model; only these can be composed")
     if not np.isfinite(scale):
         raise OptionError(f"scale is {scale}, but must be finite")
     if word_map is None:
