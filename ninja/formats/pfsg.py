@@ -13,15 +13,17 @@ from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
 from ninja.formats.content import Content, Entry, Naming, Pieces, Window, check_encoding, keyed, refuse_unended
-from ninja.formats.format import Format, Read, Write
+from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.textual import OneCost
 from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
+from ninja.lattice.word_ids import used_names
 
 NULL = "NULL"
 SCALE = 10000.5  # costs are natural logarithms multiplied by this, as integers
 SILENT = frozenset({"<s>", "</s>"})  # written by SRILM at the first and last node, as is NULL
+SILENCES = "words that readers interpret as silence (<s> or </s>)"  # message about a loss
 _LARGEST = 2**31 - 1
 _DURATION = re.compile(r"\(duration=[^()]*\)$")  # appended to names by SRILM
 _FIRST = re.compile(rb"\s*name[ \t]+(\S+)\s+nodes\s+\d+\s")
@@ -180,6 +182,11 @@ def _entries(content: Content, words: SymbolTable | None, options: PfsgOptions) 
     return keyed(read_pfsgs(content.blocks(), content.name, words, options))
 
 
+def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
+    """Report a loss if a reader would interpret some words as NULL."""
+    return [SILENCES] if {*SILENT, EPSILON_NAME} & used_names(lattice, settings.words) else []
+
+
 FORMAT = Format(
     name="pfsg",
     about="SRILM finite-state grammars (PFSG), as written by lattice-tool",
@@ -191,6 +198,7 @@ FORMAT = Format(
         textual.text_encoder(write_pfsg),
         options=OneCost,
         keeps=textual.kept_by_options,
+        also_lost=_misread,
         key_is_field=True,
         encoded_keys=True,
     ),

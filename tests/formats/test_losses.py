@@ -360,6 +360,11 @@ def contents(path):
         ),
         ("pfsg", LABELLED, "alignments, raw kind, separate graph and acoustic costs"),
         ("pfsg:costs=graph", TIMED, "times, acoustic costs"),
+        (
+            "pfsg:costs=graph",
+            TIMED.with_words(SymbolTable.from_words(["<eps>", "</s>"])),
+            "times, acoustic costs, words that readers interpret as silence (<s> or </s>)",
+        ),
         ("plf", TIMED, "times, separate graph and acoustic costs, key"),
         ("plf:scores=both", TIMED, "times, key"),
         ("mesh", TIMED, "paths and their costs"),
