@@ -16,8 +16,9 @@ from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files.gzip import GzipWriter
 from ninja.files.names import resolve_listed
 from ninja.files.output import PartFile, StandardOutput, target
-from ninja.files.stream import STDIN, Place, Stream, Table, decoded, open_stream
+from ninja.files.stream import STDIN, Stream, Table, open_stream
 from ninja.formats.kaldi.objects import ObjectReader
+from ninja.formats.kaldi.script import rows
 from ninja.io.detection import names_in
 from ninja.io.sources import Source, kind_of, tables
 
@@ -179,25 +180,25 @@ def _float(reader: ObjectReader) -> float:
 def _read(source: Source, decode: Decode[Value], allow_pipes: bool) -> Iterator[tuple[str, Value]]:
     for table, stream in open_tables(source, allow_pipes=allow_pipes):
         if table.kind == "scp":
-            yield from _read_script(table.place, decoded(stream.rest(), table.place.name), decode)
+            yield from _read_script(stream, decode)
             continue
         reader = ObjectReader(stream)
         while (key := reader.next_key()) is not None:
             yield key, decode(reader)
 
 
-def _read_script(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tuple[str, Value]]:
-    for number, line in enumerate(lines.splitlines(), start=1):
-        key, _, name = line.strip().partition(" ")
-        if not key:
+def _read_script(script: Stream, decode: Decode[Value]) -> Iterator[tuple[str, Value]]:
+    for number, line in rows(script):
+        fields = line.split(None, 1)
+        if not fields:
             continue
-        places = resolve_listed(name.strip(), place.name) if name.strip() else []
+        places = resolve_listed(fields[1].strip(), script.name) if len(fields) > 1 else []
         if len(places) != 1:
-            raise FormatError(f"expected a key and a file, found {line[:60]!r}", place.name, line=number)
+            raise FormatError(f"expected a key and a file, found {line[:60]!r}", script.name, line=number)
         with closing(open_stream(places[0])) as stream:
             reader = ObjectReader(stream, begin=places[0].offset)
-            reader.begin_entry(key)
-            yield key, decode(reader)
+            reader.begin_entry(fields[0])
+            yield fields[0], decode(reader)
 
 
 def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:

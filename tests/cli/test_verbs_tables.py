@@ -59,6 +59,14 @@ def test_the_bytes_are_kaldis(tmp_path, content, expected):
     assert [(key, values.tolist()) for key, values in read_integers(f"ark:gunzip -c {path} |")] == expected
 
 
+@pytest.mark.parametrize("blank", [" ", "\t", " \t "])
+def test_a_script_file_lists_tables_of_numbers(tmp_path, blank):
+    (tmp_path / "a.ark").write_bytes(b"a 7 8\nb 9\n")
+    script = tmp_path / "a.scp"
+    script.write_text(f"a{blank}{tmp_path}/a.ark:2\n\nb{blank}{tmp_path}/a.ark:8\n")
+    assert [(key, found.tolist()) for key, found in read_integers(f"scp:{script}")] == [("a", [7, 8]), ("b", [9])]
+
+
 def test_binary_integers_are_written_as_kaldi_writes_them(tmp_path):
     with NumberWriter(f"ark:{tmp_path}/a") as table:
         table.integers("key", np.array([7, -1], np.int32))
