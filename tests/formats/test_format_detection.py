@@ -301,6 +301,11 @@ def test_fsts_in_text_have_two_to_five_columns(content):
         (b"utt 1\n0 1 5 0.5,1,\n1\n", "named-text"),
         (b"utt \n0 1 hello 0.5,1,\n1\n\n", "named-text"),
         (b"utt\n0 1 5 <eps> 0.5,1\n1\n\n", "named-text"),
+        (b"utt \n0 1 a\n1 2 b 1,2,\n2\n\n", "named-text"),  # an arc without costs, as Kaldi writes the weight One
+        (b"utt \n0 1 3 a\n1 2 4 b 1,2\n2\n\n", "named-text"),
+        (b"utt \n0 1 a\n1 1,2,\n\n", "named-text"),
+        (b"utt \n0 1 a\n0 2 b\n1 Infinity,Infinity,\n2 1,2,\n\n", "named-text"),
+        (b"utt \n0 1 5\n0 2 6\n1 Infinity,Infinity,\n2 1,2,\n\n", "kaldi"),  # a dead end
         (b"utt\n0 1 5x 0.5,1,\n1 2 6 1,2,\n1 2 7 1,2,\n2\n\n", "unknown"),  # damage
         (b"utt \n0 1 5 5 0.5\n1\n\n", "fst-ark"),
         (b"utt \n0 0.5\n\n", "fst-ark"),

@@ -13,6 +13,7 @@ from ninja.errors import FormatError, NinjaError, SymbolError
 from ninja.formats.content import Content, Entry, Naming, check_choice, check_encoding
 from ninja.formats.format import Format, Read
 from ninja.formats.kaldi.archive import Vocabulary
+from ninja.formats.kaldi.text_archive import COSTS
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
@@ -20,20 +21,21 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 _EPSILON = EPSILON_NAME.encode()
 _NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _SHOWN = 60  # number of characters of a line that are shown in messages
-# A line with a key, any number of arcs and final states without costs and names, then an arc with <eps>, or with a name
-# and lattice costs; or a key of several words, then an arc or final state with lattice costs.
+# A line with a key, any number of arcs and final states without costs, then an arc with <eps>, an arc with a name and
+# lattice costs, or a final state with lattice costs; or a key of several words, then an arc or final state with
+# lattice costs.
 _ARC = rb"[ \t]*\d+[ \t]+\d+[ \t]+(?:\d+[ \t]+)?"
-_COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"
 _MARK = re.compile(
-    rb"\s*(?!\d+[ \t]+\d+[ \t]+\S)\S[^\n]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?[ \t\r]*\n)*"
+    rb"\s*(?!\d+[ \t]+\d+[ \t]+\S)\S[^\n]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+(?:\d+[ \t]+)?[^\s,]+)?[ \t\r]*\n)*(?:"
     + _ARC
     + rb"(?:<eps>\s|[^\s\d]\S*"
-    + _COSTS
-    + rb")"
-    + rb"|\s*(?!\d+[ \t]+\d+[ \t]+\S)\S+[ \t]+\S[^\n]*\n(?:[ \t]*\d+|"
+    + COSTS
+    + rb")|[ \t]*\d+"
+    + COSTS
+    + rb")|\s*(?!\d+[ \t]+\d+[ \t]+\S)\S+[ \t]+\S[^\n]*\n(?:[ \t]*\d+|"
     + _ARC
     + rb"\S+)"
-    + _COSTS
+    + COSTS
 )
 _CACHED = 2  # maximum number of parts of a file that is read only once
 

@@ -11,13 +11,13 @@ from ninja.formats.kaldi.archive import KALDI_KEEPS, read_entries
 # line of the first lattice has costs, a key followed by the space that Kaldi writes.
 _ARC = rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?"
 _LINE = _ARC + rb"[ \t\r]*(?:\n|\Z)"
-_COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"
+COSTS = rb"[ \t]+(?:(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*|Infinity,Infinity)(?:,[\d_]*)?(?:\s|\Z)"
 _MARK = re.compile(
     rb"\s*\S{1,4096}[ \t\r]*\n(?:"
     + _LINE
     + rb")*"
     + _ARC
-    + _COSTS
+    + COSTS
     + rb"|\s*\S{1,4096}[ \t]\r?\n(?:"
     + _LINE
     + rb")+[ \t\r]*(?:\n|\Z)"
