@@ -56,8 +56,9 @@ _SCALES = {b"acscale": "acoustic", b"lmscale": "lm", b"wdpenalty": "word_penalty
 class SlfOptions:
     """Options for reading an HTK lattice."""
 
-    graph: tuple[str, ...] | None = None  # fields whose sum is the graph cost  [default: l and r, if present]
-    acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost  [default: a]
+    # fields whose sum is the graph cost, or () for a cost of 0  [default: l and r, if present]
+    graph: tuple[str, ...] | None = None
+    acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost, or ()  [default: a]
     frame_shift: float = 0.01  # seconds; times are rounded to multiples of it
     silent: frozenset[str] = SILENT  # words that become epsilon, in addition to !NULL
     words_on: WordPosition = "auto"  # whether the words of nodes begin or end at their node
@@ -84,6 +85,12 @@ class SlfOptions:
                 )
         if len(set(names)) != len(names) or len(names) > 30:
             raise OptionError(f"each field can be used only once, and at most 30 in all, but the fields are {names}")
+        graph, acoustic = self._fields()
+        both = next((name for name in graph if name in acoustic), None)
+        if both is not None:  # named for one cost, and a default field of the other
+            other = "acoustic" if self.acoustic is None else "graph"
+            message = f"the field {both!r} would be part of both costs; set the fields of the {other} cost, too"
+            raise OptionError(f"{message} ({other}=… or, for no fields, {other}=)")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:
         """Return ``(name, index, is acoustic)`` for each field that is part of a cost.
@@ -91,15 +98,19 @@ class SlfOptions:
         If the value of a field is a list, the index selects one of its elements, as in ``name[2]``; otherwise it is -1.
         """
         result = []
-        for names, acoustic in (
-            (self.graph or ("l", "r", "language"), False),
-            (self.acoustic or ("a", "acoustic"), True),
-        ):
+        for names, is_acoustic in zip(self._fields(), (False, True), strict=True):
             for name in names:
                 match = _COST.fullmatch(name)
                 assert match is not None
-                result.append((match[1].encode(), -1 if match[2] is None else int(match[2]), acoustic))
+                result.append((match[1].encode(), -1 if match[2] is None else int(match[2]), is_acoustic))
         return result
+
+    def _fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of the fields of the graph cost, and of those of the acoustic cost."""
+        return (
+            ("l", "r", "language") if self.graph is None else self.graph,
+            ("a", "acoustic") if self.acoustic is None else self.acoustic,
+        )
 
 
 def read_slf(

@@ -112,6 +112,11 @@ def test_the_fields_of_the_costs_are_chosen_by_name():
         SlfOptions(graph=("W",))
     with pytest.raises(OptionError, match="once"):
         SlfOptions(graph=("l", "l"))
+    for named, other in (({"acoustic": ("a", "r")}, "graph"), ({"graph": ("a",)}, "acoustic")):
+        with pytest.raises(OptionError, match=f"would be part of both costs; set the fields of the {other} cost, too"):
+            SlfOptions(**named)  # a default field of the other cost
+    only = read_slf(content, "k", options=SlfOptions(graph=(), acoustic=("l",)))
+    assert (only.graph[0], only.acoustic[0]) == (0, 2)
 
 
 @pytest.mark.parametrize(
