@@ -45,6 +45,9 @@ class PlfOptions:
         for index in (self.graph, self.acoustic):
             if index is not None and not 0 <= index < 1000:
                 raise OptionError(f"the score index {index} is out of range; indices are 0 to 999")
+        if self.graph is not None and self.graph == self.acoustic:
+            message = f"score {self.graph} cannot be both the graph and the acoustic cost"
+            raise OptionError(f"{message}; set graph=none if it is the acoustic cost")
 
 
 def read_plf(

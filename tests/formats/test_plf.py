@@ -62,7 +62,7 @@ def test_scores_are_what_the_options_say():
         read_plf(line, "k", options=PlfOptions("score", graph=2))
     with pytest.raises(FormatError, match="a score is not a probability above 0"):
         read_plf(PLF, "k", options=PlfOptions("probability"))
-    for wrong in ({"scores": "x"}, {"graph": -1}):
+    for wrong in ({"scores": "x"}, {"graph": -1}, {"acoustic": 0}, {"graph": 1, "acoustic": 1}):
         with pytest.raises(OptionError):
             PlfOptions(**wrong)
 
