@@ -154,11 +154,12 @@ def write_pfsg(
 
     Raises:
         SymbolError: A word or the key contains whitespace or cannot be encoded, or a word is not in the symbol table.
-        LatticeError: No state is final, a cost exceeds 32 bits, or moving words to nodes requires too many transitions.
+        LatticeError: No path leads to a final state, a cost exceeds 32 bits, or moving words to nodes requires too many
+            transitions.
 
     Source: SRILM, pfsg-format(5).
     """
-    textual.refuse_empty(lattice)
+    textual.refuse_pathless(lattice)
     check_encoding(encoding)
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:

@@ -144,11 +144,11 @@ def write_plf(
     Times and alignments are not written.
 
     Raises:
-        LatticeError: No state is final.
+        LatticeError: No path leads to a final state.
 
     Source: Moses, "Word lattices" (PLF).
     """
-    textual.refuse_empty(lattice)
+    textual.refuse_pathless(lattice)
     check_encoding(encoding)
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:

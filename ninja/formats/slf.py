@@ -235,11 +235,11 @@ def write_slf(
     are written, but alignments are not.
 
     Raises:
-        LatticeError: No state is final, or a cost is too large for a probability.
+        LatticeError: No path leads to a final state, or a cost is too large for a probability.
 
     Source: HTK HNet.c (WriteLattice).
     """
-    textual.refuse_empty(lattice)
+    textual.refuse_pathless(lattice)
     check_encoding(encoding)
     base = 1.0 if options.base is None else options.base
     shift = checked_shift(options.frame_shift or lattice.frame_shift or 0.01)

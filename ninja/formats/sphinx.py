@@ -103,11 +103,12 @@ def write_sphinx(
 
     Raises:
         SymbolError: A word is not in the symbol table, or contains whitespace.
-        LatticeError: No state is final, a score exceeds 32 bits, or moving words to nodes requires too many edges.
+        LatticeError: No path leads to a final state, a score exceeds 32 bits, or moving words to nodes requires too
+            many edges.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).
     """
-    textual.refuse_empty(lattice)
+    textual.refuse_pathless(lattice)
     check_encoding(encoding)
     base = options.base
     place, names = textual.spelled(lattice, words, NULL, encoding)

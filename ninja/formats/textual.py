@@ -170,6 +170,17 @@ def refuse_empty(lattice: Lattice) -> None:
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
 
 
+def refuse_pathless(lattice: Lattice) -> None:
+    """Raise LatticeError for a lattice without a path to a final state, which readers of the format refuse."""
+    refuse_empty(lattice)
+    arcs = lattice.arc_begin, lattice.dst, lattice.word, lattice.graph, lattice.acoustic
+    times, _ = _core.state_times(Lattice.unlabelled("", *arcs, lattice.final_graph, lattice.final_acoustic))
+    if not (times[lattice.is_final] >= 0).any():  # -1 if a state cannot be reached
+        raise LatticeError(
+            "no path leads from the start to a final state, so there is nothing to write", key=lattice.key
+        )
+
+
 def text_encoder(write: Callable[..., bytes]) -> Callable[[Lattice, WriteSettings], bytes]:
     """Wrap a format's function ``write_X(lattice, words, options, encoding)`` for use as its ``encode`` function."""
 

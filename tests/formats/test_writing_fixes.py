@@ -322,3 +322,12 @@ def test_other_names_keep_their_meanings():
         "nemo",
         "binary",
     ]
+
+
+@pytest.mark.parametrize("to", ["slf", "sphinx", "pfsg", "plf"])
+def test_a_lattice_without_a_path_is_refused_rather_than_written_as_a_file_that_cannot_be_read(to, tmp_path):
+    dead_end = Lattice.from_arrays("u", [0, 1, 1, 2, 2], [1, 3], [1, 2], [1, 2], [4, 8], [np.inf] * 3 + [0])
+    with ninja.write(str(tmp_path / "x.lat"), to=to, words=WORDS) as output:
+        with pytest.raises(LatticeError, match=r"^key 'u': no path leads from the start to a final state"):
+            output.write(dead_end)
+        output.write(SMALL)
