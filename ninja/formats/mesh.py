@@ -36,6 +36,7 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.lattice.times import is_timed, state_times
 
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
+_BLANK = re.compile(r"[ \t\n\v\f\r\0]")  # as in SRILM; words may have other Unicode spaces
 _LAST_FRAME = 2**31 - 1
 MAX_DIGITS = 17  # significant digits of a float64
 
@@ -397,7 +398,7 @@ def _head(key: str, size: int) -> list[str]:
 def _spelled(word: str | None) -> str:
     if word is None:
         return NO_WORD
-    if word == NO_WORD or word.split() != [word]:
+    if not word or word == NO_WORD or _BLANK.search(word):
         raise SymbolError(f"a word mesh cannot contain the word {word!r}; write JSON instead")
     return word
 

@@ -329,6 +329,11 @@ def test_words_without_a_table_are_spelled_as_numbers():
     assert "align 0 5 1\n" in lattice_mesh(row([(5, 0.0, 0.0)]))
 
 
+def test_words_may_have_spaces_that_srilm_does_not_know():
+    text = "name u\nnumaligns 1\nposterior 1\nalign 0 a\u00a0b 0.6 \u2028c 0.4\n"
+    assert lattice_mesh(read(text)) == text
+
+
 def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
     assert written(read(OURS), tmp_path / "utt1.mesh", lossy="refuse") == set()
     assert (tmp_path / "utt1.mesh").read_text() == OURS
