@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError, InputError, NinjaError
 from ninja.files.names import resolve_listed
 from ninja.files.stream import Place, Stream, Table, decoded, open_stream
 from ninja.formats import torch_file
@@ -60,7 +60,7 @@ def read_matrices(
                             raise error
                         on_error(error)
                 elif kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
-                    yield from _listed(stream.rest(), name, on_error)
+                    yield from _listed(stream.rest(), name, _skip if table.permissive else on_error)
                 else:
                     for key, matrix in matrices_in(stream, key_of(table.place.path), name, on_error):
                         yield key, matrix, name
@@ -108,6 +108,10 @@ def _is_list(head: bytes) -> bool:
         return False
     target = os.fsdecode(row[1].rstrip())
     return os.path.isfile(target) or os.path.isfile(target.rpartition(":")[0])
+
+
+def _skip(error: NinjaError) -> None:
+    """Ignore the error of a matrix; the user has allowed a script file to list files that cannot be read (scp,p:)."""
 
 
 def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:

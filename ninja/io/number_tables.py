@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, OptionError, OutputError
+from ninja.errors import FormatError, NinjaError, OptionError, OutputError
 from ninja.files.gzip import GzipWriter
 from ninja.files.names import resolve_listed
 from ninja.files.output import PartFile, StandardOutput, target
@@ -180,14 +180,14 @@ def _float(reader: ObjectReader) -> float:
 def _read(source: Source, decode: Decode[Value], allow_pipes: bool) -> Iterator[tuple[str, Value]]:
     for table, stream in open_tables(source, allow_pipes=allow_pipes):
         if table.kind == "scp":
-            yield from _read_script(stream, decode)
+            yield from _read_script(stream, decode, permissive=table.permissive)
             continue
         reader = ObjectReader(stream)
         while (key := reader.next_key()) is not None:
             yield key, decode(reader)
 
 
-def _read_script(script: Stream, decode: Decode[Value]) -> Iterator[tuple[str, Value]]:
+def _read_script(script: Stream, decode: Decode[Value], *, permissive: bool) -> Iterator[tuple[str, Value]]:
     for number, line in rows(script):
         fields = line.split(None, 1)
         if not fields:
@@ -195,10 +195,16 @@ def _read_script(script: Stream, decode: Decode[Value]) -> Iterator[tuple[str, V
         places = resolve_listed(fields[1].strip(), script.name) if len(fields) > 1 else []
         if len(places) != 1:
             raise FormatError(f"expected a key and a file, found {line[:60]!r}", script.name, line=number)
-        with closing(open_stream(places[0])) as stream:
-            reader = ObjectReader(stream, begin=places[0].offset)
-            reader.begin_entry(fields[0])
-            yield fields[0], decode(reader)
+        try:
+            with closing(open_stream(places[0])) as stream:
+                reader = ObjectReader(stream, begin=places[0].offset)
+                reader.begin_entry(fields[0])
+                value = decode(reader)
+        except NinjaError:
+            if permissive:
+                continue
+            raise
+        yield fields[0], value
 
 
 def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:

@@ -67,6 +67,15 @@ def test_a_script_file_lists_tables_of_numbers(tmp_path, blank):
     assert [(key, found.tolist()) for key, found in read_integers(f"scp:{script}")] == [("a", [7, 8]), ("b", [9])]
 
 
+def test_a_permissive_script_file_leaves_out_what_cannot_be_read(tmp_path):
+    (tmp_path / "a.ark").write_bytes(b"a 7 8\nb x\n")
+    script = tmp_path / "a.scp"
+    script.write_text(f"b {tmp_path}/a.ark:8\nc {tmp_path}/none.ark:2\na {tmp_path}/a.ark:2\n")
+    assert [key for key, _ in read_integers(f"scp,p:{script}")] == ["a"]
+    with pytest.raises(FormatError, match="expected integers"):
+        list(read_integers(f"scp:{script}"))
+
+
 def test_binary_integers_are_written_as_kaldi_writes_them(tmp_path):
     with NumberWriter(f"ark:{tmp_path}/a") as table:
         table.integers("key", np.array([7, -1], np.int32))

@@ -125,6 +125,9 @@ def test_script_files_run_nothing(tmp_path):
     path.write_text("utt nowhere.ark:4\n")
     with pytest.raises(InputError, match=r"nowhere.ark: cannot be read: No such file"):
         list(read_matrices(f"scp:{path}"))
+    np.save(tmp_path / "a.npy", np.zeros((2, 3)))
+    path.write_text(f"utt nowhere.ark:4\na {tmp_path}/a.npy\n")
+    assert [key for key, _, _ in read_matrices(f"scp,p:{path}", pytest.fail)] == ["a"]  # p: permissive
 
 
 def test_damaged_matrices_are_named_or_harmless(tmp_path):
