@@ -24,7 +24,7 @@ from ninja.lattice.word_ids import used_names
 SILENT = frozenset({"<s>", "</s>", "<sil>"})
 NULL = "<sil>"
 BASE = 1.0001  # base of the logarithms in Sphinx files
-_FILLER = re.compile(r"\[.*\]|\+\+.*\+\+|.+\([1-9][0-9]*\)", re.DOTALL)  # noise, or a pronunciation
+_FILLER = re.compile(r"\[.*\]|\+\+.*\+\+|.+\(0*[1-9][0-9]*\)", re.DOTALL)  # noise, or a pronunciation
 _LARGEST = 2**31 - 1
 _FIRST = re.compile(rb"Frames[ \t]+\d+")
 

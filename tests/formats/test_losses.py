@@ -358,6 +358,11 @@ def contents(path):
             TIMED.with_words(SymbolTable.from_words(["<eps>", "to(2)"])),
             "graph costs, words that readers interpret as fillers or pronunciations ([NOISE] or to(2))",
         ),
+        (
+            "sphinx",
+            TIMED.with_words(SymbolTable.from_words(["<eps>", "to(02)"])),
+            "graph costs, words that readers interpret as fillers or pronunciations ([NOISE] or to(2))",
+        ),
         ("pfsg", LABELLED, "alignments, raw kind, separate graph and acoustic costs"),
         ("pfsg:costs=graph", TIMED, "times, acoustic costs"),
         (
