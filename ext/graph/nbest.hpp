@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "core/scales.hpp"
@@ -14,36 +15,39 @@ namespace ninja {
 // after a word prefix, each with its best cost, so every prefix and hence every word sequence occurs once. Since the
 // cost to the end is known exactly, the estimate of a place is the cost of its best completion: the best word is
 // followed without a queue, and every other word on the way is a candidate for another word sequence of known cost.
+// Sequences of equal cost come in the order of the states in which they end, as in `best_path`, and then of their arcs.
 // Neither candidates beyond the n-th best nor states of a place that lead only to such candidates are stored, so
 // memory is bounded even if many paths have the same words.
 class NBest {
  public:
   struct Result {
     double cost;
+    int32_t end;   // state
     int32_t last;  // last element of the path
   };
 
-  // Find at most n sequences, sorted by cost; none if there is no path.
+  // Find at most n sequences, sorted by cost and end; none if there is no path.
   void search(const Arcs& arcs, const Scales& scales, int64_t n) {
     if (arcs.num_arcs >= kMost) throw std::length_error("too many arcs");
     arcs_ = arcs;
     n_ = n;
     pool_.clear();
     candidates_.clear();
-    best_costs_.clear();
+    best_ranks_.clear();
     results_.clear();
     look_back(scales);
     if (!(to_end_[0] < kNoPath)) return;
     pool_.push_back({0.0, 0, kNone, kNone});
-    if (admit(to_end_[0])) push({to_end_[0], 0, 1});
+    if (admit({to_end_[0], end_[0]})) push({to_end_[0], end_[0], 0, 1});
     while (!candidates_.empty() && static_cast<int64_t>(results_.size()) < n_) {
       std::pop_heap(candidates_.begin(), candidates_.end());
       const Candidate best = candidates_.back();
       candidates_.pop_back();
       follow(best);
     }
-    std::stable_sort(results_.begin(), results_.end(),
-                     [](const Result& a, const Result& b) { return a.cost < b.cost; });
+    std::stable_sort(results_.begin(), results_.end(), [](const Result& a, const Result& b) {
+      return Rank{a.cost, a.end} < Rank{b.cost, b.end};
+    });
   }
 
   const std::vector<Result>& results() const { return results_; }
@@ -60,6 +64,8 @@ class NBest {
   }
 
  private:
+  using Rank = std::pair<double, int32_t>;  // the cost of a word sequence and the state in which it ends
+
   static constexpr int32_t kNone = -1;
   static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
@@ -71,10 +77,12 @@ class NBest {
   };
   struct Candidate {  // the best word sequence through a place
     double cost;
+    int32_t end;                                    // state
     int32_t first;                                  // the place has the elements [first, first + count)
     int32_t count;                                  // 0 if the sequence ends in `first`
     bool operator<(const Candidate& other) const {  // the front of a heap is the largest: cheapest, then earliest
-      return cost != other.cost ? cost > other.cost : first > other.first;
+      if (cost != other.cost) return cost > other.cost;
+      return end != other.end ? end > other.end : first > other.first;
     }
   };
   struct Step {  // an arc with a word that leaves a place
@@ -84,6 +92,7 @@ class NBest {
     double through;  // with the cost to the end
     int32_t arc;
     int32_t previous;
+    int32_t end;
     bool operator<(const Step& other) const {
       if (word != other.word) return word < other.word;
       if (dst != other.dst) return dst < other.dst;
@@ -92,7 +101,7 @@ class NBest {
   };
   struct Word {  // the steps of one word
     size_t begin, end;
-    double through;
+    Rank through;
   };
   enum : uint8_t { kUnknown, kSimple, kMixed };
 
@@ -103,6 +112,7 @@ class NBest {
     to_end_.resize(num_states);
     stop_cost_.resize(num_states);
     best_arc_.resize(num_states);
+    end_.resize(num_states);
     kind_.assign(num_states, kUnknown);
     element_of_.assign(num_states, kNone);
     largest_ = 0.0;
@@ -111,39 +121,42 @@ class NBest {
       largest_ = std::max(largest_, std::abs(cost_[arc]));
     }
     for (int64_t state = num_states - 1; state >= 0; --state) {
-      double least = stop_cost_[state] = final_cost(arcs_, state, scales);
+      stop_cost_[state] = final_cost(arcs_, state, scales);
+      Rank least{stop_cost_[state], static_cast<int32_t>(state)};
       int32_t best = kNone;
       for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
         through_[arc] = cost_[arc] + to_end_[arcs_.dst[arc]];
-        if (through_[arc] < least) {
-          least = through_[arc];
+        const Rank through{through_[arc], end_[arcs_.dst[arc]]};
+        if (through_[arc] < kNoPath && through < least) {
+          least = through;
           best = static_cast<int32_t>(arc);
         }
       }
-      to_end_[state] = least;
+      to_end_[state] = least.first;
+      end_[state] = least.second;
       best_arc_[state] = best;
     }
   }
 
   // Whether a candidate is among the n best known so far; if so, count it.
-  bool admit(double cost) {
-    if (static_cast<int64_t>(best_costs_.size()) < n_) {
-      best_costs_.push_back(cost);
-      std::push_heap(best_costs_.begin(), best_costs_.end());
+  bool admit(const Rank& rank) {
+    if (static_cast<int64_t>(best_ranks_.size()) < n_) {
+      best_ranks_.push_back(rank);
+      std::push_heap(best_ranks_.begin(), best_ranks_.end());
       return true;
     }
-    if (!(cost < best_costs_.front())) return false;
-    std::pop_heap(best_costs_.begin(), best_costs_.end());
-    best_costs_.back() = cost;
-    std::push_heap(best_costs_.begin(), best_costs_.end());
+    if (!(rank < best_ranks_.front())) return false;
+    std::pop_heap(best_ranks_.begin(), best_ranks_.end());
+    best_ranks_.back() = rank;
+    std::push_heap(best_ranks_.begin(), best_ranks_.end());
     return true;
   }
 
   // Largest cost of interest, with a margin for rounding if costs are added in another order, even large costs that
   // cancel.
   double limit() const {
-    if (static_cast<int64_t>(best_costs_.size()) < n_) return std::numeric_limits<double>::max();
-    const double worst = best_costs_.front();
+    if (static_cast<int64_t>(best_ranks_.size()) < n_) return std::numeric_limits<double>::max();
+    const double worst = best_ranks_.front().first;
     return worst + 1e-9 * (1.0 + std::abs(worst)) + 1e-12 * largest_;
   }
 
@@ -179,7 +192,7 @@ class NBest {
       const bool single = at.count == 1 && simple(pool_[at.first].state);
       if (!(single ? step_from_state(at) : step_from_set(at))) return;
     }
-    results_.push_back({at.cost, at.first});
+    results_.push_back({at.cost, at.end, at.first});
   }
 
   bool step_from_state(Candidate& at) {
@@ -187,13 +200,14 @@ class NBest {
     const int32_t state = from.state, best = best_arc_[state];
     if (best != kNone && stop_cost_[state] < kNoPath) {
       const double cost = from.cost + stop_cost_[state];
-      if (admit(cost)) push({cost, at.first, 0});
+      if (admit({cost, state})) push({cost, state, at.first, 0});
     }
     for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
       if (arc == best || !(through_[arc] < kNoPath)) continue;
       const double cost = from.cost + through_[arc];
-      if (!admit(cost)) continue;
-      push({cost, add({from.cost + cost_[arc], arcs_.dst[arc], static_cast<int32_t>(arc), at.first}), 1});
+      const int32_t end = end_[arcs_.dst[arc]];
+      if (!admit({cost, end})) continue;
+      push({cost, end, add({from.cost + cost_[arc], arcs_.dst[arc], static_cast<int32_t>(arc), at.first}), 1});
     }
     if (best == kNone) {
       at.count = 0;
@@ -206,36 +220,36 @@ class NBest {
   bool step_from_set(Candidate& at) {
     steps_.clear();
     words_.clear();
-    double stop = kNoPath;
+    Rank stop{kNoPath, kNone};
     const int32_t stop_at = close(at, stop);
     std::sort(steps_.begin(), steps_.end());
     for (size_t begin = 0, end; begin < steps_.size(); begin = end) {
-      double least = kNoPath;
-      for (end = begin; end < steps_.size() && steps_[end].word == steps_[begin].word; ++end) {
-        least = std::min(least, steps_[end].through);
+      Rank least{steps_[begin].through, steps_[begin].end};
+      for (end = begin + 1; end < steps_.size() && steps_[end].word == steps_[begin].word; ++end) {
+        least = std::min(least, Rank{steps_[end].through, steps_[end].end});
       }
       words_.push_back({begin, end, least});
     }
     size_t best = words_.size();  // the word to follow; none if it is best to stop
-    double least = stop;
+    Rank least = stop;
     for (size_t word = 0; word < words_.size(); ++word) {
       if (words_[word].through < least) {
         least = words_[word].through;
         best = word;
       }
     }
-    if (!(least < kNoPath)) return false;
-    if (best < words_.size() && stop < kNoPath && admit(stop)) push({stop, stop_at, 0});
+    if (!(least.first < kNoPath)) return false;
+    if (best < words_.size() && stop.first < kNoPath && admit(stop)) push({stop.first, stop.second, stop_at, 0});
     for (size_t word = 0; word < words_.size(); ++word) {
       if (word != best && admit(words_[word].through)) push(enter(words_[word]));
     }
-    at = best < words_.size() ? enter(words_[best]) : Candidate{at.cost, stop_at, 0};
+    at = best < words_.size() ? enter(words_[best]) : Candidate{at.cost, stop.second, stop_at, 0};
     return true;
   }
 
   // Follow the epsilons from a place, lowest state first, and collect arcs with words in `steps_`.
-  // Returns the element where it is best to stop, and its cost in `stop`.
-  int32_t close(const Candidate& at, double& stop) {
+  // Returns the element where it is best to stop, and its rank in `stop`.
+  int32_t close(const Candidate& at, Rank& stop) {
     const double most = limit();
     const auto later = [](int32_t a, int32_t b) { return a > b; };
     agenda_.clear();
@@ -251,8 +265,8 @@ class NBest {
       agenda_.pop_back();
       element_of_[state] = kNone;
       const double so_far = pool_[here].cost;
-      if (so_far + stop_cost_[state] < stop) {
-        stop = so_far + stop_cost_[state];
+      if (so_far + stop_cost_[state] < stop.first) {  // states come in rising order
+        stop = {so_far + stop_cost_[state], state};
         stop_at = here;
       }
       for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
@@ -260,7 +274,7 @@ class NBest {
         const int32_t dst = arcs_.dst[arc];
         const Element next{so_far + cost_[arc], dst, static_cast<int32_t>(arc), here};
         if (arcs_.word[arc] != 0) {
-          steps_.push_back({arcs_.word[arc], dst, next.cost, so_far + through_[arc], next.arc, here});
+          steps_.push_back({arcs_.word[arc], dst, next.cost, so_far + through_[arc], next.arc, here, end_[dst]});
         } else if (element_of_[dst] == kNone) {
           element_of_[dst] = add(next);
           agenda_.push_back(dst);
@@ -275,7 +289,7 @@ class NBest {
 
   // Add the place after a word: each state once, with its best cost.
   Candidate enter(const Word& word) {
-    Candidate place{word.through, static_cast<int32_t>(pool_.size()), 0};
+    Candidate place{word.through.first, word.through.second, static_cast<int32_t>(pool_.size()), 0};
     for (size_t step = word.begin; step < word.end; ++step) {
       if (step > word.begin && steps_[step].dst == steps_[step - 1].dst) continue;
       add({steps_[step].cost, steps_[step].dst, steps_[step].arc, steps_[step].previous});
@@ -290,11 +304,12 @@ class NBest {
   std::vector<double> cost_, through_;      // [num_arcs], cost of the arc; with the best cost to the end
   std::vector<double> to_end_, stop_cost_;  // [num_states]
   std::vector<int32_t> best_arc_;           // [num_states], kNone if it is best to stop
+  std::vector<int32_t> end_;                // [num_states], where the best completion ends
   std::vector<uint8_t> kind_;               // [num_states]
   std::vector<int32_t> element_of_;         // [num_states], of the place being closed
   std::vector<Element> pool_;
   std::vector<Candidate> candidates_;  // heap, cheapest first
-  std::vector<double> best_costs_;     // heap, most expensive first: costs of the n best known word sequences
+  std::vector<Rank> best_ranks_;       // heap, the last first: the n best known word sequences
   std::vector<Result> results_;
   std::vector<int32_t> agenda_, words_seen_;
   std::vector<Step> steps_;

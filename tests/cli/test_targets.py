@@ -497,4 +497,4 @@ def test_lists_come_back_from_every_format():
     assert Path("fst.txt").read_bytes().startswith(b"k \n0\t1\t1\t1\t3.5\n")
     put("x.txt", LISTS, to="nbest-kaldi", words=TABLE)
     assert Path("x.txt").read_bytes().startswith(b"a-1 \n0\t1\t1\n1\t2\t2\n2\t1,2,\n")
-    assert nbest_lattice(LISTS[0], TABLE).num_arcs == 2
+    assert nbest_lattice(LISTS[0], TABLE).num_arcs == 3  # two words, and the end of the second hypothesis

@@ -12,6 +12,7 @@ from ninja import SymbolTable
 from ninja.errors import LatticeError, SymbolError
 from ninja.formats.nbest.kaldi import joined, linear_lattices
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
+from ninja.graph.best_path import best_path
 from ninja.graph.nbest import lattice_nbest
 from ninja.io.number_tables import read_floats, read_integers
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
@@ -89,6 +90,28 @@ def test_a_list_comes_back_from_its_lattice(nbest):
             assert new.labels == old.labels
     totals = [hypothesis.graph_cost + hypothesis.acoustic_cost for hypothesis in back.hypotheses]
     assert totals == sorted(totals)
+
+
+TIED = st.lists(
+    st.builds(
+        sentence,
+        st.lists(st.sampled_from("abc"), max_size=3),
+        st.integers(0, 1).map(float),
+        st.integers(0, 1).map(float),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(TIED, st.sampled_from([1, 2, 7]))
+def test_hypotheses_of_equal_costs_come_in_the_order_of_the_list(hypotheses, n):
+    lattice = nbest_lattice(NBest("utt", tuple(hypotheses)))
+    ranked = sorted(hypotheses, key=lambda one: one.graph_cost + one.acoustic_cost)
+    order = [*dict.fromkeys(one.words for one in ranked)][:n]
+    assert [one.words for one in lattice_nbest(lattice, n).hypotheses] == order
+    best = min(hypotheses, key=lambda one: (one.graph_cost + one.acoustic_cost, one.graph_cost))
+    assert tuple(lattice.words.spell(best_path(lattice).words)) == best.words
 
 
 @given(lists(distinct=True))

@@ -20,7 +20,9 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
     """Create a lattice with one path for each hypothesis in a list; the path has the costs of its hypothesis.
 
     Hypotheses share arcs as long as their words, costs, times and labels are equal; equal hypotheses share a path. Gaps
-    between words become arcs without a word. Costs are rounded to single precision.
+    between words become arcs without a word. The states in which hypotheses end are in the order of the list, so that
+    the first of several hypotheses with equal costs is the best; for this, a hypothesis that is a prefix of an earlier
+    one ends with an arc without a word. Costs are rounded to single precision.
 
     Args:
         nbest: The list.
@@ -87,7 +89,9 @@ class _Trie:
                     at = self._step(at, EPSILON, begin, (0.0, 0.0), ())
             at = self._step(at, word, end, self._costs(hypothesis, index), labels[index])
         last = (*self._costs(hypothesis, len(ids)), labels[-1])
-        if self.finals.get(at, last) != last:  # the same words with other costs
+        if self.below[at] if at not in self.finals else self.finals[at] != last:
+            # A prefix of an earlier hypothesis, or the same words with other costs, ends in a new state: hypotheses of
+            # equal cost are ordered by these states.
             at = self._step(at, EPSILON, self.time[at], (0.0, 0.0), (), final=last)
         self.finals[at] = last
 

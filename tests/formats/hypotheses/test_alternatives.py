@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis_files import correct, replacing
 
 import ninja
-from ninja.graph import lattice_nbest
+from ninja.graph import best_path, lattice_nbest
 
 # The confidences of a result of Azure: that of the first alternative is not the greatest.
 HELLO = [("Hello.", 0.95030487), ("hullo", 0.25987574), ("hello i", 0.9503083), ("hello uh", 0.9377716)]
@@ -96,6 +96,15 @@ def test_scores_that_contradict_a_new_order_become_those_of_the_order(tmp_path):
     assert target.read_bytes() == path.read_bytes()
     reorder(path, target, "nemo-manifest", [0])  # the others were pruned
     assert json.loads(target.read_text())["beams"] == [["good mourning", -3.25]]
+
+
+def test_of_beams_with_equal_scores_the_first_is_the_best(tmp_path):
+    path = tmp_path / "a.json"
+    listed = ["good morning sir", "good", "well", "good morning", ""]
+    path.write_text(json.dumps(beams([(text, -3.0) for text in listed])))
+    assert in_order(path, "nemo-manifest") == listed
+    [(_, lattice)] = ninja.read(path)
+    assert lattice.words.spell(best_path(lattice).words) == ["good", "morning", "sir"]
 
 
 def test_an_empty_best_beam_gets_the_words_of_a_new_order_in_every_text(tmp_path):
