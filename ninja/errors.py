@@ -310,3 +310,20 @@ def check_range(
         bounds = f"{most:.10g} or less" if math.isfinite(most) else "finite"
     infinite = finite and math.isinf(value) and least <= value <= most and bounds != "finite"
     raise OptionError(f"{name} is {value}, but must be {bounds}{' and finite' if infinite else ''}")
+
+
+def check_count(name: str, value: int, *, least: int, most: int = 2**63 - 1) -> None:
+    """Check that a whole number is within its range, as `check_range` does.
+
+    Args:
+        name: Name of the option, for the message.
+        value: Value of the option.
+        least: Lower bound, inclusive.
+        most: Upper bound, inclusive.  [default: the largest number of 64 bits, in which kernels count]
+
+    Raises:
+        OptionError: The value is out of range.
+    """
+    check_range(name, value, least=least)
+    if value > most:
+        raise OptionError(f"{name} is {value}, but must be at most {most}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from ninja.errors import OptionError, check_range, described, documented
+from ninja.errors import OptionError, check_count, check_range, described, documented
 from ninja.lm.word_map import WordMapping
 
 # Larger boosts exceed the precision of float32 sums of a sentence's scores.
@@ -64,8 +64,8 @@ class ContextOptions:
             check_range("unk_penalty", self.unk_penalty, finite=True)
         for name in ("class_weight", "max_unknown"):
             check_range(name, getattr(self, name), least=0, most=1)
-        check_range("max_tokens", self.max_tokens, least=0, most=2**31 - 1)
-        check_range("max_arcs", self.max_arcs, least=1)
+        check_count("max_tokens", self.max_tokens, least=0, most=2**31 - 1)
+        check_count("max_arcs", self.max_arcs, least=1)
         for mapping in self.map_words:
             if mapping not in get_args(WordMapping):
                 raise OptionError(

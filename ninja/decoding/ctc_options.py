@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ninja.errors import check_range, described, documented
+from ninja.errors import check_count, check_range, described, documented
 
 WITH_TRACKER = ("context_scale", "length_reward")  # options that apply only to a search with a tracker
 
@@ -28,7 +28,7 @@ class CtcOptions:
 
     def __post_init__(self) -> None:
         for name in ("beam", "max_units"):
-            check_range(name, getattr(self, name), least=0)
+            check_count(name, getattr(self, name), least=0)
         check_range("score_beam", self.score_beam, above=0)
         check_range("min_logprob", self.min_logprob, most=0)
         check_range("context_scale", self.context_scale, least=0, finite=True)

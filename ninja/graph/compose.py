@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, check_count
 from ninja.graph.connect import connect
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import gather_labels
@@ -49,8 +49,9 @@ def compose(
         if phi_label is not None:
             raise OptionError("phi_label is only valid for FSTs; a lattice has no failure arcs")
         return compose_scaled(lattice, other, 1.0, 1.0, max_arcs)
-    if phi_label is not None and phi_label < 1:
-        raise OptionError(f"phi_label is {phi_label}, but must be 1 or more")
+    if phi_label is not None:
+        check_count("phi_label", phi_label, least=1, most=2**31 - 1)
+    check_count("max_arcs", max_arcs, least=0)
     machine = other.sorted_by_input()
     composition = _graph.compose(lattice, machine, -1 if phi_label is None else phi_label, max_arcs)
     if isinstance(composition, int):
@@ -91,6 +92,7 @@ def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int
 def compose_scaled(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
     """Compose two lattices after multiplying the costs of each by a factor; see ``compose``."""
     check_one_table((first, second))
+    check_count("max_arcs", max_arcs, least=0)
     order = _graph.arcs_by_word(second)
     word = second.word[order]
     is_first_final, is_second_final = first.is_final, second.is_final

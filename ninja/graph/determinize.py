@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ninja import _graph
-from ninja.errors import check_range
+from ninja.errors import check_count
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets, owners, sums
@@ -36,7 +36,7 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     Source: Mohri 2002, "Generic ε-removal and input ε-normalization algorithms for weighted transducers".
     """
     check_finite("acoustic_scale", acoustic_scale)
-    check_range("max_arcs", max_arcs, least=1)
+    check_count("max_arcs", max_arcs, least=1)
     return _graph.remove_epsilons(lattice, acoustic_scale, max_arcs)
 
 
@@ -67,7 +67,7 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     exact lattices in the WFST framework", section 5.
     """
     check_finite("acoustic_scale", acoustic_scale)
-    check_range("max_arcs", max_arcs, least=1)
+    check_count("max_arcs", max_arcs, least=1)
     if is_deterministic(lattice):
         return connect(lattice)
     plain = remove_epsilons(lattice, acoustic_scale, max_arcs)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
-from ninja.errors import LatticeError, OptionError, described, documented
+from ninja.errors import LatticeError, OptionError, check_count, described, documented
 from ninja.graph.minimize import minimize as minimized
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
@@ -38,6 +38,8 @@ class DeterminizeBounds:
     )
 
     def __post_init__(self) -> None:
+        for name in ("max_mem", "max_arcs", "max_states", "max_loop"):
+            check_count(name, getattr(self, name), least=-(2**63))
         if not 0.0 <= self.delta < np.inf:
             raise OptionError(f"delta is {self.delta}, but must be 0 or more")
         if not 0.0 <= self.retry_cutoff < 1.0:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, check_count
 from ninja.graph.connect import connect
 from ninja.graph.posteriors import forward_backward, posteriors
 from ninja.graph.scale import check_costs
@@ -48,7 +48,7 @@ def boost(
         The connected lattice with new graph costs.
 
     Raises:
-        OptionError: ``b`` or ``max_silence_error`` is out of range.
+        OptionError: ``b``, ``max_silence_error`` or a silence phone is out of range.
         LatticeError: A transition id is out of range, a path and the reference differ in length, or a cost exceeds the
             range of float32.
 
@@ -70,7 +70,7 @@ def boost(
                 key=lattice.key,
             )
     reference = phone_of[alignment]
-    silences = np.asarray(sorted(silence_phones), np.int64)
+    silences = _phones(silence_phones)
 
     def boosted(cost: Costs, begin: npt.NDArray[np.int64], ids: Ints, start: Any) -> Costs:
         owner, frame = _owners_and_frames(begin, start)
@@ -140,7 +140,7 @@ def accuracy_posteriors(
         Posteriors (negative values are possible), and the expected number of correct frames.
 
     Raises:
-        OptionError: ``criterion`` is neither "mpfe" nor "smbr".
+        OptionError: ``criterion`` is neither "mpfe" nor "smbr", or a silence phone is out of range.
         LatticeError: A transition id is out of range, a path and the reference differ in length, or no path leads from
             the start to a final state.
 
@@ -154,7 +154,7 @@ def accuracy_posteriors(
     if bad := [label for label in alignment.tolist() if not 1 <= label <= model.num_transition_ids]:
         raise model.label_error(lattice.key, bad[0], "the alignment")
     time = _times_of_reference(lattice, alignment)
-    silences = np.isin(model.phone, np.asarray(sorted(silence_phones), np.int64))
+    silences = np.isin(model.phone, _phones(silence_phones))
     unit_of = model.pdf if criterion == "smbr" else model.phone
 
     def num_correct(begin: npt.NDArray[np.int64], ids: Ints, start: Ints) -> Floats:
@@ -187,6 +187,17 @@ def accuracy_posteriors(
     final_probability = np.exp(costs.total - costs.alpha - final_cost)
     of_arc = probability * (before[src] + of_arc + after[dst] - total)
     return _by_frame(lattice, of_arc, final_probability * (before + of_final - total), total)
+
+
+def _phones(ids: Collection[int]) -> npt.NDArray[np.int64]:
+    """Return phone ids in ascending order.
+
+    Raises:
+        OptionError: An id is out of the range of Kaldi's labels.
+    """
+    for phone in ids:
+        check_count("a silence phone", phone, least=0, most=2**31 - 1)
+    return np.asarray(sorted(ids), np.int64)
 
 
 def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:

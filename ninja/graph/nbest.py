@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import overload
 
 from ninja import _graph
-from ninja.errors import check_range
+from ninja.errors import check_count
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
@@ -50,7 +50,7 @@ def nbest(
     Source: Lawler 1972, "A procedure for computing the K best solutions", for the partition of the search space;
     ext/graph/nbest.hpp describes the rest.
     """
-    check_range("n", n, least=1)
+    check_count("n", n, least=1)
     compared = None if forms is None else forms.numbers.lattices(lattices, labels=False).items
     return _graph.nbest(lattices, n, scales, compared)
 

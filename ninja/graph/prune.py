@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
-from ninja.errors import OptionError, check_range
+from ninja.errors import OptionError, check_count
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Lattices
 from ninja.lattice.lattice import check_finite
@@ -76,6 +76,6 @@ def limit_depth(
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeLimitDepth.
     """
-    check_range("max_arcs_per_frame", max_arcs_per_frame, least=1)
+    check_count("max_arcs_per_frame", max_arcs_per_frame, least=1)
     check_finite("acoustic_scale", acoustic_scale)
     return _graph.limit_depth(lattice, state_times(lattice), max_arcs_per_frame, acoustic_scale, return_arc_map)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
-from ninja.errors import LatticeError, check_range
+from ninja.errors import LatticeError, check_count
 from ninja.graph.compose import MAX_ARCS
 from ninja.graph.connect import connect
 from ninja.graph.path import no_path
@@ -39,7 +39,8 @@ def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> L
 
     Source: Kaldi, latbin/lattice-expand-ngram.cc.
     """
-    check_range("n", n, least=1)
+    check_count("n", n, least=1, most=2**31 - 1)
+    check_count("max_arcs", max_arcs, least=0)
     state, arc_begin, dst, arc, _ = _graph.expand_ngram(lattice, n - 1, max_arcs)
     if not lattice.is_final[state].any():
         raise no_path(lattice.key)
@@ -102,6 +103,7 @@ def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: 
         LatticeError: No path remains, or the result has more than ``max_arcs`` arcs.
     """
     words = ids_of(transcript, "transcript")
+    check_count("max_arcs", max_arcs, least=0)
     state, arc_begin, dst, arc, num_matched = _graph.follow_transcript(compared, words, max_arcs)
     is_kept = (num_matched == words.size) == keep
     final_graph = np.where(is_kept, lattice.final_graph[state], np.float32(np.inf))

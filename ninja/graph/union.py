@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ninja import _graph
-from ninja.errors import LatticeError, OptionError, check_range
+from ninja.errors import LatticeError, OptionError, check_count, check_range
 from ninja.graph.connect import connect
 from ninja.graph.determinize import remove_epsilons
 from ninja.graph.kinds import remove_alignments
@@ -65,7 +65,7 @@ def union(
     if not lattices:
         raise OptionError("there are no lattices; specify at least one")
     check_range("delta", delta, above=0, finite=True)
-    check_range("max_arcs", max_arcs, least=1)
+    check_count("max_arcs", max_arcs, least=1)
     check_one_table(lattices)
     if not determinize:
         return _join_at_start([connect(lattice) for lattice in lattices])

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
 
+from ninja import graph
 from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.loader import load_ngram
+from ninja.context.options import ContextOptions
 from ninja.context.sound.confusion import Confusion
-from ninja.decoding import log_probabilities
+from ninja.decoding import CtcOptions, log_probabilities
 from ninja.decoding.matrices import read_matrices
 from ninja.decoding.spelling import Spelling
 from ninja.errors import FormatError, InputError, Log, ModelError, NinjaError, OptionError
@@ -27,6 +29,9 @@ from ninja.formats.format import fill_options, split_options
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.formats.plf import PlfWriteOptions
 from ninja.formats.slf import SlfOptions
+from ninja.graph.determinize_pruned import DeterminizeBounds
+from ninja.lattice import Lattice
+from ninja.lattice.fst import Fst
 from ninja.lm.imported import onnx_check
 from ninja.lm.ngram.kenlm import KenLM
 from ninja.models import ENGLISH
@@ -34,6 +39,10 @@ from ninja.pipeline.plan import Shard
 from ninja.train.recipe import TrainOptions
 
 Call = Callable[[Path], object]
+
+LINEAR = graph.linear("a", [1], [1])
+ONE = np.ones(1, np.int32)
+ACCEPTOR = Fst(np.array([0, 1]), 0 * ONE, ONE, ONE, np.zeros(1), np.zeros(1))  # accepts any number of words 1
 
 
 def zipped(path: Path, names: dict[str, bytes], packing: int) -> Path:
@@ -131,7 +140,48 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         ModelError,
         lambda at: (pytest.importorskip("onnx"), onnx_check.check(str(text(at / "x.onnx", ""))))[1],
     ),
+    f"a silence phone is {10**30}, but must be at most 2147483647": (
+        OptionError,
+        lambda at: graph.boost(LINEAR, ONE, np.ones(2, np.int32), silence_phones=[10**30]),
+    ),
 }
+
+# Whole numbers that no kernel can store, which ended with an OverflowError.
+HUGE: dict[str, Callable[[int], object]] = {
+    "max_tokens": lambda value: ContextOptions(max_tokens=value),
+    "max_arcs": lambda value: ContextOptions(max_arcs=value),
+    "max_mem": lambda value: DeterminizeBounds(max_mem=value),
+    "max_loop": lambda value: DeterminizeBounds(max_loop=-value),
+    "beam": lambda value: CtcOptions(beam=value),
+    "max_units": lambda value: CtcOptions(max_units=value),
+    "phi_label": lambda value: graph.compose(LINEAR, ACCEPTOR, phi_label=value),
+    "max_arcs_per_frame": lambda value: graph.limit_depth(LINEAR, value),
+    "n": lambda value: graph.nbest(LINEAR, value),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_numbers_that_no_kernel_can_store_are_refused_by_name(name: str) -> None:
+    with pytest.raises(OptionError, match=rf"^{name} is -?{10**30}, but must be "):
+        HUGE[name](10**30)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lattice: graph.expand_ngram(lattice, 2**31),
+        lambda lattice: graph.determinize(lattice, max_arcs=2**63),
+        lambda lattice: graph.remove_epsilons(lattice, max_arcs=2**63),
+        lambda lattice: graph.compose(lattice, lattice, max_arcs=2**63),
+        lambda lattice: graph.interp(lattice, lattice, max_arcs=2**63),
+        lambda lattice: graph.expand_ngram(lattice, 2, max_arcs=2**63),
+        lambda lattice: graph.difference(lattice, [1], max_arcs=2**63),
+        lambda lattice: graph.union([lattice, lattice], max_arcs=2**63),
+    ],
+)
+def test_arguments_that_no_kernel_can_store_are_refused(call: Callable[[Lattice], object]) -> None:
+    with pytest.raises(OptionError, match=r" is \d+, but must be at most \d+$"):
+        call(LINEAR)
 
 
 @pytest.mark.parametrize("message", CALLS)
