@@ -310,7 +310,7 @@ class Console:
         """Print the number of hidden failures of each kind."""
         for kind in self._kinds.values():
             if kind.num_hidden:
-                self.say(f"failed: {kind.num_hidden} more like {kind.first_message}")
+                self.say(f"failed: {kind.num_hidden} more like {_with_option_names(kind.first_message)}")
         self._kinds.clear()
 
     @property

@@ -78,6 +78,17 @@ def test_of_a_kind_of_failures_the_first_ones_are_shown_and_the_others_counted(b
     assert sum(line.startswith("ninja: failed: 27 more like gone.0.ark, key 'utt-0'") for line in lines(err)) == 1
 
 
+def test_counts_of_failures_name_options_too(bed: Path, ninja) -> None:
+    zero = np.zeros(4, np.float32)
+    epsilons = Lattice.from_arrays("", [0, 1, 2, 3, 4, 4], [1, 2, 3, 4], [0, 0, 0, 1], zero, zero, [np.inf] * 4 + [0])
+    write_all("loops.ark", (epsilons.replace(key=f"utt-{number}") for number in range(9)))
+    code, _, err = ninja("determinize-pruned", "loops.ark", "--max-loop", "1", "-o", "o.ark")
+    assert code == 1
+    assert "6 more like key 'utt-0'" in err
+    assert "raise --max-loop" in err
+    assert "max_loop" not in err
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_model_of_another_kind_ends_lmrescore_before_any_lattice(bed: Path, ninja, jobs: str) -> None:
     how = ["--words", "words.txt", "--lm", "words.txt", "--jobs", jobs, "-o", "o.ark"]
