@@ -79,6 +79,13 @@ def test_sentence_confidence_is_that_of_lexical_words(ninja, source):
     assert ninja("confidence", source, "--normalizer", "none")[1].split() == ["utt", "0.2"]
 
 
+def test_sentence_confidence_uses_the_symbol_table_next_to_the_lattices(ninja, source, tmp_path):
+    options = ("--to", "kaldi", "--words-out", tmp_path / "words.txt")
+    assert ninja("convert", source, "-o", tmp_path / "a.ark", *options)[0] == 0
+    assert ninja("confidence", tmp_path / "a.ark")[1].split() == ["utt", "0.4"]
+    assert ninja("confidence", tmp_path / "a.ark", "--normalizer", "basic")[1].split() == ["utt", "0.4"]
+
+
 def test_oracle_counts_lexical_words(ninja, source, tmp_path):
     (tmp_path / "text").write_text("utt KATHY Clendenin had Twenty-Three, zzz\n")
     code, out, err = ninja("oracle", source, "--ref", tmp_path / "text", "--edits", tmp_path / "edits")

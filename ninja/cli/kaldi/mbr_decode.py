@@ -36,7 +36,7 @@ from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
-from ninja.lattice.text import LexicalForms
+from ninja.lattice.text import NONE, LexicalForms
 from ninja.pipeline.execution import OnBatches
 from ninja.pipeline.stages import OnLattices, Pairs
 
@@ -254,6 +254,7 @@ def confidence(inputs: Inputs, output_file: str, scales: Scales, normalizer: str
     Example:
       ninja confidence lat.ark.gz --acoustic-scale 0.1
     """
+    inputs.needs_words = normalizer != NONE.name
     difference_of = partial(sentence_confidence, scales=scales, forms=lexical_forms(normalizer))
     single, probability = 0, 0.0
     with NumberWriter(output_file) as table:
