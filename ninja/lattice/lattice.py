@@ -325,12 +325,15 @@ def has_graph_costs(lattice: Lattice) -> bool:
     return bool(lattice.graph.any() or lattice.final_graph[lattice.is_final].any())
 
 
+LARGEST_SCALE = 1e200  # with it, the costs of paths remain below the largest float64
+
+
 @dataclass(frozen=True, slots=True)
 class Scales:
     """Weights of the terms in a path cost: ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
 
     Raises:
-        OptionError: A weight, or the sum of all weights, is not finite.
+        OptionError: A weight is not finite, or beyond ±1e200, with which costs of float32 may exceed float64.
     """
 
     acoustic: float = 1.0
@@ -338,13 +341,11 @@ class Scales:
     word_penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        if math.isfinite(self.acoustic + self.lm + self.word_penalty):
-            return
         scales = {"acoustic_scale": self.acoustic, "lm_scale": self.lm, "word_penalty": self.word_penalty}
         for name, value in scales.items():
-            check_finite(name, value)
-        values = ", ".join(f"{name} {value}" for name, value in scales.items())
-        raise OptionError(f"{values}: the scales are too large; their sum must be finite")
+            if not abs(value) <= LARGEST_SCALE:
+                check_finite(name, value)
+                raise OptionError(f"{name} is {value}, but must be between -{LARGEST_SCALE:g} and {LARGEST_SCALE:g}")
 
     def __str__(self) -> str:
         lm = "" if self.lm == 1.0 else f", LM scale {self.lm:g}"
@@ -358,7 +359,7 @@ class Scales:
 
 def check_finite(name: str, value: float) -> None:
     """Raise OptionError if a number is not finite."""
-    if not math.isfinite(value):
+    if not abs(value) < math.inf:  # which also takes whole numbers beyond float64
         raise OptionError(f"{name} is {value}, but must be finite")
 
 

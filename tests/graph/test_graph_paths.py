@@ -153,6 +153,9 @@ def test_scales_that_are_not_numbers_are_refused(name: str) -> None:
     for value in (float("nan"), float("inf")):
         with pytest.raises(OptionError, match=f"{name} is {value}, but must be finite"):
             best_path(lattice, scaled({name: value}))
+    for huge in (1e308, -1e308, 10**400):  # costs times the scale are infinite
+        with pytest.raises(OptionError, match=rf"{name} is -?1.*, but must be (between -1e\+200 and 1e\+200|finite)"):
+            best_path(lattice, scaled({name: huge}))
 
 
 def test_a_lattice_of_one_state_has_one_empty_path() -> None:
