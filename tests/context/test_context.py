@@ -418,3 +418,7 @@ def test_states_and_words_that_do_not_exist_are_refused():
     start = tracker.start()
     with pytest.raises(OptionError, match="word id 9 is not in the tracker's symbol table, which has 4 ids"):
         tracker.advance(np.array([start]), np.array([9], np.int32))
+
+
+def test_a_table_without_words_has_a_tracker():
+    assert Tracker(SymbolTable.from_words([]), None, ContextOptions()).num_symbols == 1  # epsilon

@@ -97,7 +97,8 @@ class Tracker:
         share = options.class_weight if alone else 1.0
         # Share of the graph costs that is kept; the scores of an old model are subtracted word by word instead.
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
-        self.num_symbols = words.end_of_ids() if num_symbols is None or class_lm is not None else num_symbols
+        end = words.end_of_ids() if num_symbols is None or class_lm is not None else num_symbols
+        self.num_symbols = max(end, EPSILON + 1)  # an empty table lacks even epsilon
         no_word = np.zeros(self.num_symbols, np.uint8)  # words that do not change a history
         no_word[[EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]] = 1
         self._tracker = _context.Tracker(
