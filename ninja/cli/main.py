@@ -91,7 +91,7 @@ class Commands(click.Group):
         try:
             return super().invoke(context)
         except click.NoSuchOption as error:
-            command = context.meta.get(COMMAND, self)
+            command = self if error.ctx is None else error.ctx.command
             options = [option for parameter in command.params for option in parameter.opts]
             names = suggestions(error.option_name, options, ALIASES)
             advice = f"did you mean {' or '.join(names)}?" if names else "see --help"

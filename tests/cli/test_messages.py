@@ -131,6 +131,7 @@ def test_a_note_is_kept_once() -> None:
         (["best", "lat.ark", "--acoustic-scael", "0.1"], "did you mean --acoustic-scale"),
         (["nbest", "lat.ark", "--nbest", "5"], "no such option '--nbest'; did you mean --n?"),
         (["prune", "lat.ark", "--nj", "5"], "no such option '--nj'; did you mean --jobs?"),
+        (["shard-script", "--slurm", "3", "prune", "lat.ark", "--beem", "5"], "'--beem'; did you mean --beam?"),
         (["prune", "lat.ark", "--zzz", "5"], "no such option '--zzz'; see --help"),
     ],
 )
