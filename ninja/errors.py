@@ -19,6 +19,7 @@ Default = TypeVar("Default")
 Options = TypeVar("Options")
 
 LONGEST_SHOWN = 120  # maximum number of characters of a key in a message
+LARGEST_COUNT = 2**63 - 1  # kernels count in 64 bits
 NAMED = 20  # maximum number of keys in a message
 _NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages of Python and of the kernels
 
@@ -312,18 +313,21 @@ def check_range(
     raise OptionError(f"{name} is {value}, but must be {bounds}{' and finite' if infinite else ''}")
 
 
-def check_count(name: str, value: int, *, least: int, most: int = 2**63 - 1) -> None:
+def check_count(name: str, value: int, *, least: int, most: int = LARGEST_COUNT) -> None:
     """Check that a whole number is within its range, as `check_range` does.
 
     Args:
         name: Name of the option, for the message.
         value: Value of the option.
         least: Lower bound, inclusive.
-        most: Upper bound, inclusive.  [default: the largest number of 64 bits, in which kernels count]
+        most: Upper bound, inclusive.
 
     Raises:
         OptionError: The value is out of range.
     """
-    check_range(name, value, least=least)
-    if value > most:
-        raise OptionError(f"{name} is {value}, but must be at most {most}")
+    if most < LARGEST_COUNT:
+        check_range(name, value, least=least, most=most)
+    else:
+        check_range(name, value, least=least)
+        if value > most:
+            raise OptionError(f"{name} is {value}, but must be at most {most}")

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import ARGUMENTS
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import LARGEST_COUNT, NinjaError, OptionError
 from ninja.files.names import names_job
 from ninja.files.output import part_of, target
 from ninja.files.stream import Guard, Table, is_remote
@@ -24,7 +24,6 @@ from ninja.io.sources import SourceFile, Sources, scales_path
 
 Command = Callable[..., Any]
 LAST_SECTIONS = ("Input and output", "Running")
-LARGEST_INTEGER = 2**63 - 1  # of the kernels
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 # Parameters that do not change the results, or that are recorded as sources.
 IGNORED = {"shard", "ray", "jobs", "resume", "config", "source", "first"}
@@ -348,8 +347,8 @@ class Sectioned(click.Command):
         rest = super().parse_args(ctx, args)
         for parameter in self.params:
             value = ctx.params.get(parameter.name or "")
-            if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-                raise OptionError(f"{parameter.opts[0]} is {value}, but must be at most {LARGEST_INTEGER}")
+            if isinstance(value, int) and abs(value) > LARGEST_COUNT:
+                raise OptionError(f"{parameter.opts[0]} is {value}, but must be at most {LARGEST_COUNT}")
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
