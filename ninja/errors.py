@@ -314,7 +314,7 @@ def check_range(
 
 
 def check_count(name: str, value: int, *, least: int, most: int = LARGEST_COUNT) -> None:
-    """Check that a whole number is within its range, as `check_range` does.
+    """Check that a whole number is within its range; the message contains only the bound that is exceeded.
 
     Args:
         name: Name of the option, for the message.
@@ -325,9 +325,6 @@ def check_count(name: str, value: int, *, least: int, most: int = LARGEST_COUNT)
     Raises:
         OptionError: The value is out of range.
     """
-    if most < LARGEST_COUNT:
-        check_range(name, value, least=least, most=most)
-    else:
-        check_range(name, value, least=least)
-        if value > most:
-            raise OptionError(f"{name} is {value}, but must be at most {most}")
+    check_range(name, value, least=least)
+    if value > most:
+        raise OptionError(f"{name} is {value}, but must be at most {most}")

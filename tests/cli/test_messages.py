@@ -362,7 +362,7 @@ def test_a_source_that_there_is_not_is_one_message(ninja, bed, line):
         ("prune lat.ark --jobs 9999999999", "9999999999 is not in the range 1<=x<=4096"),
         (
             "context lat.ark --words words.txt --entities names.txt --max-tokens 2147483648",
-            "--max-tokens is 2147483648, but must be between 0 and 2147483647",
+            "--max-tokens is 2147483648, but must be at most 2147483647",
         ),
     ],
 )

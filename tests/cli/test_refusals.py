@@ -140,7 +140,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         ModelError,
         lambda at: (pytest.importorskip("onnx"), onnx_check.check(str(text(at / "x.onnx", ""))))[1],
     ),
-    f"a silence phone is {10**30}, but must be between 0 and 2147483647": (
+    f"a silence phone is {10**30}, but must be at most 2147483647": (
         OptionError,
         lambda at: graph.boost(LINEAR, ONE, np.ones(2, np.int32), silence_phones=[10**30]),
     ),
@@ -180,7 +180,7 @@ def test_numbers_that_no_kernel_can_store_are_refused_by_name(name: str) -> None
     ],
 )
 def test_arguments_that_no_kernel_can_store_are_refused(call: Callable[[Lattice], object]) -> None:
-    with pytest.raises(OptionError, match=r" is \d+, but must be (at most|between 1 and) \d+$"):
+    with pytest.raises(OptionError, match=r" is \d+, but must be at most \d+$"):
         call(LINEAR)
 
 
