@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import click
 
@@ -18,9 +18,11 @@ from ninja.lm.load import is_endpoint
 from ninja.lm.mixture import How
 from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
-from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Direction, ModelFiles
 from ninja.rescoring.options import LISTS, DefaultWeights, default_weights
+
+if TYPE_CHECKING:
+    from ninja.rescoring.algorithms import RescoreOptions
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
