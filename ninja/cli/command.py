@@ -15,9 +15,8 @@ from click.core import ParameterSource
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import ARGUMENTS
 from ninja.errors import LARGEST_COUNT, NinjaError, OptionError
-from ninja.files.names import names_job
 from ninja.files.output import part_of, target
-from ninja.files.stream import Guard, Table, is_remote
+from ninja.files.stream import Guard, Table, is_remote, names_job
 from ninja.formats.kaldi.archive import table_beside
 from ninja.io.inputs import Inputs, State, state_of, states_of
 from ninja.io.sources import SourceFile, Sources, scales_path

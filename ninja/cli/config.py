@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection
+from typing import Any
 
 import click
 
@@ -25,23 +25,33 @@ def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], C
             and an option that the command does not have is an error.
         text: Help text of the option.
     """
-    return click.option(
-        "--config",
-        type=InputFile(),
-        is_eager=True,
-        callback=functools.partial(_load, only=names),
-        help=text,
-    )
+    return click.option("--config", type=_OptionsFile(names), is_eager=True, help=text)
 
 
-def _load(
-    context: click.Context, parameter: click.Parameter, path: str | None, *, only: Collection[str] | None
-) -> str | None:
-    if path is None:
-        return None
-    options = {option.name: option for option in context.command.params}
-    values = {}
-    table = {}
+class _OptionsFile(InputFile):
+    """Parameter type for a TOML file of options; its values become the defaults of the command.
+
+    Args:
+        names: See `config_of`.
+    """
+
+    def __init__(self, names: Collection[str] | None) -> None:
+        super().__init__()
+        self._names = names
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Return the name of the file, after its options have been read."""
+        path = super().convert(value, parameter, context)
+        assert context is not None
+        context.default_map = _values(path, context.command, self._names)
+        return path
+
+
+def _values(path: str, command: click.Command, only: Collection[str] | None) -> dict[str, Any]:
+    """Read and check the values in an options file; see `config_of`."""
+    options = {option.name: option for option in command.params}
+    values: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for name, value in read_toml(path).items():
         if (python_name := name.replace("-", "_")) in table:
             raise OptionError(f"{path}: {python_name} is specified twice, once with hyphens; specify it once")
@@ -52,8 +62,8 @@ def _load(
         if only is not None and name not in only:
             continue
         option = options.get(name)
-        if not isinstance(option, click.Option) or option is parameter:
-            raise OptionError(f"{path}: `ninja {context.info_name}` has no option {name!r}")
+        if not isinstance(option, click.Option) or isinstance(option.type, _OptionsFile):
+            raise OptionError(f"{path}: `ninja {command.name}` has no option {name!r}")
         if isinstance(option.type, OutputFile) or option.name in COMMAND_LINE_ONLY:
             raise OptionError(f"{path}: {name} cannot be set in this file; pass {option.opts[0]} on the command line")
         items = value if isinstance(value, list) else [value]
@@ -69,8 +79,7 @@ def _load(
                 raise OptionError(f"{path}: {name} is {value!r}, which contains a null character; remove it")
         assert option.name is not None
         values[option.name] = items if option.multiple else value
-    context.default_map = values
-    return path
+    return values
 
 
 def _kinds(option: click.Option) -> tuple[tuple[type, ...], str]:

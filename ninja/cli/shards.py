@@ -14,8 +14,8 @@ import click
 
 from ninja.cli.main import MAX_SHOWN
 from ninja.errors import NinjaError, OptionError, counted, named
-from ninja.files.names import names_job
 from ninja.files.stream import STDIN as STDOUT
+from ninja.files.stream import names_job
 from ninja.formats.format import format_of
 from ninja.formats.kaldi.archive import find_table
 from ninja.io.sources import find_scales

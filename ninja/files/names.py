@@ -1,4 +1,4 @@
-"""Resolve input names to files: patterns, offsets, commands, and entries in script files; ``JOB`` in output names."""
+"""Resolve input names to files: patterns, offsets, commands, and entries in script files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import re
 
 from ninja.errors import FormatError, InputError
 from ninja.files import remote
-from ninja.files.stream import SPECIFIER, STDIN, Place, is_remote
+from ninja.files.stream import STDIN, Place, is_remote
 
 _OFFSET = r"(?s)(.+):(\d+)"
 _RANGE = r"(?s)(.+)\[[\d:,]*\]"
 _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["cat"])
 _SUPPORTED = "only gunzip -c, zcat and cat are supported"
 LARGEST_OFFSET = 1 << 62  # bytes
-_JOB = r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])"
 _SHELL = r"[$`\\;&|<>(){}!#~]"
 
 
@@ -176,18 +175,6 @@ def matching(path: str) -> list[Place]:
     if not paths:
         raise InputError("no file matches this pattern", path)
     return [Place(path) for path in sorted(paths, key=natural)]
-
-
-def names_job(name: str) -> bool:
-    """Return whether a file name of an output contains the placeholder ``JOB`` for a number, as in Kaldi's scripts."""
-    return with_number(name, "") != name
-
-
-def with_number(name: str, number: str) -> str:
-    """Replace ``JOB`` in the file names of an output with a number; names of folders are not changed."""
-    separator = "," if SPECIFIER.fullmatch(name) else "\0"  # a path has no null character
-    files = (file.rpartition("/") for file in name.split(separator))
-    return separator.join(folder + slash + re.sub(_JOB, number, base) for folder, slash, base in files)
 
 
 def natural(path: str) -> list[tuple[int, str | int]]:

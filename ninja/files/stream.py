@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # rspecifier or wspecifier
+_JOB = r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])"
 _URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
 Identity = tuple[int, int] | str  # device and inode, which all links to a file share, or the URL
 UNKNOWN_SIZE = 1 << 62
@@ -56,6 +57,18 @@ _MARKS = (
 KIND_HEAD = 1 << 13  # number of first bytes from which the kind of a file is detected
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
+
+
+def names_job(name: str) -> bool:
+    """Return whether a file name of an output contains the placeholder ``JOB`` for a number, as in Kaldi's scripts."""
+    return with_number(name, "") != name
+
+
+def with_number(name: str, number: str) -> str:
+    """Replace ``JOB`` in the file names of an output with a number; names of folders are not changed."""
+    separator = "," if SPECIFIER.fullmatch(name) else "\0"  # a path has no null character
+    files = (file.rpartition("/") for file in name.split(separator))
+    return separator.join(folder + slash + re.sub(_JOB, number, base) for folder, slash, base in files)
 
 
 def is_remote(path: str) -> bool:

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from ninja.errors import Log, NinjaError, OptionError
 from ninja.files import remote
-from ninja.files.names import names_job, resolve_listed
+from ninja.files.names import resolve_listed
 from ninja.files.output import Facts, is_specifier
-from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote
+from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote, names_job
 from ninja.formats.format import OutputFormat, by_name, format_of, of_folder, reader
 from ninja.formats.kaldi.archive import KALDI, find_table
 from ninja.io import detection

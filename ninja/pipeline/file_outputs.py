@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from ninja.errors import LatticeError, NinjaError, OptionError, OutputError, VocabularyError
-from ninja.files.names import names_job, with_number
 from ninja.files.output import part_of, target
-from ninja.files.stream import is_remote
+from ninja.files.stream import is_remote, names_job, with_number
 from ninja.formats.format import KALDI, by_extension
 from ninja.io.inputs import Inputs, Output
 from ninja.io.scale_changes import refuse_other_scales
