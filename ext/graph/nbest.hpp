@@ -45,9 +45,8 @@ class NBest {
       candidates_.pop_back();
       follow(best);
     }
-    std::stable_sort(results_.begin(), results_.end(), [](const Result& a, const Result& b) {
-      return Rank{a.cost, a.end} < Rank{b.cost, b.end};
-    });
+    std::stable_sort(results_.begin(), results_.end(),
+                     [](const Result& a, const Result& b) { return Rank{a.cost, a.end} < Rank{b.cost, b.end}; });
   }
 
   const std::vector<Result>& results() const { return results_; }
