@@ -304,11 +304,11 @@ def check_range(
     if least <= value <= most and (above is None or value > above) and (math.isfinite(value) or not finite):
         return
     if above is not None:
-        bounds = f"above {above:.10g}" + (f" and at most {most:.10g}" if math.isfinite(most) else "")
+        bounds = f"above {above:g}" + (f" and at most {most:g}" if math.isfinite(most) else "")
     elif math.isfinite(least):
-        bounds = f"between {least:.10g} and {most:.10g}" if math.isfinite(most) else f"{least:.10g} or more"
+        bounds = f"between {least:g} and {most:g}" if math.isfinite(most) else f"{least:g} or more"
     else:
-        bounds = f"{most:.10g} or less" if math.isfinite(most) else "finite"
+        bounds = f"{most:g} or less" if math.isfinite(most) else "finite"
     infinite = finite and math.isinf(value) and least <= value <= most and bounds != "finite"
     raise OptionError(f"{name} is {value}, but must be {bounds}{' and finite' if infinite else ''}")
 

@@ -343,12 +343,12 @@ class Sectioned(click.Command):
                 times = "twice" if len(values) == 2 else f"{len(values)} times"
                 advice = getattr(option.type, "several", None) or "specify it once"
                 raise OptionError(f"{option.opts[0]} is given {times}: {' and '.join(map(str, values))}; {advice}")
-        rest = super().parse_args(ctx, args)
+        arguments = super().parse_args(ctx, args)
         for parameter in self.params:
             value = ctx.params.get(parameter.name or "")
             if isinstance(value, int) and abs(value) > LARGEST_COUNT:
                 raise OptionError(f"{parameter.opts[0]} is {value}, but must be at most {LARGEST_COUNT}")
-        return rest
+        return arguments
 
     def invoke(self, ctx: click.Context) -> Any:
         """Check the files, and run the command; if requested, run it on one shard or on a cluster."""

@@ -18,7 +18,7 @@ from ninja.cli.config import config
 from ninja.cli.main import current_console
 from ninja.cli.models import map_words, word_options
 from ninja.cli.normalizer import normalizer_option
-from ninja.cli.options import MAX_JOBS, command, from_fields, lattice_output, reads, section, writes
+from ninja.cli.options import command, from_fields, lattice_output, reads, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone, results, use_log, write
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
@@ -29,6 +29,7 @@ from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
 from ninja.io.sources import ChosenScales
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import MAX_JOBS
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMapping
 from ninja.pipeline import Output

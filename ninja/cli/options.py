@@ -13,6 +13,7 @@ import click
 from ninja.cli.command import LAST_SECTIONS, Command, InputFile, LatticeFile, OutputFile, Sectioned
 from ninja.errors import OptionError
 from ninja.files.output import text_output, toml_text
+from ninja.lattice.batch import MAX_JOBS
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 
@@ -109,7 +110,6 @@ acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor app
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor applied to graph costs.")
 word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added per word.")
-MAX_JOBS = 4096
 jobs = click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Number of threads.  [default: all cores]")
 
 

@@ -176,17 +176,17 @@ def choose_pointer_weights(
         OptionError: The options cannot be combined.
     """
     general, general_ref = general_set.general, general_set.general_ref
-    if wrong := given_on_command_line(("margin", "curve")):
-        raise OptionError(f"{', '.join(wrong)} cannot be used with --context-model, which replaces boosts")
-    if wrong := given_on_command_line(("num_sentences", "carry_over", "segments", "carry_words", "iterate")):
+    if flags := given_on_command_line(("margin", "curve")):
+        raise OptionError(f"{', '.join(flags)} cannot be used with --context-model, which replaces boosts")
+    if flags := given_on_command_line(("num_sentences", "carry_over", "segments", "carry_words", "iterate")):
         raise OptionError(
             f"the weights of --context-model are tuned without n-best sentences, carry-over and several passes; "
-            f"omit {', '.join(wrong)}"
+            f"omit {', '.join(flags)}"
         )
     if bool(general) != (general_ref is not None):
         raise OptionError("--general and --general-ref must be used together; specify both or neither")
-    if not general and (wrong := given_on_command_line(("general_entities", "max_general_rise"))):
-        raise OptionError(f"{', '.join(wrong)} can be used only with --general")
+    if not general and (flags := given_on_command_line(("general_entities", "max_general_rise"))):
+        raise OptionError(f"{', '.join(flags)} can be used only with --general")
     inputs.beside = general
     words, log = inputs.need_table(), use_log(inputs, RescoreReport())
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))

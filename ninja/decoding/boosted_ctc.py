@@ -68,8 +68,8 @@ def boosted_search(
         np.full((1, num_units), -1, np.int64),
         np.full((1, num_units), np.nan),
     )
-    for frame, is_tried_here in zip(logprob, is_tried, strict=True):
-        prefixes = _next_frame(prefixes, frame, np.flatnonzero(is_tried_here), units.blank, tracker, options)
+    for frame, mask in zip(logprob, is_tried, strict=True):
+        prefixes = _next_frame(prefixes, frame, np.flatnonzero(mask), units.blank, tracker, options)
     model = np.logaddexp(prefixes.blank, prefixes.label)
     context = prefixes.context + tracker.final(prefixes.state)
     length = np.array(list(map(len, prefixes.units)), np.int64)

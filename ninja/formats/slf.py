@@ -86,10 +86,10 @@ class SlfOptions:
         if len(set(names)) != len(names) or len(names) > 30:
             raise OptionError(f"each field can be used only once, and at most 30 in all, but the fields are {names}")
         graph, acoustic = self._fields()
-        both = next((name for name in graph if name in acoustic), None)
-        if both is not None:  # named for one cost, and a default field of the other
+        shared = next((name for name in graph if name in acoustic), None)
+        if shared is not None:  # named for one cost, and a default field of the other
             other = "acoustic" if self.acoustic is None else "graph"
-            message = f"the field {both!r} would be part of both costs; set the fields of the {other} cost, too"
+            message = f"the field {shared!r} would be part of both costs; set the fields of the {other} cost, too"
             raise OptionError(f"{message} ({other}=… or, for no fields, {other}=)")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:

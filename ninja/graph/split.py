@@ -116,13 +116,13 @@ def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: 
 
 def without_words(lattices: OneOrMany, words: Collection[int]) -> OneOrMany:
     """Replace the given words with epsilons."""
-    removed = list(words)
+    ids = list(words)
 
     def remove(lattice: Lattice) -> Lattice:
-        is_removed = np.isin(lattice.word, removed)
+        is_removed = np.isin(lattice.word, ids)
         return lattice.replace(word=frozen(np.where(is_removed, np.int32(0), lattice.word)))
 
-    if not removed:
+    if not ids:
         return lattices
     return lattices.map(remove) if isinstance(lattices, Batch) else remove(lattices)
 

@@ -20,7 +20,7 @@ from ninja.io.word_tables import write_table
 from ninja.io.writer import KaldiWriter, LatticeWriter, OutputSettings
 from ninja.io.writing import open_writer
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch, collect_batches, in_order, num_cores
+from ninja.lattice.batch import MAX_JOBS, Batch, collect_batches, in_order, num_cores
 from ninja.lattice.lattice import ListLattice
 from ninja.pipeline.file_outputs import output_folder, write_each
 from ninja.pipeline.lost_fields import LostFields
@@ -61,7 +61,7 @@ def run(
         inputs: Sources of lattices, read once and in order.
         stage: A function wrapped in `OnBatches` or `OnLattices`, a ``ninja.Rescorer``, or any other stage.
         output: An output for lattices (one file, or one for each input file), or for lines if the results are strings.
-        jobs: Number of threads, ≥ 1; None uses all cores.
+        jobs: Number of threads, 1 to 4096; None uses all cores.
         read: Function that yields ``(key, lattice)`` for each lattice to process; its argument is either all inputs or
             the inputs for a single file. None reads all lattices with ``Inputs.lattices``.
         on_result: Function that is called in order with each result (a lattice or a string of lines) after the result
@@ -132,8 +132,8 @@ class RunLoop:
     arcs: int = 0
 
     def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise OptionError(f"jobs is {self.jobs}, but must be at least 1")
+        if self.jobs is not None and not 1 <= self.jobs <= MAX_JOBS:
+            raise OptionError(f"jobs is {self.jobs}, but must be between 1 and {MAX_JOBS}")
 
     @property
     def threads(self) -> int:

@@ -84,8 +84,8 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
         files = target(output_path)
         for file_path in filter(None, (files.archive, files.script)):
             if file_path in inputs_of:
-                both = f"{inputs_of[file_path]} and {path}"
-                raise OptionError(f"{file_path}: {both} would both be written to this file; process them separately")
+                sources = f"{inputs_of[file_path]} and {path}"
+                raise OptionError(f"{file_path}: {sources} would both be written to this file; process them separately")
             inputs_of[file_path] = path
         pairs.append((replace(output, name=output_path, to=to), inputs.part(name, file)))
     folder = os.path.dirname(target(pattern).archive) if by_job else pattern

@@ -353,8 +353,8 @@ class _Api:
         if self._token is None:
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        sent = token.strip().encode("latin-1")  # the bytes that the client has sent
-        if scheme.lower() != "bearer" or not hmac.compare_digest(sent, self._token):
+        content = token.strip().encode("latin-1")  # the bytes in the header
+        if scheme.lower() != "bearer" or not hmac.compare_digest(content, self._token):
             message = "the header 'Authorization: Bearer TOKEN' is missing, or its token is wrong"
             raise Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
 

@@ -187,24 +187,24 @@ class _ReadLimit(asyncio.Protocol):
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
-    seconds: float  # time limit for reading what is written
-    _reading: asyncio.TimerHandle | None = None
+    seconds: float  # time limit for the client to read an answer
+    _read_timer: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reading = self.loop.call_later(self.seconds, self._close_unread)
+        self._read_timer = self.loop.call_later(self.seconds, self._close_unread)
 
     def resume_writing(self) -> None:
-        self._stop_timer()
+        self._stop_read_timer()
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        self._stop_read_timer()
         super().connection_lost(exc)
 
-    def _stop_timer(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
+    def _stop_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
 
     def _close_unread(self) -> None:
         log("closed a connection whose client did not read the answer")

@@ -187,8 +187,8 @@ def _decoded(
             reference = list(references[part.key])
             if forms is not None:
                 reference = forms.normalizer_of(reference).words(reference)
-            aligned = align(reference, hypothesis).pairs
-            labels += [expected == word for expected, word in aligned if word is not None]
+            alignment = align(reference, hypothesis).pairs
+            labels += [expected == word for expected, word in alignment if word is not None]
             features.append(part)
             keys += [part.key] * len(hypothesis)
             log.lattices += 1

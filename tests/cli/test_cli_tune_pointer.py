@@ -51,9 +51,9 @@ def test_the_options_of_the_search_and_of_phrases_are_written(ninja, bed, comman
     written = {name: values.get(name) for name in ("algorithm", "num_best", "map_words", "normalize")}
     assert written == {"algorithm": "nbest", "num_best": 5, "map_words": ["case"], "normalize": True}
     assert (values["context_boost"], values["max_tokens"]) == (2.0, 5)
-    given = [*search, "--context-boost", 2, "--max-tokens", 5, "--acoustic-scale", 0.1, *command[6:]]
+    command_line = [*search, "--context-boost", 2, "--max-tokens", 5, "--acoustic-scale", 0.1, *command[6:]]
     outputs = [tmp_path / "1.ark", tmp_path / "2.ark"]
-    for options, output in zip((given, ["--config", tmp_path / "w.toml"]), outputs, strict=True):
+    for options, output in zip((command_line, ["--config", tmp_path / "w.toml"]), outputs, strict=True):
         arguments = ["rescore", bed / "lat.ark", "--entities", bed / "names.json", *options, "-o", output]
         code, _, errors = ninja(*arguments)
         assert code == 0, errors

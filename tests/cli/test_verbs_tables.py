@@ -27,7 +27,7 @@ def test_integers_come_back_as_they_were_written(tmp_path_factory, entries, form
         for key, values in entries:
             table.integers(key, np.array(values, np.int32))
     assert path.read_bytes()[:2] == (b"\x1f\x8b" if packed else path.read_bytes()[:2])
-    assert [(key, found.tolist()) for key, found in read_integers(f"ark:{path}")] == entries
+    assert [(key, integers.tolist()) for key, integers in read_integers(f"ark:{path}")] == entries
 
 
 @given(st.lists(st.tuples(KEYS, st.floats(-1e6, 1e6, width=32)), max_size=5), st.sampled_from(["ark:", "ark,t:"]))
@@ -64,7 +64,7 @@ def test_a_script_file_lists_tables_of_numbers(tmp_path, blank):
     (tmp_path / "a.ark").write_bytes(b"a 7 8\nb 9\n")
     script = tmp_path / "a.scp"
     script.write_text(f"a{blank}{tmp_path}/a.ark:2\n\nb{blank}{tmp_path}/a.ark:8\n")
-    assert [(key, found.tolist()) for key, found in read_integers(f"scp:{script}")] == [("a", [7, 8]), ("b", [9])]
+    assert [(key, integers.tolist()) for key, integers in read_integers(f"scp:{script}")] == [("a", [7, 8]), ("b", [9])]
 
 
 def test_a_permissive_script_file_leaves_out_what_cannot_be_read(tmp_path):

@@ -233,7 +233,7 @@ def test_a_text_with_other_words_has_these_and_the_same_tags(name, text, new):
     if name != "tsv":
         tags = ["<i>", "</i>"] if name == "srt" else ["<i>", "</i>", "<00:01.000>"]
         assert [after.count(tag) for tag in tags] == [text.count(tag) for tag in tags]
-    empty = [sum(not line.strip(" ") for line in each.splitlines()) for each in (text, after)]
+    empty = [sum(not line.strip(" ") for line in content.splitlines()) for content in (text, after)]
     assert empty[1] <= max(empty[0], 1)
 
 

@@ -108,8 +108,8 @@ TIED = st.lists(
 def test_hypotheses_of_equal_costs_come_in_the_order_of_the_list(hypotheses, n):
     lattice = nbest_lattice(NBest("utt", tuple(hypotheses)))
     ranked = sorted(hypotheses, key=lambda one: one.graph_cost + one.acoustic_cost)
-    order = [*dict.fromkeys(one.words for one in ranked)][:n]
-    assert [one.words for one in lattice_nbest(lattice, n).hypotheses] == order
+    order = [*dict.fromkeys(hypothesis.words for hypothesis in ranked)][:n]
+    assert [hypothesis.words for hypothesis in lattice_nbest(lattice, n).hypotheses] == order
     best = min(hypotheses, key=lambda one: (one.graph_cost + one.acoustic_cost, one.graph_cost))
     assert tuple(lattice.words.spell(best_path(lattice).words)) == best.words
 

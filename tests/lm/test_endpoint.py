@@ -112,7 +112,7 @@ def test_commands_take_the_url_of_a_server_as_any_model(ninja, tmp_path):
         assert "completions endpoint" in ninja("lm", "info", server.url, *end)[1]
     assert (code, served[0]) == (0, 0), errors + served[2]
     local = ninja("lm", "score", folder("gpt2"), tmp_path / "text")
-    scores = [[float(each) for each in output.split()[1:]] for _, output, _ in (served, local)]
+    scores = [[float(score) for score in output.split()[1:]] for _, output, _ in (served, local)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 

@@ -138,9 +138,10 @@ def test_no_input_gives_no_results(how):
     assert list(stream(lattices(0), OnLattices(cost), **how)) == []
 
 
-def test_zero_jobs_are_refused():
-    with pytest.raises(OptionError, match="jobs is 0"):
-        list(stream(lattices(1), OnLattices(cost), jobs=0))
+@pytest.mark.parametrize("jobs", [0, 2**31])
+def test_numbers_of_jobs_out_of_range_are_refused(jobs):
+    with pytest.raises(OptionError, match=f"jobs is {jobs}, but must be between 1 and 4096"):
+        list(stream(lattices(1), OnLattices(cost), jobs=jobs))
 
 
 def totals(batch):

@@ -86,10 +86,10 @@ def test_ngram_models_begin_each_utterance_anew(tmp_path: Path, kind: str) -> No
     ids = {word: number for number, word in enumerate(["<eps>", "<s>", "</s>", "<unk>", "w1", "w2", "#0"])}
     (tmp_path / "lm").write_bytes(write_arpa(model) if kind == "arpa" else write_grammar(model, ids))
     lm = ninja.lm.load(tmp_path / "lm", words=ninja.SymbolTable(ids.items()))
-    for each in (lm, Mixture(((lm, 0.5), (FakeLM(), 0.0)))):
-        expected = dict(rescore(SMALL, each, OPTIONS))
+    for model in (lm, Mixture(((lm, 0.5), (FakeLM(), 0.0)))):
+        expected = dict(rescore(SMALL, model, OPTIONS))
         assert all(
-            expected[key].identical(lattice) for key, lattice in rescore(SMALL, each, OPTIONS, carry_over=CarryOver())
+            expected[key].identical(lattice) for key, lattice in rescore(SMALL, model, OPTIONS, carry_over=CarryOver())
         )
 
 

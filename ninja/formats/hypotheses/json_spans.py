@@ -267,13 +267,13 @@ def _item_splices(
 
 def _joined(splices: Sequence[ItemSplice]) -> list[ItemSplice]:
     """Join splices of adjacent ranges, whose changes to the separators between items would overlap."""
-    joined: list[ItemSplice] = []
+    result: list[ItemSplice] = []
     for begin, end, new in splices:
-        if joined and joined[-1].end == begin:
-            before = joined.pop()
+        if result and result[-1].end == begin:
+            before = result.pop()
             begin, new = before.begin, before.items + new
-        joined.append(ItemSplice(begin, end, new))
-    return joined
+        result.append(ItemSplice(begin, end, new))
+    return result
 
 
 def parsed_path(path: str) -> Path:

@@ -122,8 +122,8 @@ class Spelling:
         """Return for each word whether the pieces can spell it."""
         if not self._refuses:  # it may still remove words without letters, such as a zero-width space
             doubtful = [word for word in words if not any(map(str.isalnum, word))]
-            removed = {word for word, pieces in zip(doubtful, self._first(doubtful), strict=True) if not pieces}
-            return [word not in removed for word in words]
+            without_pieces = {word for word, pieces in zip(doubtful, self._first(doubtful), strict=True) if not pieces}
+            return [word not in without_pieces for word in words]
         return [
             bool(first) and bool(inside) and self._unk_piece not in first and self._unk_piece not in inside
             for first, inside in zip(self._first(words), self._inside(words), strict=True)
