@@ -24,12 +24,11 @@ from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, NO_MODEL, Augmentation, Context
-from ninja.errors import OptionError, counted
+from ninja.errors import MAX_JOBS, OptionError, counted
 from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
 from ninja.io.sources import ChosenScales
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.batch import MAX_JOBS
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMapping
 from ninja.pipeline import Output

@@ -11,9 +11,8 @@ from typing import Any, Literal
 import click
 
 from ninja.cli.command import LAST_SECTIONS, Command, InputFile, LatticeFile, OutputFile, Sectioned
-from ninja.errors import OptionError
+from ninja.errors import MAX_JOBS, OptionError
 from ninja.files.output import text_output, toml_text
-from ninja.lattice.batch import MAX_JOBS
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 

@@ -24,7 +24,6 @@ KernelResult = tuple[object, list[tuple[int, str]]]  # items; index and message 
 Keyed = tuple[str, Lattice]
 MAX_LATTICES = 16  # limit for batches that are collected from single lattices
 MAX_ARCS = 5_000  # limit for these batches, about 1 MB with labels, unless a single lattice has more
-MAX_JOBS = 4096  # maximum number of threads
 AHEAD = 3  # tasks per thread: running, waiting to run, or done and waiting for an earlier task
 CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
 CREDIT_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple, TypeVar
 
-from ninja.errors import LatticeError, Log, NinjaError, OptionError, Summary, SymbolError, all_failed, counted
+from ninja.errors import MAX_JOBS, LatticeError, Log, NinjaError, OptionError, Summary, SymbolError, all_failed, counted
 from ninja.files.output import text_output
 from ninja.files.stream import is_read_once
 from ninja.io.inputs import Inputs, Output, TextOutput
@@ -20,7 +20,7 @@ from ninja.io.word_tables import write_table
 from ninja.io.writer import KaldiWriter, LatticeWriter, OutputSettings
 from ninja.io.writing import open_writer
 from ninja.lattice import Lattice
-from ninja.lattice.batch import MAX_JOBS, Batch, collect_batches, in_order, num_cores
+from ninja.lattice.batch import Batch, collect_batches, in_order, num_cores
 from ninja.lattice.lattice import ListLattice
 from ninja.pipeline.file_outputs import output_folder, write_each
 from ninja.pipeline.lost_fields import LostFields
