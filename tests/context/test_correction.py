@@ -55,6 +55,21 @@ def test_a_name_replaces_words_that_sound_like_it_with_their_punctuation(correct
     assert corrected(corrector, "play something by foo gauzy.", "Fugazi") == "play something by Fugazi."
 
 
+@pytest.mark.parametrize(
+    ("text", "phrase", "result"),
+    [
+        ("we saw Clendenin's home.", "Clendenin", "we saw Clendenin's home."),
+        ("we saw clendening’s, today", "Clendenin", "we saw Clendenin’s, today"),
+        ("CALL CLENDENING'S HOME", "Clendenin", "CALL CLENDENIN'S HOME"),
+        ("we saw Clendenning's home", "Clendenins", "we saw Clendenins home"),
+        ("we saw clendening's home", "Clendenin's", "we saw Clendenin's home"),
+    ],
+)
+def test_the_genitive_of_replaced_words_remains(text, phrase, result):
+    letters = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), None)
+    assert corrected(letters, text, phrase) == result
+
+
 def test_a_phrase_in_another_case_is_written_as_in_the_list(corrector):
     assert corrected(corrector, "call kathy clendenin.", "Kathy Clendenin") == "call Kathy Clendenin."
     assert corrected(corrector, "call kathy clendenin.", "kathy clendenin") == "call kathy clendenin."

@@ -16,7 +16,9 @@ from ninja.context.correction.decision import Decision, Doubles
 from ninja.context.correction.evidence import Surprise, evidence
 from ninja.context.correction.search import Match, matches
 from ninja.context.entities.lists import PhraseList
-from ninja.context.entities.written import ends_sentence, in_place_of, is_capitalised
+from ninja.context.entities.written import affixes, ends_sentence, in_place_of, is_capitalised
+from ninja.context.sound.letters import plain_letters
+from ninja.evaluate import edits
 from ninja.lattice.text import BASIC, Form, Normalizer
 
 COMMON = 11.0  # words with a lower unigram cost, in nats, are common; a common word alone is not treated as a phrase
@@ -251,10 +253,22 @@ def _change(
     transcript: Transcript, match: Match, source: CompiledList, begin: int, end: int, probability: float
 ) -> Change:
     text = " ".join(match.variant.written)
-    after = _written(transcript, match.variant.written, begin, end, is_cased=source.is_cased)
     before = transcript.written[begin:end]
+    *words, last = match.variant.written
+    after = _written(transcript, [*words, last + _genitive(before, match)], begin, end, is_cased=source.is_cased)
     relative = match.distance / match.length
     return Change(begin, end, before, after, text, source.phrases[text][0], "sound", relative, probability)
+
+
+def _genitive(words: Sequence[str], match: Match) -> str:
+    """Return the ``'s`` of the last replaced word if it is not a part of the name, else an empty string."""
+    last = words[-1]
+    ending = last[: len(last) - len(affixes(last)[1])][-2:]
+    if ending.lower() not in ("'s", "’s") or not match.distance:  # "Mac's" sounds exactly like the phrase "Max"
+        return ""
+    texts = "".join(words), match.variant.recognised or match.variant.text
+    letters, phrase = (plain_letters(text).replace("'", "") for text in texts)
+    return ending if edits(letters[:-1], phrase) < edits(letters, phrase) else ""
 
 
 def _written(transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool) -> tuple[str, ...]:
