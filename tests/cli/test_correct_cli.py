@@ -116,6 +116,16 @@ def test_the_report_has_each_change(ninja, names, tmp_path):
     }  # fmt: skip
 
 
+def test_phrases_of_other_utterances_are_reported(ninja, tmp_path):
+    (tmp_path / "text").write_text(FILES["text"])
+    note = "phrases for none of 3 utterances; check that their keys match the ids in the phrase list"
+    for key, is_reported in ("utt-4", True), ("utt-1", False):
+        (tmp_path / "names.jsonl").write_text(json.dumps({"utt": key, "phrases": ["Kathy Clendenin"]}))
+        code, _, errors = ninja("correct", tmp_path / "text", "--entities", tmp_path / "names.jsonl", *OPTIONS)
+        assert code == 0
+        assert (note in errors) is is_reported
+
+
 def test_a_threshold_comes_from_the_file_that_tune_writes(ninja, names, tmp_path):
     texts = [f"utt-{number} please call me tomorrow evening" for number in range(410)]
     (tmp_path / "text").write_text("\n".join([*texts, "utt-x call Kathy Clendening now"]) + "\n")

@@ -84,6 +84,7 @@ class Correction:
     def __init__(self, correcting: Correcting) -> None:
         self.correcting = correcting
         self.num_utterances = 0
+        self._num_with_phrases = 0
         self.corrected: list[CorrectedUtterance] = []
         self._normalizer = make_normalizer(correcting.normalizer)
         self._entities: Entities | None = None
@@ -131,7 +132,7 @@ class Correction:
                 log.fail(error, key)
             else:
                 yield key, corrected
-        self._note_left_out(log)
+        self._add_notes(log)
 
     def correct(self, lattice: Lattice) -> Lattice:
         """Return a lattice with corrected words; call `load` first.
@@ -145,6 +146,7 @@ class Correction:
             )
         lists = self.entities.of(lattice.key)
         self.num_utterances += 1
+        self._num_with_phrases += bool(lists)
         if not lists or not lattice.num_arcs:
             return lattice
         return self._list(lattice, lists) if isinstance(lattice, ListLattice) else self._lattice(lattice, lists)
@@ -198,7 +200,10 @@ class Correction:
             self._written[id(words)] = words, WrittenWords(words, self._normalizer)
         return self._written[id(words)][1]
 
-    def _note_left_out(self, log: Log) -> None:
+    def _add_notes(self, log: Log) -> None:
+        if self.num_utterances and not self._num_with_phrases and self.entities.num_phrases:
+            number = counted(self.num_utterances, "utterance")
+            log.note(f"phrases for none of {number}; check that their keys match the ids in the phrase list")
         left_out = self.corrector.left_out_so_far
         if left_out:
             subject = counted(len(left_out), "phrase")
