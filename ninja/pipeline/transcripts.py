@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 
-from ninja.errors import NinjaError
+from ninja.errors import FormatError, NinjaError
 from ninja.files.names import resolve_listed
 from ninja.files.stream import Table
 from ninja.formats.content import LIST_HEAD, first_rows, is_list, names_script
 from ninja.formats.format import HEAD, by_mark, detect
+from ninja.formats.kaldi.tables import is_stm, is_trn
 from ninja.formats.nbest.transcripts import NAME, has_keys
 from ninja.io import detection
 from ninja.io.detection import names_in
@@ -25,6 +26,9 @@ def detect_transcripts(inputs: Inputs) -> str | None:
     """Return the transcript format if all inputs appear to be transcripts, else None.
 
     The lines are assumed to begin with keys if the first words of all lines look like keys (see `has_keys`).
+
+    Raises:
+        FormatError: A file is in STM or trn format, whose speakers and ids would be read as words.
     """
     rows: list[str] = []
     for file in inputs.sources.resolvable_files:
@@ -40,6 +44,11 @@ def detect_transcripts(inputs: Inputs) -> str | None:
             return None
         if all(map(_SCORED.fullmatch, of_file)):
             return None
+        fields = [(number, row.split()) for number, row in enumerate(of_file, start=1)]
+        for name, is_format in (("STM", is_stm), ("trn", is_trn)):
+            if is_format(fields, file.path):
+                message = f"the file is in {name} format; begin each line with a key, followed only by words"
+                raise FormatError(message, file.path)
         rows += of_file
     if not rows:
         return None

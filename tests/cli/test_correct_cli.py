@@ -116,6 +116,20 @@ def test_the_report_has_each_change(ninja, names, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("STM", "rec1 A kathy_clendening 0.00 1.00 <O,F0,M> good night\n"),
+        ("trn", "good night (kathy-clendening-1)\nplease call (kathy-clendening-2)\n"),
+    ],
+)
+def test_a_file_whose_ids_would_be_corrected_is_refused(ninja, names, tmp_path, name, text):
+    (tmp_path / "text").write_text(text)
+    code, output, errors = ninja("correct", tmp_path / "text", "--entities", names, *OPTIONS)
+    assert (code, output) == (1, "")
+    assert f"the file is in {name} format; begin each line with a key, followed only by words" in errors
+
+
 def test_phrases_of_other_utterances_are_reported(ninja, tmp_path):
     (tmp_path / "text").write_text(FILES["text"])
     note = "phrases for none of 3 utterances; check that their keys match the ids in the phrase list"
