@@ -50,6 +50,8 @@ MODULES = (
 KALDI = ("binary", "text")  # Kaldi archives, which may have script files and can be resumed
 _NO_OUTPUTS = {  # extensions that cannot be written
     ".stm": "STM cannot be written; use JSON lines (.jsonl) for words with times",
+    ".textgrid": "TextGrid cannot be written; use JSON lines (.jsonl) for words with times",
+    ".trn": "trn cannot be written; use ninja best for lines of a key and words",
     ".feather": "Feather cannot be written; use Parquet (.parquet)",
     ".scp": "a script file requires an archive; use ark,scp:FILE.ark,FILE.scp",
 }

@@ -307,6 +307,8 @@ def test_the_key_is_lost_where_files_make_their_own(to, tmp_path):
         ("x.scp", "use ark,scp:FILE.ark,FILE.scp"),
         ("x.columns", "columns files cannot be written"),
         ("x.stm", "STM cannot be written"),
+        ("x.TextGrid", "TextGrid cannot be written"),
+        ("x.trn", "trn cannot be written"),
     ],
 )
 def test_names_of_files_that_are_not_written_are_refused(name, message):
