@@ -495,6 +495,6 @@ def toml_text(values: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
     lines = [f"# {line}\n" for line in comments]
     for name, value in values.items():
         # Strings, lists and booleans have the same syntax in JSON and TOML.
-        text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+        text = float.__repr__(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
         lines.append(f"{name} = {text}\n")
     return "".join(lines)

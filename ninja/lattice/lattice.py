@@ -341,6 +341,7 @@ class Scales:
     word_penalty: float = 0.0
 
     def __post_init__(self) -> None:
+        to_python_numbers(self)
         scales = {"acoustic_scale": self.acoustic, "lm_scale": self.lm, "word_penalty": self.word_penalty}
         for name, value in scales.items():
             if not abs(value) <= LARGEST_SCALE:
@@ -355,6 +356,13 @@ class Scales:
         """Return the total cost of each arc, float64 [num_arcs]."""
         cost = self.lm * lattice.graph.astype(np.float64) + self.acoustic * lattice.acoustic.astype(np.float64)
         return cost + self.word_penalty * (lattice.word != EPSILON) if self.word_penalty else cost
+
+
+def to_python_numbers(options: Any) -> None:
+    """Replace NumPy's numbers in the fields of a frozen dataclass, whose `repr` is not that of a number in a file."""
+    for slot in fields(options):
+        if isinstance(value := getattr(options, slot.name), np.generic):
+            object.__setattr__(options, slot.name, value.item())
 
 
 def check_finite(name: str, value: float) -> None:

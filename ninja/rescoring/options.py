@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from ninja.errors import OptionError
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.lattice import ListLattice, has_graph_costs
+from ninja.lattice.lattice import ListLattice, has_graph_costs, to_python_numbers
 from ninja.lattice.text import AUTO, NORMALIZER_HELP
 from ninja.lm.lexical import LMText
 from ninja.lm.word_map import WordMapping
@@ -139,6 +139,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     def __post_init__(self) -> None:
         """Validate the values."""
+        to_python_numbers(self)
         for setting in fields(self):
             value, limits = getattr(self, setting.name), setting.metadata
             low, high, is_zero = limits["low"], limits["high"], limits["or_zero"] and value == 0

@@ -82,6 +82,20 @@ def test_scales_stand_beside_what_is_written_with_them(rescored: Path) -> None:
     assert found.path == scales_path(str(rescored))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("name", ["out.ark", "out.jsonl"])
+def test_scales_may_be_numbers_of_numpy(tmp_path: Path, name: str, number: Callable[[float], float]) -> None:
+    options = package.RescoreOptions(acoustic_scale=number(0.5), lm_weight=number(0.25), word_penalty=number(-1.0))
+    chosen = ChosenScales(options.scales, options.lm_weight)
+    words = package.SymbolTable.from_words(["<eps>", "a", "b"])
+    with package.write(tmp_path / name, words=words, chosen=chosen) as output:
+        output.write(fork())
+    assert find_scales(tmp_path / name) == ChosenScales(Scales(0.5, word_penalty=-1.0), lm_weight=0.25)
+    with pytest.raises(OptionError, match="lm_weight is nan"):
+        package.RescoreOptions(lm_weight=number("nan"))
+
+
 @pytest.mark.parametrize("name", ["best", "nbest", "mbr-decode", "posteriors", "to-ctm-conf", "1best", "confidence"])
 def test_commands_take_the_scales_beside_and_say_so(ninja: Ninja, rescored: Path, name: str) -> None:
     output = rescored.parent / "out"
