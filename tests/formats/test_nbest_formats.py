@@ -340,6 +340,7 @@ REFUSED = [
     ("srilm 3", b"-1 nan 0\n", "f:1, key 'u': expected a language model score, found 'nan'"),
     ("srilm 3", b"-1 -2 x\n", "f:1, key 'u': expected the number of words, found 'x'"),
     ("nemo", b"a b\n", "f:1: expected a sentence, a tab and a score, found 'a b'"),
+    ("nemo", b"a b\t-1\t-2\n", "f:1: expected a sentence, a tab and a score, found"),
     (
         "nemo",
         b"a\t-1\nb\t-2\nc\t-3\n",

@@ -85,10 +85,10 @@ def _num_lines(blocks: Iterable[bytes]) -> int:
 def _hypotheses(content: Pieces, path: str | None, score_as: ScoreAs, encoding: str) -> Iterator[Hypothesis]:
     check_score_as(score_as)
     for line, row in rows(content, path, encoding):
-        text, tab, score = row.rpartition("\t")
-        if not tab:
+        text, *scores = row.split("\t")
+        if len(scores) != 1:
             raise FormatError(f"expected a sentence, a tab and a score, found {row[:60]!r}", path, line=line)
-        cost = -number(score.strip(" "), "a score", path, line) + 0.0
+        cost = -number(scores[0].strip(" "), "a score", path, line) + 0.0
         graph, acoustic = costs(cost, score_as)
         yield sentence(split(text), graph, acoustic, line)
 
