@@ -134,6 +134,13 @@ def test_stm_is_known_by_its_content(ninja: Run, name: str) -> None:
         read_text(name)
 
 
+@pytest.mark.parametrize("text", ['{"text": "a b"}', '[{"text": "a b"}]', "{", "["])
+def test_references_in_json_are_refused_as_such(text: str) -> None:
+    write("ref", text, text)
+    with pytest.raises(FormatError, match="ref: the file is JSON, but each line must consist of an utterance id and"):
+        read_text("ref")
+
+
 def test_trn_is_known_by_its_content(ninja: Run) -> None:
     write("ref", ";; a comment", *TRN)
     write("hyp", *TEXT)

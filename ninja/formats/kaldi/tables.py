@@ -16,6 +16,7 @@ from ninja.files.text import read_named
 
 Name = str | os.PathLike[str]
 Row = tuple[int, list[str]]  # line number and fields
+_JSON = re.compile(r'(?:\[ ?)?\{(?: ?"|$)|\[$')
 _COMMENT = ";;"  # marks comments in formats of NIST
 _TRN_ID = re.compile(r"\(([^()]+)\)")
 _ID_MARK = re.compile(r"[0-9-]")
@@ -37,7 +38,8 @@ def read_text(path: Name) -> dict[str, list[str]]:
     """Read transcripts, keyed by utterance id, from lines ``id words`` or, in NIST's trn format, ``words (id)``.
 
     Raises:
-        FormatError: A line is empty, an id occurs twice, or the file is empty, not UTF-8, damaged, or in STM format.
+        FormatError: A line is empty, an id occurs twice, or the file is empty, not UTF-8, damaged, JSON, or in STM
+            format.
     """
     return text_of(list(read_fields(path)), path)
 
@@ -47,6 +49,8 @@ def text_of(rows: list[Row], path: Name) -> dict[str, list[str]]:
     if is_stm(rows, path):
         message = "the file is in STM format, which has no utterance ids; use `ninja score` with --segments"
         raise FormatError(message, path)
+    if _JSON.match(" ".join(next((fields for _, fields in rows if fields), []))):
+        raise FormatError("the file is JSON, but each line must consist of an utterance id and words", path)
     transcripts: dict[str, list[str]] = {}
     for number, key, words in _trn(rows, path) if is_trn(rows, path) else _keyed(rows, path):
         if key in transcripts:
