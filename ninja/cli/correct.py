@@ -103,6 +103,7 @@ def correct(
     """
     files: CommandFiles = click.get_current_context().obj
     inputs.format = inputs.format or detect_transcripts(inputs)
+    inputs.needs_words = True
     destination = in_format_of(inputs, destination)
     scales = Scales()
     destination = replace(destination, scales=None)

@@ -55,6 +55,7 @@ def tune_threshold(
     if wrong := given_on_command_line(others):
         raise OptionError(f"--correct chooses only the correction threshold; omit {', '.join(wrong)}")
     inputs.format = inputs.format or detect_transcripts(inputs)
+    inputs.needs_words = True
     scales = Scales(options.acoustic_scale, 1.0, options.word_penalty)
     normalizer = BASIC if options.normalizer == "auto" else options.normalizer
     sounds = context.augmentation

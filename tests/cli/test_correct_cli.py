@@ -85,14 +85,16 @@ def test_each_hypothesis_of_a_list_is_corrected(ninja, names, tmp_path):
     assert {hypothesis["text"] for hypothesis in written["nbest"]} == {"call Kathy Clendenin"}
 
 
-def test_the_best_path_of_a_lattice_is_corrected_and_the_others_stay(ninja, names, tmp_path):
+@pytest.mark.parametrize("is_named", [True, False])
+def test_the_best_path_of_a_lattice_is_corrected_and_the_others_stay(ninja, names, tmp_path, is_named):
     table = SymbolTable.from_words(["<eps>", "call", "kathy", "clendening", "home"])
     src, dst, word, graph = [0, 1, 2, 1], [1, 2, 3, 3], [1, 2, 3, 4], [1.0, 1.0, 1.0, 3.0]
     lattice = from_arcs("u", src, dst, word, graph, finals={3: (0.0, 0.0)}, words=table)
     write_all(str(tmp_path / "lat.ark"), [lattice])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in table))
+    table_option = ("--words", tmp_path / "words.txt") if is_named else ()  # or the table beside the lattices
     code, _, errors = ninja(
-        "correct", tmp_path / "lat.ark", "--words", tmp_path / "words.txt", "--entities", names, *OPTIONS,
+        "correct", tmp_path / "lat.ark", *table_option, "--entities", names, *OPTIONS,
         "--acoustic-scale", 1, "-o", tmp_path / "out.ark",
     )  # fmt: skip
     assert code == 0, errors
