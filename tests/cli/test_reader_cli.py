@@ -141,6 +141,7 @@ def test_nbest_to_ctm_prints_silence_if_told_to(ninja, here):
 def test_align_text_takes_its_output_as_third_argument(ninja, here):
     assert ninja("align-text", "ark:ref", "ark:ref", "ark,t:out")[:2] == (0, "")
     assert (here / "out").read_text() == ninja("align-text", "ref", "ref")[1]
+    assert ninja("align-text", "ark:ref", "ark:ref", "ark,t:-")[1] == (here / "out").read_text()
     code, _, errors = ninja("align-text", "ref", "ref", "out", "-o", "other")
     assert (code, "ALIGNMENT cannot be used with -o" in errors) == (2, True)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from ninja import evaluate
-from ninja.cli.command import InputFile, OutputFile
-from ninja.cli.options import command, output_file, switch
+from ninja.cli.command import LAST_SECTIONS, InputFile, OutputFile
+from ninja.cli.options import command, section, switch, writes
 from ninja.errors import FormatError, counted, named
 from ninja.evaluate import Mode
 from ninja.files.output import text_output
@@ -50,11 +50,11 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
 @click.argument("text1", type=InputFile())
 @click.argument("text2", type=InputFile())
 @click.argument("alignment", required=False, type=OutputFile())
-@output_file("Text file for the alignments")
+@section(LAST_SECTIONS[0], writes("-o", "Text file for the alignments; - is stdout.  [default: -]", "--output-file"))
 @click.option("--special-symbol", default="<eps>", metavar="WORD", help="Symbol for insertions and deletions.")
 @click.option("--separator", default=";", metavar="WORD", help="Separator between pairs of words.")
 def align_text(
-    text1: str, text2: str, alignment: str | None, output_file: str, special_symbol: str, separator: str
+    text1: str, text2: str, alignment: str | None, output_file: str | None, special_symbol: str, separator: str
 ) -> None:
     """Align the words of two texts, like Kaldi's align-text.
 
@@ -66,15 +66,13 @@ def align_text(
     Example:
       ninja align-text text transcripts.txt -o aligned.txt
     """
-    if alignment is not None:
-        if output_file != "-":
-            raise click.UsageError("ALIGNMENT cannot be used with -o")
-        output_file = alignment
+    if alignment is not None and output_file is not None:
+        raise click.UsageError("ALIGNMENT cannot be used with -o")
     first, second = (evaluate.read_text(path) for path in (text1, text2))
     missing = [key for key in first if key not in second]
     if len(missing) == len(first):
         raise FormatError(f"contains none of the keys of {text1}; check that the utterance ids match", text2)
-    with text_output(output_file) as stream:
+    with text_output(alignment or output_file or "-") as stream:
         for key, words in first.items():
             if key in second:
                 pairs = evaluate.align_text(words, second[key])
