@@ -157,10 +157,15 @@ def label_words(
         for confidence, (word, label) in zip(confidences.get(key, ()), words, strict=True):
             if confidence is None:
                 continue
-            if not 0.0 <= confidence <= 1.0:
-                message = f"the confidence of {word!r} is {confidence:g}, but must be between 0 and 1"
-                raise FormatError(f"{message}; convert log-probabilities and percentages to probabilities", key=key)
+            check_confidence(word, confidence, key)
             labelled.append((confidence, label))
     if not labelled:
         raise FormatError("the words of the scored utterances have no confidences")
     return np.array([pair[0] for pair in labelled]), np.array([pair[1] for pair in labelled], np.bool_)
+
+
+def check_confidence(word: str, confidence: float, key: str) -> None:
+    """Raise FormatError if the confidence of a word is no probability."""
+    if not 0.0 <= confidence <= 1.0:
+        message = f"the confidence of {word!r} is {confidence:g}, but must be between 0 and 1"
+        raise FormatError(f"{message}; convert log-probabilities and percentages to probabilities", key=key)

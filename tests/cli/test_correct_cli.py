@@ -132,6 +132,14 @@ def test_a_file_whose_ids_would_be_corrected_is_refused(ninja, names, tmp_path, 
     assert f"the file is in {name} format; begin each line with a key, followed only by words" in errors
 
 
+@pytest.mark.parametrize("confidence", ["50", "-0.69"])
+def test_confidences_that_are_no_probabilities_are_refused(ninja, names, tmp_path, confidence):
+    (tmp_path / "talk.ctm").write_text(CTM.replace(" 0.50\n", f" {confidence}\n"))
+    code, _, errors = ninja("correct", tmp_path / "talk.ctm", "--entities", names, *OPTIONS)
+    assert code == 1
+    assert f"key 'u1': the confidence of 'Please' is {confidence}, but must be between 0 and 1; convert" in errors
+
+
 def test_phrases_of_other_utterances_are_reported(ninja, tmp_path):
     (tmp_path / "text").write_text(FILES["text"])
     note = "phrases for none of 3 utterances; check that their keys match the ids in the phrase list"

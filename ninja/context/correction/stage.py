@@ -22,6 +22,7 @@ from ninja.context.entities.written import WrittenWords
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import DependencyError, Log, NinjaError, OptionError, VocabularyError, counted
+from ninja.evaluate.confidence import check_confidence
 from ninja.files.stream import Guard
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.nbest.json_records import with_new_words
@@ -331,13 +332,21 @@ def _chain(lattice: Lattice, arcs: npt.NDArray[np.int64], words: Sequence[int], 
 
 
 def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Confidences]:
-    """Return the words of a hypothesis, and their confidences (None unless the input contains one for every word)."""
+    """Return the words of a hypothesis, and their confidences (None unless the input contains one for every word).
+
+    Raises:
+        FormatError: A confidence is no probability.
+    """
     words = tuple(map(str, hypothesis.words))
     origin = None if lattice.record is None else lattice.record.origin
     if origin is None or origin.words != words or not origin.confidences:
         return words, None
     confidences = [value for value in origin.confidences if value is not None]
-    return words, confidences if len(confidences) == len(words) else None
+    if len(confidences) != len(words):
+        return words, None
+    for word, confidence in zip(words, confidences, strict=True):
+        check_confidence(word, confidence, lattice.key)
+    return words, confidences
 
 
 def _best_path(lattice: Lattice, scales: Scales) -> tuple[Words, Confidences, npt.NDArray[np.int64]]:
