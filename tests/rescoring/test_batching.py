@@ -1,4 +1,4 @@
-"""A language model that runs out of memory is asked for smaller batches; nothing is lost, and results do not change."""
+"""A language model that runs out of memory is called with smaller batches, which does not change results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]
 
 
 class Small(FakeLM):
-    """Has memory for a limited number of queries at once, and fails in the middle of larger batches."""
+    """A model with memory for a limited number of queries, which fails in the middle of larger batches."""
 
     def __init__(self, room: int, error: type[Exception] = MemoryError, salt: int = 0) -> None:
         super().__init__(salt=salt)
@@ -46,39 +46,39 @@ class Small(FakeLM):
 
 
 @pytest.mark.parametrize("room", [1, 7, 50])
-def test_batches_are_halved_once_for_the_rest_of_the_run_and_nothing_else_changes(room: int) -> None:
+def test_batches_are_halved_for_the_rest_of_the_run_without_changing_results(room: int) -> None:
     expected = dict(rescore(MANY, FakeLM(), OPTIONS))
-    lm, told = Small(room), list[str]()
-    report = RescoreReport(on_note=told.append)
-    found = dict(rescore(MANY, lm, OPTIONS, report=report))
-    assert list(found) == list(expected)
-    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+    lm, notes = Small(room), list[str]()
+    report = RescoreReport(on_note=notes.append)
+    results = dict(rescore(MANY, lm, OPTIONS, report=report))
+    assert list(results) == list(expected)
+    assert all(lattice.identical(expected[key]) for key, lattice in results.items())
     assert not lm.history
     assert room / 2 <= lm.largest <= room
-    assert told == [*report.notes, f"vocabulary: {report.coverages[0]}"]
+    assert notes == [*report.notes, f"vocabulary: {report.coverages[0]}"]
     limits = [int(note.split("limited to ")[1].split()[0]) for note in report.notes]
-    assert limits == sorted(set(limits), reverse=True)  # each is said once
-    assert told[-2].startswith("out of memory with ")
+    assert limits == sorted(set(limits), reverse=True)  # one note per limit
+    assert notes[-2].startswith("out of memory with ")
     assert 1 <= limits[-1] <= room
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_in_a_mixture_the_other_model_loses_no_slots(part: int) -> None:
+def test_out_of_memory_in_a_mixture_leaks_no_slots_of_other_models(part: int) -> None:
     lms = [FakeLM(), FakeLM(salt=1)]
     expected = dict(rescore(MANY, Mixture(tuple((lm, 0.5) for lm in lms)), OPTIONS))
     lms[part] = Small(9, salt=part)
-    found = dict(rescore(MANY, Mixture(tuple((lm, 0.5) for lm in lms)), OPTIONS))
-    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+    results = dict(rescore(MANY, Mixture(tuple((lm, 0.5) for lm in lms)), OPTIONS))
+    assert all(lattice.identical(expected[key]) for key, lattice in results.items())
     assert not any(lm.history for lm in lms)
 
 
 @pytest.mark.parametrize("method", ["advance", "logprob"])
-def test_a_model_that_does_not_even_hold_one_history_ends_the_run_and_leaves_nothing(
+def test_out_of_memory_for_a_single_history_ends_the_run_and_releases_all_slots(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lm = Small(0)
-    other = "logprob" if method == "advance" else "advance"
-    monkeypatch.setattr(Small, other, getattr(FakeLM, other))
+    method_that_works = "logprob" if method == "advance" else "advance"
+    monkeypatch.setattr(Small, method_that_works, getattr(FakeLM, method_that_works))
     with pytest.raises(ModelError, match="out of memory for a single history") as caught:
         list(rescore(MANY, lm, OPTIONS))
     assert isinstance(caught.value.__cause__, MemoryError)
@@ -86,14 +86,14 @@ def test_a_model_that_does_not_even_hold_one_history_ends_the_run_and_leaves_not
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3, 4])
-def test_histories_made_before_the_memory_ran_out_for_good_are_given_back(calls: int) -> None:
+def test_histories_created_before_out_of_memory_are_released(calls: int) -> None:
     class Shrinking(Small):
         def _reserve(self, count: int) -> None:
-            self.room = self.room if self.left else 0
+            self.room = self.room if self.num_calls else 0
             super()._reserve(count)
-            self.left -= 1
+            self.num_calls -= 1
 
-        left = calls
+        num_calls = calls
 
     lm = Shrinking(2)
     slots = lm.start(5)
@@ -106,7 +106,7 @@ def test_histories_made_before_the_memory_ran_out_for_good_are_given_back(calls:
     assert set(lm.history) == set(slots.tolist())
 
 
-def test_errors_other_than_lack_of_memory_are_not_retried() -> None:
+def test_errors_other_than_out_of_memory_are_not_retried() -> None:
     lm = Small(5, RuntimeError)
     with pytest.raises(RuntimeError, match="no room"):
         list(rescore(MANY, lm, OPTIONS))
@@ -114,7 +114,7 @@ def test_errors_other_than_lack_of_memory_are_not_retried() -> None:
     assert lm.largest <= 5
 
 
-def test_torchs_ways_of_lacking_memory_are_known_without_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_errors_of_torch_are_recognised_without_importing_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     class OutOfMemoryError(RuntimeError):
         pass
 
@@ -124,10 +124,10 @@ def test_torchs_ways_of_lacking_memory_are_known_without_importing_it(monkeypatc
     lm = Small(2, OutOfMemoryError)
     slots = lm.start(5)
     batched = BatchedLM(lm)
-    made, logprob, _ = batched.wave(
+    slots_after, logprob, _ = batched.wave(
         np.empty(0, np.int64), slots, np.full(5, 3, np.int32), slots, np.full(5, 4, np.int32)
     )
-    assert (len(set(made.tolist())), logprob.shape, batched.limit) == (5, (5,), 2)
+    assert (len(set(slots_after.tolist())), logprob.shape, batched.limit) == (5, (5,), 2)
     assert emptied == [True]
     assert batched.notes == ["out of memory with a language model batch of 5; batches are limited to 2 from now on"]
     assert out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried …"))
@@ -136,7 +136,7 @@ def test_torchs_ways_of_lacking_memory_are_known_without_importing_it(monkeypatc
     assert out_of_memory(MemoryError())
 
 
-def test_a_network_that_runs_out_of_memory_keeps_its_slots_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_runs_out_of_memory_leaks_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = LstmLM(MODULE, VOCABULARY)
     slots = lm.start(3)
     step = LstmLM._step
@@ -149,5 +149,7 @@ def test_a_network_that_runs_out_of_memory_keeps_its_slots_free(monkeypatch: pyt
     expected = lm.advance(slots, np.full(3, 4, np.int32))
     monkeypatch.setattr(LstmLM, "_step", crowded)
     batched = BatchedLM(lm)
-    made, _, _ = batched.wave(expected, slots, np.full(3, 4, np.int32), np.empty(0, np.int64), np.empty(0, np.int32))
-    assert (lm.num_slots, len(made), batched.limit) == (6, 3, 1)
+    slots_after, _, _ = batched.wave(
+        expected, slots, np.full(3, 4, np.int32), np.empty(0, np.int64), np.empty(0, np.int32)
+    )
+    assert (lm.num_slots, len(slots_after), batched.limit) == (6, 3, 1)

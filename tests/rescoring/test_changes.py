@@ -26,14 +26,14 @@ def texts(lattice, scales):
 def cheapest(lattice, text, options):
     """Return graph, acoustic and total cost of the best path with a text, by enumeration."""
     ids = tuple(TABLE.ids(text.split()))
-    found = [cost for cost in path_costs(lattice) if cost.words == ids]
-    if not found:
+    costs = [cost for cost in path_costs(lattice) if cost.words == ids]
+    if not costs:
         return None
-    best = min(found, key=lambda cost: total(cost, options))
+    best = min(costs, key=lambda cost: total(cost, options))
     return pytest.approx({"graph": best.graph, "acoustic": best.acoustic, "total": total(best, options)}, abs=2e-4)
 
 
-def test_each_change_is_cited_with_both_paths_and_their_costs_in_both_passes():
+def test_each_change_has_both_paths_and_their_costs_in_both_passes():
     results = dict(rescore(LATTICES, FakeLM(), OPTIONS))
     num_changed = 0
     for key, before in LATTICES:
@@ -58,13 +58,13 @@ def test_each_change_is_cited_with_both_paths_and_their_costs_in_both_passes():
     assert num_changed > 3
 
 
-def test_spans_have_times_and_paths_that_a_lattice_lacks_have_no_costs():
+def test_spans_have_times_and_paths_missing_from_a_lattice_have_no_costs():
     line = package.graph.linear("u", [1, 2, 3], [1] * 9, 2.0, 4.0, TABLE)
-    other = package.graph.linear("u", [1, 5, 3], [1] * 9, 1.0, 3.0, TABLE)
+    rescored_line = package.graph.linear("u", [1, 5, 3], [1] * 9, 1.0, 3.0, TABLE)
     w = [TABLE.word(number) for number in range(6)]
     first_pass = {"graph": 2.0, "acoustic": 4.0, "total": 4.0}
     rescored = {"graph": 1.0, "acoustic": 3.0, "total": 2.5}
-    assert changes(line, other, Scales(0.5)) == {
+    assert changes(line, rescored_line, Scales(0.5)) == {
         "utt": "u",
         "changes": [{"from": w[2], "to": w[5], "begin": 0.01, "end": 0.02}],
         "before": {"text": f"{w[1]} {w[2]} {w[3]}", "first_pass": first_pass, "rescored": None},

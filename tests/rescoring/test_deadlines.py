@@ -76,7 +76,7 @@ def test_a_deadline_in_the_search_returns_a_path_of_the_lattice(
     assert not all(complete)
 
 
-def test_the_answer_so_far_has_the_scores_of_the_words_that_were_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_result_has_the_scores_of_the_searched_words(monkeypatch: pytest.MonkeyPatch) -> None:
     lattice = random_lattice(1, 60)
     [(_, whole)] = rescore([(lattice.key, lattice)], FakeLM(), OPTIONS)
     first, last = words(lattice), words(whole)
@@ -92,7 +92,7 @@ def test_the_answer_so_far_has_the_scores_of_the_words_that_were_searched(monkey
 
 
 @pytest.mark.parametrize("output", ["best", "input", "lattice"])
-def test_each_output_has_an_answer_when_the_deadline_expires(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_output_type_has_a_result_when_the_deadline_expires(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lattice = random_lattice(2)
     options = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, unk_penalty=1.0, output=output)  # type: ignore[arg-type]
     for calls in (0, 40):

@@ -15,7 +15,7 @@ MODEL = {"lmrescore": "--lm", "rescore": "--rnnlm"}
 
 @pytest.mark.parametrize("verb", MODEL)
 @pytest.mark.parametrize("target", ["out.ark", "out/"])
-def test_a_run_advises_once_to_determinize_lattices_of_many_equal_words(ninja, tmp_path, verb, target) -> None:
+def test_a_run_advises_once_to_determinize_ambiguous_lattices(ninja, tmp_path, verb, target) -> None:
     arguments = [verb, RAW, MODEL[verb], "english-ngram", "-o", f"{tmp_path}/{target}"]
     if verb == "rescore":
         arguments += ["--output", "best", "--max-hyps", 1, "--beam", 1]
@@ -38,34 +38,34 @@ def test_determinized_lattices_need_no_advice(ninja, tmp_path, verb) -> None:
     assert ADVICE not in errors
 
 
-def test_shares_are_those_of_arcs_one_by_one() -> None:
+def test_is_ambiguous_agrees_with_a_loop_over_arcs() -> None:
     def slow(lattice) -> bool:
         epsilons = repeated = 0
         for begin, end in zip(lattice.arc_begin[:-1].tolist(), lattice.arc_begin[1:].tolist(), strict=True):
-            seen = set()
+            words = set()
             for word in lattice.word[begin:end].tolist():
                 epsilons += word == 0
-                repeated += word != 0 and word in seen
-                seen.add(word)
+                repeated += word != 0 and word in words
+                words.add(word)
         return max(epsilons, repeated) > lattice.num_arcs / 2
 
-    found = set()
+    answers = set()
     for seed in range(40):
         lattice = random_lattice(seed, 60, 10 + seed % 3)
         limit = 1 + seed % 8
         lattice = lattice.replace(word=np.where(lattice.word > limit, seed % 2, lattice.word).astype(np.int32))
         assert is_ambiguous(lattice) == slow(lattice)
-        found.add(is_ambiguous(lattice))
-    assert found == {True, False}
-    assert not is_ambiguous(random_lattice(0, 4, 2).replace(word=np.zeros(11, np.int32)))  # so few arcs cost nothing
+        answers.add(is_ambiguous(lattice))
+    assert answers == {True, False}
+    assert not is_ambiguous(random_lattice(0, 4, 2).replace(word=np.zeros(11, np.int32)))  # too few arcs to matter
 
 
-def test_the_library_notes_it_too() -> None:
+def test_rescore_notes_ambiguous_lattices_once() -> None:
     from fake_lm import FakeLM
 
     lattice = random_lattice(3, 200, 20).replace
-    many = lattice(word=np.ones(random_lattice(3, 200, 20).num_arcs, np.int32))
+    ambiguous = lattice(word=np.ones(random_lattice(3, 200, 20).num_arcs, np.int32))
     report = package.RescoreReport()
     options = package.RescoreOptions(max_unknown=1.0, output="best", max_hyps=1)
-    assert len(list(package.rescore([("a", many), ("b", many)], FakeLM(), options, report=report))) == 2
+    assert len(list(package.rescore([("a", ambiguous), ("b", ambiguous)], FakeLM(), options, report=report))) == 2
     assert report.notes.count(ADVICE) == 1

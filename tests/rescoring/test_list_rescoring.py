@@ -79,7 +79,7 @@ def test_a_rescored_list_has_all_hypotheses_and_all_fields_with_new_scores():
     assert second == {"key": "v", "duration": 0.5, "nbest": [{"text": "", "am_score": 0.0, **second["nbest"][0]}]}
 
 
-def test_a_list_of_more_than_a_hundred_hypotheses_comes_back_whole():
+def test_a_list_of_more_than_a_hundred_hypotheses_is_written_completely():
     texts = [" ".join(f"w{1 + number // 8**place % 8}" for place in range(3)) for number in range(150)]
     hypotheses = [{"text": text, "score": -1.0} for text in texts]
     write_lines("in.jsonl", [{"key": "u", "nbest": hypotheses}])
@@ -91,7 +91,7 @@ def test_a_list_of_more_than_a_hundred_hypotheses_comes_back_whole():
     assert "143 hypotheses beyond --num-best dropped" in report.summary(1.0, 0.01)
 
 
-def test_a_manifest_comes_back_as_a_manifest():
+def test_a_rescored_manifest_is_a_manifest():
     form = "json:key=audio_filepath,nbest=none,text=pred_text,missing_score=0"
     manifest = [
         {"audio_filepath": f"/data/{name}.wav", "duration": 1.5, "text": "w1 w2", "pred_text": text}
@@ -104,7 +104,7 @@ def test_a_manifest_comes_back_as_a_manifest():
     assert [key for key, _ in package.read("out.json", format=form)] == ["/data/a.wav", "/data/b.wav"]
 
 
-def test_beams_of_nemo_take_the_fields_of_their_manifest_along():
+def test_nemo_beams_keep_the_fields_of_their_manifest():
     manifest = [{"audio_filepath": f"/data/{name}.wav", "duration": 1.5, "text": "w1"} for name in "ab"]
     write_lines("manifest.json", manifest)
     Path("beams.tsv").write_text("w1\t-1\nw2\t-2\nw3\t-1\nw4\t-3\n")
@@ -124,18 +124,18 @@ def test_beams_of_nemo_take_the_fields_of_their_manifest_along():
         ("json:text=sentence", {"sentence": ["w1"], "score": -2.0}),
     ],
 )
-def test_new_scores_have_the_names_and_the_meaning_of_the_old_ones(form, hypothesis):
+def test_new_scores_have_the_field_names_and_meaning_of_the_old_scores(form, hypothesis):
     write_lines("in.jsonl", [{"key": "u", "nbest": [{**hypothesis, "extra": 1}]}])
     [(_, lattice)] = package.rescore(package.read("in.jsonl", format=form), FakeLM(), OPTIONS)
     [row] = rescored("in.jsonl", "out.jsonl", form)
-    [written] = row["nbest"]
-    assert written["extra"] == 1
-    assert set(hypothesis) <= set(written)
+    [rescored_hypothesis] = row["nbest"]
+    assert rescored_hypothesis["extra"] == 1
+    assert set(hypothesis) <= set(rescored_hypothesis)
     [(_, again)] = package.read("out.jsonl", format=form)
-    [expected], [found] = (lattice_nbest(each, 2).hypotheses for each in (lattice, again))
+    [expected], [actual] = (lattice_nbest(source, 2).hypotheses for source in (lattice, again))
     total = expected.graph_cost + expected.acoustic_cost
-    assert found.words == expected.words
-    assert found.graph_cost + found.acoustic_cost == pytest.approx(total, rel=1e-5)
+    assert actual.words == expected.words
+    assert actual.graph_cost + actual.acoustic_cost == pytest.approx(total, rel=1e-5)
 
 
 def test_scores_in_a_list_beside_texts_become_fields_of_hypotheses():
@@ -145,7 +145,7 @@ def test_scores_in_a_list_beside_texts_become_fields_of_hypotheses():
     assert [set(hypothesis) for hypothesis in row["hyps"]] == [{"text", "scores", "am_score", "lm_score"}] * 2
 
 
-def test_fields_that_a_format_cannot_hold_are_reported():
+def test_fields_that_a_format_cannot_store_are_reported():
     write_lines("in.jsonl", LISTS[:1])
     [(_, lattice)] = package.read("in.jsonl")
     with package.write("out.nbest") as output:
@@ -167,7 +167,7 @@ def test_a_list_without_hypotheses_is_written_as_an_empty_sentence(name, form):
     assert (key, lattice.num_arcs) == ("x", 0)
 
 
-def test_commands_keep_the_fields_or_say_that_they_are_lost(ninja):
+def test_commands_keep_the_fields_or_report_their_loss(ninja):
     write_lines("in.jsonl", LISTS[:1])
     assert ninja("convert", "in.jsonl", "-o", "out.jsonl")[0] == 0
     [row] = rows_of("out.jsonl")
@@ -220,7 +220,7 @@ def total(costs, scales):
     st.lists(st.tuples(st.sampled_from(["", "a", "a b", "b"]), st.integers(0, 20), st.integers(0, 20)), min_size=1),
     st.sampled_from([0.0, 0.1, 1.0, 2.0]),
 )
-def test_probabilities_of_equal_texts_add_up(hypotheses, acoustic_scale):
+def test_probabilities_of_equal_texts_are_summed(hypotheses, acoustic_scale):
     scales = Scales(acoustic_scale)
     rows = tuple(sentence(text.split(), graph / 4, acoustic / 4) for text, graph, acoustic in hypotheses)
     lattice = nbest_lattice(NBest("u", rows))
@@ -229,18 +229,18 @@ def test_probabilities_of_equal_texts_add_up(hypotheses, acoustic_scale):
     for text, graph, acoustic in {(text, graph, acoustic) for text, graph, acoustic in hypotheses}:
         expected.setdefault(text, []).append((graph / 4, acoustic / 4))
     assert num_merged == sum(map(len, expected.values())) - len(expected)
-    found = lattice_nbest(merged, 100)
-    assert {" ".join(each.words) for each in found.hypotheses} == set(expected)
-    for each in found.hypotheses:
-        costs = expected[" ".join(each.words)]
-        cost = acoustic_scale * each.acoustic_cost + each.graph_cost
+    result = lattice_nbest(merged, 100)
+    assert {" ".join(hypothesis.words) for hypothesis in result.hypotheses} == set(expected)
+    for hypothesis in result.hypotheses:
+        costs = expected[" ".join(hypothesis.words)]
+        cost = acoustic_scale * hypothesis.acoustic_cost + hypothesis.graph_cost
         assert cost == pytest.approx(total(costs, scales), abs=1e-4)
         if acoustic_scale > 0:
-            assert any(each.graph_cost == pytest.approx(graph, abs=1e-5) for graph, _ in costs)
+            assert any(hypothesis.graph_cost == pytest.approx(graph, abs=1e-5) for graph, _ in costs)
     assert merge_equal_texts(merged, scales) == (merged, 0)
 
 
-def test_equal_texts_come_back_once_and_the_log_says_so():
+def test_equal_texts_are_merged_with_a_note():
     hypotheses = [{"text": "w1 w2", "score": -3.0, "id": 1}, {"text": "w1 w2", "score": -3.5, "id": 2}]
     write_lines("in.jsonl", [{"key": "u", "nbest": [*hypotheses, {"text": "w3", "score": -4.0}]}])
     notes = []
@@ -254,14 +254,14 @@ def test_equal_texts_come_back_once_and_the_log_says_so():
     assert "1 hypothesis with equal texts merged" in report.summary(1.0, 0.01)
 
 
-def test_lattices_of_no_list_keep_their_paths():
+def test_paths_of_lattices_that_are_not_lists_are_not_merged():
     lattice = nbest_lattice(NBest("u", (sentence("a", 1.0), sentence("a", 2.0))))
     plain = super(ListLattice, lattice).replace()
     assert merge_equal_texts(plain, Scales()) == (plain, 0)
 
 
 def scales_beside(name):
-    """Return the scales in the file beside the lattices."""
+    """Return the scales in the file next to the lattices."""
     lines = (line.split(" = ") for line in Path(f"{name}.scales.toml").read_text().splitlines() if " = " in line)
     return {option: float(value) for option, value in lines}
 
@@ -274,7 +274,7 @@ def scales_beside(name):
         (["--config", "weights.toml"], 0.25, 0.0),
     ],
 )
-def test_the_command_takes_the_weights_of_lists_unless_the_user_sets_others(ninja, arguments, weight, penalty):
+def test_rescore_uses_the_default_weights_of_lists_unless_the_user_sets_weights(ninja, arguments, weight, penalty):
     write_lines(
         "x.jsonl", [{"key": "u", "nbest": [{"text": "the house", "score": -3.0}, {"text": "a house", "score": -4}]}]
     )

@@ -14,7 +14,7 @@ from ninja.lm import load
 from ninja.lm.trie import word_logprobs
 from ninja.rescoring import rescore
 
-torch = pytest.importorskip("torch")  # a plain dependency; only a checkout without it has nothing to compare
+torch = pytest.importorskip("torch")  # a core dependency, but absent from some checkouts
 
 from ninja.lm.attention.transformer import TransformerLM  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
@@ -69,16 +69,16 @@ def lm(request, tmp_path_factory):
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lattice=lattices(max_states=6, max_word=8))
 @pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward", "pruned"])
-def test_every_path_of_the_lattice_costs_what_its_sentence_does(lm, lattice, algorithm):
+def test_every_path_has_the_cost_of_its_sentence(lm, lattice, algorithm):
     names = ["<eps>", "a", "b", "w3", "ça", "w5", "w6", "w7", "w8"]  # some are unknown to some models
     lattice = replace(lattice, words=SymbolTable.from_words(names))
 
     def logprob(history, word):
-        known = [lm.unk if lm.vocabulary.id(each) is None else lm.vocabulary.id(each) for each in history]
+        ids = [lm.unk if lm.vocabulary.id(name) is None else lm.vocabulary.id(name) for name in history]
         if word == "</s>":
-            return float(word_logprobs(lm, [known])[0][-1])
+            return float(word_logprobs(lm, [ids])[0][-1])
         number = lm.vocabulary.id(word)
-        score = word_logprobs(lm, [[*known, lm.unk if number is None else number]])[0][len(known)]
+        score = word_logprobs(lm, [[*ids, lm.unk if number is None else number]])[0][len(ids)]
         return float(score) - (EXACT.unk_penalty if number is None else 0.0)
 
     options = replace(EXACT, algorithm=algorithm, max_ngram_order=0, max_arcs=10**6)

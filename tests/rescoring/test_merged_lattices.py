@@ -20,7 +20,9 @@ from ninja.lattice import Lattice, Scales, SymbolTable
 from ninja.rescoring import RescoreOptions, RescoreReport, engine, rescore
 
 NARROW = replace(EXACT, max_hyps=2, max_active=6, beam=4.0, merge_order=1)
-WRITTEN = SymbolTable.from_words(["<eps>", "w1", "W1,", "w2", "W2.", "w3", "“w3”"])  # ids 2n-1 and 2n have one form
+WRITTEN = SymbolTable.from_words(
+    ["<eps>", "w1", "W1,", "w2", "W2.", "w3", "“w3”"]
+)  # ids 2n-1 and 2n have the same lexical form
 
 algorithms = pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward"])
 
@@ -35,10 +37,10 @@ def rescored(lattice: Lattice, options: RescoreOptions) -> tuple[Lattice, int]:
 def with_few_costs(lattice: Lattice) -> Lattice:
     """Return a lattice with costs of 0 and 1, so that some completions are equal."""
 
-    def few(cost: np.ndarray) -> np.ndarray:
+    def rounded(cost: np.ndarray) -> np.ndarray:
         return np.where(np.isinf(cost), cost, (cost > 0).astype(np.float32))
 
-    costs = {name: few(getattr(lattice, name)) for name in ("graph", "acoustic", "final_graph", "final_acoustic")}
+    costs = {name: rounded(getattr(lattice, name)) for name in ("graph", "acoustic", "final_graph", "final_acoustic")}
     return replace(lattice, **costs)
 
 
@@ -49,7 +51,7 @@ def texts(lattice: Lattice) -> set[tuple[tuple[int, ...], float, float]]:
 
 @algorithms
 @given(lattice=lattices(max_states=8, max_word=2, max_labels=1))
-def test_a_search_is_that_of_the_lattice_whose_equal_completions_are_merged(algorithm: str, lattice: Lattice) -> None:
+def test_search_equals_search_of_the_lattice_with_merged_completions(algorithm: str, lattice: Lattice) -> None:
     lattice = named(with_few_costs(lattice))
     options = replace(NARROW, algorithm=algorithm)
     result, num_expanded = rescored(lattice, options)
@@ -69,20 +71,20 @@ def test_an_unlimited_search_keeps_every_path_with_its_labels(algorithm: str, la
 @algorithms
 @pytest.mark.parametrize("output", ["lattice", "input", "best"])
 @given(lattice=lattices(max_states=7, max_word=3), forms=st.randoms(use_true_random=False))
-def test_versions_with_other_punctuation_change_no_score(algorithm, output, lattice, forms):
-    assume(not lattice.is_final[0])  # otherwise the union has epsilons that the lattice has not
+def test_copies_of_paths_with_other_punctuation_do_not_change_scores(algorithm, output, lattice, forms):
+    assume(not lattice.is_final[0])  # otherwise the union has additional epsilons
 
     def version(choose):
         words = [0 if word == 0 else 2 * word - choose() for word in lattice.word.tolist()]
         return replace(lattice, word=np.array(words, np.int32), words=WRITTEN)
 
     options = replace(NARROW, algorithm=algorithm, output=output, normalizer="basic")
-    plain, num_plain = rescored(version(lambda: 1), options)
+    expected, num_expected = rescored(version(lambda: 1), options)
     versions = [version(lambda: forms.randint(0, 1)) for _ in range(3)]
-    written, num_written = rescored(union(versions, determinize=False), options)
-    assert num_written == num_plain
-    lexical = replace(written, word=(written.word + written.word % 2).astype(np.int32))
-    assert texts(lexical) == {(tuple(word + word % 2 for word in words), *costs) for words, *costs in texts(plain)}
+    result, num_expanded = rescored(union(versions, determinize=False), options)
+    assert num_expanded == num_expected
+    lexical = replace(result, word=(result.word + result.word % 2).astype(np.int32))
+    assert texts(lexical) == {(tuple(word + word % 2 for word in words), *costs) for words, *costs in texts(expected)}
 
 
 @algorithms
@@ -90,26 +92,26 @@ def test_paths_that_differ_in_form_do_not_share_the_limit_of_active_hypotheses(a
     rng = np.random.default_rng(3)
     num = 60
     word = rng.integers(1, 4, num)
-    one = Lattice.from_arrays(
+    lattice = Lattice.from_arrays(
         "k", [*range(0, num + 1, 3), num], np.repeat(np.arange(1, num // 3 + 1), 3), 2 * word,
         rng.uniform(0, 4, num), rng.uniform(0, 4, num), [*[np.inf] * (num // 3), 0.0], words=WRITTEN,
     )  # fmt: skip
-    other = replace(one, word=(one.word - 1).astype(np.int32))
+    other_form = replace(lattice, word=(lattice.word - 1).astype(np.int32))
     options = replace(NARROW, algorithm=algorithm, max_active=3, normalizer="basic")
-    alone, _ = rescored(one, options)
-    both, _ = rescored(union([one, other], determinize=False), options)
+    expected_lattice, _ = rescored(lattice, options)
+    both, _ = rescored(union([lattice, other_form], determinize=False), options)
     scales = Scales(options.acoustic_scale, word_penalty=options.word_penalty)
-    found, expected = best_path(both, scales), best_path(alone, scales)
-    assert (found.graph_cost, found.acoustic_cost) == (expected.graph_cost, expected.acoustic_cost)
-    assert both.num_arcs == 2 * alone.num_arcs
+    path, expected = best_path(both, scales), best_path(expected_lattice, scales)
+    assert (path.graph_cost, path.acoustic_cost) == (expected.graph_cost, expected.acoustic_cost)
+    assert both.num_arcs == 2 * expected_lattice.num_arcs
 
 
-def test_copies_count_in_the_limit_of_arcs(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = union([linear("k", [1, 2], symbols=TABLE)] * 8, determinize=False)
-    assert rescored(many, EXACT)[0].num_arcs == 16
+def test_copies_of_arcs_count_towards_the_arc_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = union([linear("k", [1, 2], symbols=TABLE)] * 8, determinize=False)
+    assert rescored(copies, EXACT)[0].num_arcs == 16
     monkeypatch.setattr(engine, "MAX_ARCS", 15)
     report = RescoreReport(on_error=lambda error: errors.append(error))
     errors: list[Exception] = []
-    assert list(rescore([("k", many)], FakeLM(), replace(EXACT, algorithm="arcbeam"), report=report)) == []
+    assert list(rescore([("k", copies)], FakeLM(), replace(EXACT, algorithm="arcbeam"), report=report)) == []
     assert isinstance(errors[0], LatticeError)
     assert "the expanded lattice exceeds 15 arcs" in str(errors[0])

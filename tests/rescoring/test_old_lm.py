@@ -26,48 +26,48 @@ TABLE = symbols()
 
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_with_the_old_model_the_first_pass_stays_and_the_difference_is_added(lattice: Lattice) -> None:
+def test_with_an_old_model_the_difference_is_added_to_first_pass_costs(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
     new, old, _ = models()
-    [(_, found)] = rescore([("k", lattice)], new, EXACT, old_lm=old)
+    [(_, result)] = rescore([("k", lattice)], new, EXACT, old_lm=old)
     difference = mixed([(under_penalty(new), 1.0), (under_penalty(old), -1.0)], "loglinear")
-    assert close(path_costs(found), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
+    assert close(path_costs(result), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
     assert not new.history
     assert not old.history
 
 
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_a_mixture_takes_the_new_models_place(lattice: Lattice) -> None:
+def test_a_mixture_can_be_the_new_model(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
     a, old, b = models()
     new = Mixture(((a, 0.5), (b, 0.5)), "linear")
-    [(_, found)] = rescore([("k", lattice)], new, EXACT, old_lm=old)
+    [(_, result)] = rescore([("k", lattice)], new, EXACT, old_lm=old)
     inner = mixed([(under_penalty(a), 0.5), (under_penalty(b), 0.5)], "linear")
     difference = mixed([(inner, 1.0), (under_penalty(old), -1.0)], "loglinear")
-    assert close(path_costs(found), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
+    assert close(path_costs(result), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
 
 
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_without_a_new_model_the_old_one_is_only_taken_out(lattice: Lattice) -> None:
+def test_without_a_new_model_the_old_model_is_subtracted(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
     old = FakeLM(5)
-    [(_, found)] = rescore([("k", lattice)], None, EXACT, old_lm=old)
+    [(_, result)] = rescore([("k", lattice)], None, EXACT, old_lm=old)
     negative = mixed([(under_penalty(old), -1.0)], "loglinear")
-    assert close(path_costs(found), path_costs_under(lattice, negative, EXACT, graph_share=1.0))
+    assert close(path_costs(result), path_costs_under(lattice, negative, EXACT, graph_share=1.0))
 
 
-def test_putting_a_model_in_and_taking_it_out_leaves_the_lattice_as_it_was() -> None:
+def test_adding_and_subtracting_a_model_restores_the_costs() -> None:
     lattice = random_lattice(3, num_states=9, fan=1)
     options = replace(EXACT, lm_weight=1.0)
     zero = lattice.with_costs(np.zeros_like(lattice.graph))
     [(_, scored)] = rescore([("k", zero)], FakeLM(), options)
-    [(_, found)] = rescore([("k", scored)], None, options, old_lm=FakeLM())
-    assert max(abs(cost.graph) for cost in path_costs(found)) < 1e-3
+    [(_, result)] = rescore([("k", scored)], None, options, old_lm=FakeLM())
+    assert max(abs(cost.graph) for cost in path_costs(result)) < 1e-3
 
 
-def test_both_models_say_how_well_they_know_the_words() -> None:
+def test_coverage_is_reported_for_both_models() -> None:
     report = RescoreReport()
     options = RescoreOptions(max_unknown=1.0)
     list(rescore([("k", random_lattice(1))], FakeLM(8), options, old_lm=FakeLM(3), report=report))
@@ -77,14 +77,14 @@ def test_both_models_say_how_well_they_know_the_words() -> None:
     assert str(old).endswith("scored as <unk> with penalty 1.61")  # ln 5
 
 
-def test_no_model_at_all_is_refused() -> None:
+def test_rescoring_without_a_model_is_refused() -> None:
     with pytest.raises(OptionError, match="there is no language model to rescore with"):
         rescore([], None)
 
 
-# In CI conftest refuses to run without it.
+# In CI, conftest.py raises an error without these data.
 @pytest.mark.skipif(not (SHARED / "data" / "english").is_dir(), reason="the English test bed is not here")
-def test_taking_the_first_pass_out_of_the_english_lattices_leaves_nothing_on_any_path() -> None:
+def test_subtracting_the_first_pass_model_leaves_no_graph_cost_in_english_lattices() -> None:
     english = SHARED / "data" / "english"
     old = first_pass_trigram()
     options = RescoreOptions(lm_weight=1.0, beam=math.inf, max_hyps=0, max_active=0, merge_order=2)
@@ -92,7 +92,7 @@ def test_taking_the_first_pass_out_of_the_english_lattices_leaves_nothing_on_any
     worst = 0.0
     count = 0
     for _, lattice in rescore(source, None, options, old_lm=old):
-        for sign in (1.0, -1.0):  # the paths of least and of most graph cost
+        for sign in (1.0, -1.0):  # the paths with the least and the largest graph cost
             turned = replace(
                 lattice.with_costs(np.float32(sign) * lattice.graph),
                 final_graph=np.where(lattice.is_final, np.float32(sign) * lattice.final_graph, np.inf),

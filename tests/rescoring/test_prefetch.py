@@ -22,8 +22,8 @@ MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]
 ALGORITHMS = ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"]
 
 
-def options(**given: object) -> RescoreOptions:
-    return RescoreOptions(max_unknown=1.0, **given)  # type: ignore[arg-type]
+def options(**settings: object) -> RescoreOptions:
+    return RescoreOptions(max_unknown=1.0, **settings)  # type: ignore[arg-type]
 
 
 NAMES = "ninja-prefetch", "language-model"
@@ -31,7 +31,7 @@ NAMES = "ninja-prefetch", "language-model"
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
-    before = threading.enumerate()  # threads of other tests' abandoned runs may still end
+    before = threading.enumerate()  # threads of runs that other tests abandoned may still end
     yield
     assert running(*NAMES, besides=before) == []
 
@@ -50,43 +50,43 @@ class Live:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_source_that_waits_for_each_result_gets_it(algorithm: str) -> None:
-    how = options(algorithm=algorithm)
-    expected = dict(rescore(MANY, FakeLM(), how))
+def test_a_source_can_wait_for_each_result(algorithm: str) -> None:
+    search = options(algorithm=algorithm)
+    expected = dict(rescore(MANY, FakeLM(), search))
     live = Live()
-    found = {}
-    for key, lattice in rescore(iter(live), FakeLM(), how):
-        found[key] = lattice
+    results = {}
+    for key, lattice in rescore(iter(live), FakeLM(), search):
+        results[key] = lattice
         live.seen.put(key)
-    assert list(found) == [key for key, _ in MANY]
-    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+    assert list(results) == [key for key, _ in MANY]
+    assert all(lattice.identical(expected[key]) for key, lattice in results.items())
 
 
-def test_so_it_does_through_several_models() -> None:
+def test_a_source_can_wait_for_each_result_of_several_passes() -> None:
     passes = [(FakeLM(), options()), (FakeLM(salt=1), options(algorithm="nbest")), (FakeLM(salt=2), options())]
     expected = dict(iterate(MANY, passes))
     live = Live()
-    found = {}
+    results = {}
     for key, lattice in iterate(iter(live), passes):
-        found[key] = lattice
+        results[key] = lattice
         live.seen.put(key)
-    assert list(found) == list(expected)
-    assert all(lattice.identical(expected[key]) for key, lattice in found.items())
+    assert list(results) == list(expected)
+    assert all(lattice.identical(expected[key]) for key, lattice in results.items())
 
 
 @pytest.mark.parametrize("count", [1, 140])
-def test_whether_the_model_fits_is_judged_by_more_than_the_first_words_said(count: int) -> None:
+def test_the_vocabulary_check_reads_more_than_the_first_lattices(count: int) -> None:
     live = Live()
-    live.lattices = [(f"seed-{number}", random_lattice(number, 20, 1)) for number in range(count)]  # 39 arcs each
+    live.lattices = [(f"seed-{number}", random_lattice(number, 20, 1)) for number in range(count)]  # of 39 arcs
     results = rescore(iter(live), FakeLM(num_words=1), RescoreOptions())
-    found = []
-    told = (live.seen.put(key) or found.append(key) for key, _ in results)
+    keys = []
+    deliveries = (live.seen.put(key) or keys.append(key) for key, _ in results)
     with pytest.raises(VocabularyError, match="more than max_unknown = 50%"):
-        list(told)
-    assert found == [key for key, _ in live.lattices[:99]]
+        list(deliveries)
+    assert keys == [key for key, _ in live.lattices[:99]]
 
 
-def test_a_lattice_that_fails_holds_nothing_up() -> None:
+def test_a_failed_lattice_does_not_delay_others() -> None:
     dead = MANY[1][1].replace(final_graph=MANY[1][1].final_graph + float("inf"))
     failed = threading.Event()
 
@@ -107,14 +107,14 @@ def test_errors_of_the_source_follow_the_results_before_them(count: int) -> None
         time.sleep(10 * PATIENCE)
         raise LatticeError("broke")
 
-    found = []
-    results = (found.append(key) for key, _ in rescore(source(), FakeLM(), options()))
+    keys = []
+    results = (keys.append(key) for key, _ in rescore(source(), FakeLM(), options()))
     with pytest.raises(LatticeError, match="broke"):
         list(results)
-    assert found == [key for key, _ in MANY[:count]]
+    assert keys == [key for key, _ in MANY[:count]]
 
 
-def test_no_thread_and_no_open_source_is_left_when_the_caller_stops() -> None:
+def test_closing_the_results_closes_the_source_and_ends_the_threads() -> None:
     closed = threading.Event()
 
     def source() -> Iterator[tuple[str, Lattice]]:
@@ -131,23 +131,23 @@ def test_no_thread_and_no_open_source_is_left_when_the_caller_stops() -> None:
     assert running(*NAMES) == []
 
 
-def test_a_source_that_is_asked_for_no_more_than_is_wanted() -> None:
-    given = 0
+def test_the_source_is_not_read_far_ahead() -> None:
+    num_read = 0
 
     def source() -> Iterator[tuple[str, Lattice]]:
-        nonlocal given
+        nonlocal num_read
         for pair in MANY:
-            given += 1
+            num_read += 1
             yield pair
 
     results = rescore(source(), FakeLM(), options(batch_arcs=1))
-    assert given == 0
+    assert num_read == 0
     next(results)
-    assert given <= 4
+    assert num_read <= 4
     results.close()  # type: ignore[attr-defined]
 
 
-def test_a_lattice_that_is_late_is_waited_for() -> None:
+def test_prefetch_waits_for_a_late_lattice() -> None:
     gate = threading.Event()
 
     def lattices() -> Iterator[tuple[str, Lattice]]:
@@ -169,7 +169,7 @@ def test_a_lattice_that_is_late_is_waited_for() -> None:
     source.close()
 
 
-def test_a_caller_who_stops_does_not_wait_long_for_a_slow_source() -> None:
+def test_closing_does_not_wait_for_a_slow_source() -> None:
     gate = threading.Event()
 
     def lattices() -> Iterator[tuple[str, Lattice]]:
@@ -178,13 +178,13 @@ def test_a_caller_who_stops_does_not_wait_long_for_a_slow_source() -> None:
 
     source = Prefetch(lattices())
     assert source.poll() is None
-    source.close()  # if it waited for the source, the test would not end
+    source.close()  # the test would not end if close() waited for the source
     gate.set()
     while running(*NAMES):
         time.sleep(0.001)
 
 
-def test_pairs_where_a_lattice_is_wanted_are_refused_in_words(tmp_path: Path) -> None:
+def test_pairs_in_place_of_a_lattice_are_refused(tmp_path: Path) -> None:
     message = "expected a lattice, but got a .key, lattice. pair; pass only the lattice"
     with ninja.write(tmp_path / "x.jsonl") as output:
         output.write(MANY[0][1])
@@ -202,7 +202,7 @@ PAIR = r"lattices must be \(key, lattice\) pairs"
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("argument", "message"),
     [
         (MANY[0][1], rf"{PAIR}, not a single lattice; pass \[\(lattice.key, lattice\)\]"),
         ([MANY[0][1]], rf"{PAIR}, but an item is a Lattice; yield \(lattice.key, lattice\)"),
@@ -212,8 +212,8 @@ PAIR = r"lattices must be \(key, lattice\) pairs"
         (MANY[0], rf"{PAIR}, but an item is a str"),
     ],
 )
-def test_lattices_without_their_keys_are_refused_in_words(given: object, message: str) -> None:
+def test_lattices_without_keys_are_refused(argument: object, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        list(rescore(given, FakeLM(), options()))  # type: ignore[arg-type]
+        list(rescore(argument, FakeLM(), options()))  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=message):
-        list(ninja.pipeline.stream(given, ninja.pipeline.OnLattices(ninja.graph.best_path)))  # type: ignore[arg-type]
+        list(ninja.pipeline.stream(argument, ninja.pipeline.OnLattices(ninja.graph.best_path)))  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def test_a_table_has_a_prompt_per_utterance(tmp_path):
         ("u1\ta\n", 1, "the prompt column is 1, but must be 2 or more"),
     ],
 )
-def test_a_faulty_table_is_refused_with_its_place(tmp_path, text, column, message):
+def test_a_faulty_table_is_refused_with_file_and_line(tmp_path, text, column, message):
     (tmp_path / "prompts.tsv").write_text(text)
     with pytest.raises((FormatError, OptionError), match=message):
         Prompts.from_table(tmp_path / "prompts.tsv", column)
@@ -80,7 +80,7 @@ def test_the_command_reads_prompts(tmp_path, capsys):
         assert main([*common, *prompt, "-o", str(outputs[-1])]) == 0, capsys.readouterr().err
     plain, text, table = (output.read_text() for output in outputs)
     assert text == table != plain
-    # The table is an input, which no output may replace.
+    # An output must not replace the table, which is an input.
     assert main([*common, "--prompt", str(tmp_path / "turns.tsv"), "-o", str(tmp_path / "turns.tsv")]) != 0
     assert (tmp_path / "turns.tsv").read_text() == "u1\tthe dog saw\n"
 

@@ -26,16 +26,16 @@ PRUNED = RescoreOptions(
 
 def assert_like_the_twin(lattice: Lattice, options: RescoreOptions) -> None:
     expected = Composition(lattice, FakeLM(), options).compose()
-    found = run(lattice, options)
-    assert found.num_states == len(expected)
-    for state, (lattice_state, final_graph, arcs) in enumerate(expected):
-        mine = range(found.arc_begin[state], found.arc_begin[state + 1])
-        assert found.final_graph[state] == np.float32(final_graph)
-        assert sorted((int(found.dst[a]), float(found.graph[a]), int(found.word[a])) for a in mine) == sorted(
-            (to, graph, int(lattice.word[arc])) for to, arc, graph in arcs
+    result = run(lattice, options)
+    assert result.num_states == len(expected)
+    for state, (lattice_state, final_graph, expected_arcs) in enumerate(expected):
+        arcs = range(result.arc_begin[state], result.arc_begin[state + 1])
+        assert result.final_graph[state] == np.float32(final_graph)
+        assert sorted((int(result.dst[a]), float(result.graph[a]), int(result.word[a])) for a in arcs) == sorted(
+            (to, graph, int(lattice.word[arc])) for to, arc, graph in expected_arcs
         )
         if np.isfinite(final_graph):
-            assert found.final_acoustic[state] == lattice.final_acoustic[lattice_state]
+            assert result.final_acoustic[state] == lattice.final_acoustic[lattice_state]
 
 
 @settings(max_examples=20, deadline=None)
@@ -45,7 +45,9 @@ def assert_like_the_twin(lattice: Lattice, options: RescoreOptions) -> None:
     order=st.sampled_from([0, 2, 3, 4]),
     max_arcs=st.sampled_from([1, 5, 100_000]),
 )
-def test_small_compositions_are_kaldis_arc_for_arc(lattice: Lattice, beam: float, order: int, max_arcs: int) -> None:
+def test_small_compositions_agree_with_kaldi_arc_for_arc(
+    lattice: Lattice, beam: float, order: int, max_arcs: int
+) -> None:
     assert_like_the_twin(named(lattice), replace(PRUNED, beam=beam, max_ngram_order=order, max_arcs=max_arcs))
 
 
@@ -59,13 +61,15 @@ def test_small_compositions_are_kaldis_arc_for_arc(lattice: Lattice, beam: float
         {"beam": 20.0, "max_arcs": 400},
     ],
 )
-def test_large_compositions_are_kaldis_arc_for_arc(seed: int, changed: dict[str, float]) -> None:
-    lattice = random_lattice(seed, num_states=40 if seed else 130, fan=4 if seed else 1)  # the first is very long
+def test_large_compositions_agree_with_kaldi_arc_for_arc(seed: int, changed: dict[str, float]) -> None:
+    lattice = random_lattice(
+        seed, num_states=40 if seed else 130, fan=4 if seed else 1
+    )  # the first lattice is very long
     assert_like_the_twin(lattice, replace(PRUNED, **changed))  # type: ignore[arg-type]
 
 
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_without_limits_it_is_the_enumeration_of_all_paths(lattice: Lattice) -> None:
+def test_unlimited_composition_equals_enumeration_of_all_paths(lattice: Lattice) -> None:
     options = replace(PRUNED, beam=math.inf, max_ngram_order=0)
     lattice = named(lattice)
     assert close(path_costs(run(lattice, options)), rescored_path_costs(lattice, FakeLM(), options))
@@ -75,27 +79,27 @@ def test_without_limits_it_is_the_enumeration_of_all_paths(lattice: Lattice) -> 
 def test_an_exact_look_ahead_keeps_the_paths_within_the_beam(seed: int) -> None:
     options = replace(PRUNED, lm_weight=0.0, beam=4.0, max_ngram_order=0)
     lattice = random_lattice(seed, num_states=10, fan=1)
-    every = path_costs(lattice)
-    best = min(total(cost, options) for cost in every)
-    kept = path_costs(run(lattice, options))
-    assert len(kept) < len(every)
-    for cost in every:
+    all_costs = path_costs(lattice)
+    best = min(total(cost, options) for cost in all_costs)
+    result = path_costs(run(lattice, options))
+    assert len(result) < len(all_costs)
+    for cost in all_costs:
         if total(cost, options) <= best + options.search_beam - 1e-3:
-            assert any(close([cost], [other]) for other in kept)
+            assert any(close([cost], [expected]) for expected in result)
 
 
 def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order() -> None:
     options = replace(PRUNED, max_ngram_order=4)
-    many = [(lattice.key, lattice) for lattice in map(random_lattice, range(40))]
-    alone = {key: run(lattice, options) for key, lattice in many}
-    for order, batch_arcs in ((many, 2000), (many[::-1], 2000), (many[:5], 1)):
-        together = list(rescore(order, FakeLM(), replace(options, batch_arcs=batch_arcs)))
-        assert [key for key, _ in together] == [key for key, _ in order]
-        for key, lattice in together:
-            assert lattice.identical(alone[key])
+    pairs = [(lattice.key, lattice) for lattice in map(random_lattice, range(40))]
+    expected = {key: run(lattice, options) for key, lattice in pairs}
+    for order, batch_arcs in ((pairs, 2000), (pairs[::-1], 2000), (pairs[:5], 1)):
+        batch = list(rescore(order, FakeLM(), replace(options, batch_arcs=batch_arcs)))
+        assert [key for key, _ in batch] == [key for key, _ in order]
+        for key, lattice in batch:
+            assert lattice.identical(expected[key])
 
 
-def test_every_slot_is_given_back() -> None:
+def test_every_slot_is_released() -> None:
     lm = FakeLM()
     pairs = [(f"{i}", random_lattice(i)) for i in range(20)]
     list(rescore(pairs, lm, PRUNED))
@@ -107,22 +111,22 @@ def test_every_slot_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_only_histories_that_are_scored_from_are_advanced(seed: int) -> None:
-    # Kaldi makes a state for the last word of every arc it expands. Some histories more than needed are made in
-    # advance, so that waves are few.
+def test_only_histories_with_scored_successors_are_advanced(seed: int) -> None:
+    # Kaldi creates a state for the last word of every expanded arc. Some additional histories are computed in advance,
+    # which reduces the number of waves.
     options = replace(PRUNED, beam=4.0, max_ngram_order=4)
     lattice = random_lattice(seed, num_states=60, fan=8)
     lm, report = FakeLM(), RescoreReport()
     list(rescore([("a", lattice)], lm, options, report=report))
     composition = Composition(lattice, FakeLM(), options)
     composition.compose()
-    needed = {state.lm_state for state in composition.states if state.sorted_arc_index}
+    num_needed = len({state.lm_state for state in composition.states if state.sorted_arc_index})
     assert report.histories == lm.num_advanced
-    assert len(needed) - 1 <= report.histories < min(1.2 * len(needed), 0.8 * len(composition.representative))
+    assert num_needed - 1 <= report.histories < min(1.2 * num_needed, 0.8 * len(composition.representative))
     assert report.calls < report.histories / 2
 
 
-def test_the_arcs_of_an_expansion_are_bounded_and_a_path_is_kept() -> None:
+def test_max_arcs_bounds_the_expansion_and_keeps_a_path() -> None:
     lattice = random_lattice(1, num_states=60, fan=8)
     report = RescoreReport()
     options = replace(PRUNED, beam=30.0, max_arcs=70)
@@ -131,7 +135,7 @@ def test_the_arcs_of_an_expansion_are_bounded_and_a_path_is_kept() -> None:
     assert report.expanded_arcs < 120
 
 
-def test_paths_exactly_at_the_beam_are_left_out() -> None:
+def test_paths_exactly_at_the_beam_are_pruned() -> None:
     fan = Lattice.from_arrays(
         "k", [0, 3, 3], [1, 1, 1], [1, 2, 3], [0, 1, 2], [0, 0, 0], [np.inf, 0], words=TABLE
     )  # fmt: skip
@@ -139,26 +143,26 @@ def test_paths_exactly_at_the_beam_are_left_out() -> None:
     assert [cost.words for cost in path_costs(run(fan, options))] == [(1,), (2,)]
 
 
-def test_costs_that_are_equal_as_floats_are_a_tie_which_the_earlier_arc_wins() -> None:
-    # The second arc is the better one by 0.005, of which a float knows nothing beside a million. What is expanded
-    # first is what the history before </s> is.
+def test_ties_in_single_precision_are_resolved_for_the_earlier_arc() -> None:
+    # The second arc is better by 0.005, which is lost in single precision next to a cost of a million. The arc that is
+    # expanded first defines the history before </s>.
     lattice = Lattice.from_arrays(
         "k", [0, 2, 3, 3], [1, 1, 2], [1, 2, 3], [2**20, 2**20, 0], [0.01, 0, 0], [np.inf, np.inf, 0], words=TABLE
     )  # fmt: skip
     options = replace(PRUNED, max_ngram_order=2)
-    found = run(lattice, options)
+    result = run(lattice, options)
     lm = FakeLM()
     first, _, last = lm.vocabulary.ids(["w1", "w2", "w3"])
-    assert found.final_graph[-1] == options.lm_weight * -lm.score((first, last), lm.eos)
+    assert result.final_graph[-1] == options.lm_weight * -lm.score((first, last), lm.eos)
     assert_like_the_twin(lattice, options)
 
 
-def test_a_score_nobody_needs_may_be_nan() -> None:
+def test_nan_scores_of_pruned_arcs_are_ignored() -> None:
     class Broken(FakeLM):
         def score(self, history: tuple[int, ...], word: int) -> float:
             return math.nan if word == self.vocabulary.id("w7") else super().score(history, word)
 
-    # The second arc is far beyond the beam, but asked for together with the first.
+    # The second arc is far beyond the beam, but is scored in the same call as the first.
     fan = Lattice.from_arrays(
         "k", [0, 2, 2], [1, 1], [1, 7], [1, 30], [0, 0], [np.inf, 0], words=TABLE
     )  # fmt: skip
@@ -167,7 +171,7 @@ def test_a_score_nobody_needs_may_be_nan() -> None:
         run(fan, replace(PRUNED, beam=math.inf), Broken())
 
 
-def test_dead_ends_are_left_out_and_a_lattice_without_a_path_is_refused() -> None:
+def test_dead_ends_are_removed_and_a_lattice_without_a_path_is_refused() -> None:
     half_dead = Lattice.from_arrays(
         "k", [0, 2, 2, 2], [1, 2], [1, 2], [0, 5], [0, 0], [np.inf, np.inf, 0], words=TABLE
     )  # fmt: skip
@@ -177,7 +181,7 @@ def test_dead_ends_are_left_out_and_a_lattice_without_a_path_is_refused() -> Non
         run(dead, PRUNED)
 
 
-def test_the_defaults_are_kaldis() -> None:
+def test_defaults_equal_those_of_kaldi() -> None:
     options = RescoreOptions(algorithm="pruned")
     assert (options.search_beam, options.max_arcs, options.growth_ratio) == (6.0, 100_000, 1.5)
     assert options.history_words == 2

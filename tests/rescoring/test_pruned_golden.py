@@ -23,11 +23,11 @@ from ninja.rescoring import RescoreOptions, rescore
 
 ENGLISH = SHARED / "data" / "english"
 GOLDEN = SHARED / "golden" / "english"
-WER = {3: 25.20, 4: 24.82}  # Kaldi's, at LM weight 12 and word penalty 1
+WER = {3: 25.20, 4: 24.82}  # of Kaldi, with LM weight 12 and word penalty 1
 T = TypeVar("T")
 BACKENDS: tuple[Backend, ...] = ("numpy", "torch")
 
-# In CI conftest refuses to run without them.
+# In CI, conftest.py raises an error without these data.
 pytestmark = pytest.mark.skipif(
     not GOLDEN.is_dir(), reason="Kaldi's answers do not come with the project (in CI they must be there)"
 )
@@ -57,32 +57,32 @@ def rescored(setting: Setting, options: RescoreOptions) -> dict[str, Lattice]:
 
 def kaldis(name: str, value: Callable[[list[str]], T]) -> dict[str, T]:
     with gzip.open(GOLDEN / name, "rt") as lines:
-        return {key: value(rest) for key, *rest in map(str.split, lines)}
+        return {key: value(fields) for key, *fields in map(str.split, lines)}
 
 
 @cache
 def best_of_kaldi(order: int) -> dict[str, tuple[list[int], float, float]]:
     """Return words, graph cost and acoustic cost of each utterance's best path."""
     name = f"rnnlm_pruned_{order}_6.best"
-    words = kaldis(f"{name}.words.gz", lambda rest: [int(word) for word in rest])
-    graph = kaldis(f"{name}.graph_cost.gz", lambda rest: float(rest[-1]))
-    acoustic = kaldis(f"{name}.acoustic_cost.gz", lambda rest: float(rest[-1]))
+    words = kaldis(f"{name}.words.gz", lambda fields: [int(word) for word in fields])
+    graph = kaldis(f"{name}.graph_cost.gz", lambda fields: float(fields[-1]))
+    acoustic = kaldis(f"{name}.acoustic_cost.gz", lambda fields: float(fields[-1]))
     return {key: (words[key], graph[key], acoustic[key]) for key in words}
 
 
-def error_rate(setting: Setting, found: dict[str, Lattice]) -> ErrorRate:
-    best = {key: best_path(lattice, Scales(1 / 12, word_penalty=1.0)) for key, lattice in found.items()}
+def error_rate(setting: Setting, lattices: dict[str, Lattice]) -> ErrorRate:
+    best = {key: best_path(lattice, Scales(1 / 12, word_penalty=1.0)) for key, lattice in lattices.items()}
     hypotheses = {key: setting.words.spell(path.words) for key, path in best.items()}
     return score(read_text(ENGLISH / "test/libri/text"), hypotheses)
 
 
 @pytest.mark.parametrize("order", [3, 4])
-def test_the_expansion_and_its_best_path_are_kaldis(setting: Setting, order: int) -> None:
-    found = rescored(setting, RescoreOptions(algorithm="pruned", max_ngram_order=order))
+def test_expansion_and_best_path_agree_with_kaldi(setting: Setting, order: int) -> None:
+    lattices = rescored(setting, RescoreOptions(algorithm="pruned", max_ngram_order=order))
     expected = dict(ninja.read(GOLDEN / f"rnnlm_pruned_{order}_6.ark.gz"))
-    assert list(found) == list(expected)
+    assert list(lattices) == list(expected)
     same_size = same_words = 0
-    for key, lattice in found.items():
+    for key, lattice in lattices.items():
         words, graph, acoustic = best_of_kaldi(order)[key]
         same_size += lattice.num_states == expected[key].num_states and lattice.num_arcs == expected[key].num_arcs
         path = best_path(lattice, Scales(0.1))
@@ -92,20 +92,20 @@ def test_the_expansion_and_its_best_path_are_kaldis(setting: Setting, order: int
             assert path.acoustic_cost == pytest.approx(acoustic, abs=1e-2)
     assert same_words >= 0.99 * len(expected) == pytest.approx(236.61)
     assert same_size >= 0.99 * len(expected)
-    assert error_rate(setting, found).wer == pytest.approx(WER[order], abs=0.05)
+    assert error_rate(setting, lattices).wer == pytest.approx(WER[order], abs=0.05)
 
 
-def test_best_paths_are_the_same_with_numpy_and_torch(setting: Setting) -> None:
+def test_numpy_and_torch_have_equal_best_paths(setting: Setting) -> None:
     pytest.importorskip("torch")
     path = SHARED / "data/rnnlm/feat_english"
     settings = [
         setting._replace(rnnlm=load(path, backend=backend), lattices=setting.lattices[::10]) for backend in BACKENDS
     ]
     for options in RescoreOptions(algorithm="pruned", max_ngram_order=4), RescoreOptions(algorithm="arcbeam"):
-        first, second = (rescored(one, options) for one in settings)
+        first, second = (rescored(backend_setting, options) for backend_setting in settings)
         is_kaldis = []
         for key, lattice in first.items():
-            paths = [best_path(found, Scales(0.1)) for found in (lattice, second[key])]
+            paths = [best_path(rescored_lattice, Scales(0.1)) for rescored_lattice in (lattice, second[key])]
             assert paths[0].words.tolist() == paths[1].words.tolist()
             assert paths[0].graph_cost == pytest.approx(paths[1].graph_cost, abs=1e-3)
             is_kaldis.append(paths[0].words.tolist() == best_of_kaldi(4)[key][0])
@@ -114,18 +114,18 @@ def test_best_paths_are_the_same_with_numpy_and_torch(setting: Setting) -> None:
 
 
 def test_arc_beam_with_full_histories_is_no_worse_than_kaldi(setting: Setting) -> None:
-    found = rescored(setting, RescoreOptions(algorithm="arcbeam", beam=6.0, merge_order=0))
-    assert error_rate(setting, found).wer <= WER[4] + 0.005  # Kaldi's figure is rounded
+    lattices = rescored(setting, RescoreOptions(algorithm="arcbeam", beam=6.0, merge_order=0))
+    assert error_rate(setting, lattices).wer <= WER[4] + 0.005  # Kaldi's figure is rounded
     kaldi = best_of_kaldi(4)
     spelled = {key: setting.words.spell(words) for key, (words, _, _) in kaldi.items()}
 
     def graph_costs(lm: LanguageModel) -> np.ndarray:
         return -sentence_logprobs(lm, [lm.vocabulary.ids(words) for words in spelled.values()])
 
-    # The lattices' graph costs are the trigram's, so half of it stays.
+    # The graph costs of the lattices are those of the trigram, half of which remains.
     exact = 0.5 * graph_costs(setting.trigram) + 0.5 * graph_costs(setting.rnnlm)
     worse = []
     for (key, (_, _, acoustic)), graph in zip(kaldi.items(), exact, strict=True):
-        path = best_path(found[key], Scales(0.1))
+        path = best_path(lattices[key], Scales(0.1))
         worse.append(path.graph_cost + 0.1 * path.acoustic_cost > graph + 0.1 * acoustic + 1e-3)
     assert np.mean(worse) <= 0.01

@@ -32,8 +32,8 @@ def test_unlimited_search_equals_enumeration_of_all_paths(algorithm: str, lattic
     expanded = run(lattice, options)
     assert close(path_costs(expanded), expected)
     best = min(total(cost, options) for cost in expected)
-    [found] = path_costs(run(lattice, replace(options, output="best")))
-    assert total(found, options) == pytest.approx(best, abs=1e-4)
+    [best_cost] = path_costs(run(lattice, replace(options, output="best")))
+    assert total(best_cost, options) == pytest.approx(best, abs=1e-4)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -50,38 +50,36 @@ def test_every_path_of_a_pruned_search_has_its_exact_cost(
     options = replace(EXACT, algorithm=algorithm, beam=beam, max_hyps=k, merge_order=0, look_ahead=look_ahead)
     lattice = named(lattice)
     exact = rescored_path_costs(lattice, FakeLM(), options)
-    found = path_costs(run(lattice, options))
-    assert found
-    for cost in found:
-        assert any(close([cost], [other]) for other in exact)
+    result = path_costs(run(lattice, options))
+    assert result
+    for cost in result:
+        assert any(close([cost], [expected]) for expected in exact)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(lattice=lattices(max_states=6, max_word=8), beam=st.sampled_from([0.0, 1.0, 4.0]))
-def test_a_look_ahead_that_is_exact_keeps_every_path_within_the_beam(
-    algorithm: str, lattice: Lattice, beam: float
-) -> None:
+def test_an_exact_look_ahead_keeps_every_path_within_the_beam(algorithm: str, lattice: Lattice, beam: float) -> None:
     options = replace(EXACT, algorithm=algorithm, beam=beam, lm_weight=0.0)
     lattice = named(lattice)
-    every = path_costs(lattice)
-    best = min(total(cost, options) for cost in every)
-    kept = path_costs(run(lattice, options))
-    for cost in every:
+    all_costs = path_costs(lattice)
+    best = min(total(cost, options) for cost in all_costs)
+    result = path_costs(run(lattice, options))
+    for cost in all_costs:
         if total(cost, options) <= best + beam - 1e-4:
-            assert any(close([cost], [other]) for other in kept)
+            assert any(close([cost], [expected]) for expected in result)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_without_look_ahead_dead_ends_go_and_every_path_within_the_beam_stays(seed: int) -> None:
-    lattice = random_lattice(seed, num_states=10, fan=1)  # its costs are not negative: no path gets better on its way
+def test_without_look_ahead_every_path_within_the_beam_is_kept(seed: int) -> None:
+    lattice = random_lattice(seed, num_states=10, fan=1)  # no negative costs, so that the cost of a prefix only grows
     options = replace(EXACT, look_ahead="none", beam=6.0, prune_beam=math.inf, lm_weight=0.0)
-    every = path_costs(lattice)
-    best = min(total(cost, options) for cost in every)
-    kept = path_costs(run(lattice, options))
-    assert len(kept) < len(every)
-    for cost in every:
+    all_costs = path_costs(lattice)
+    best = min(total(cost, options) for cost in all_costs)
+    result = path_costs(run(lattice, options))
+    assert len(result) < len(all_costs)
+    for cost in all_costs:
         if total(cost, options) <= best + options.beam - 1e-4:
-            assert any(close([cost], [other]) for other in kept)
+            assert any(close([cost], [expected]) for expected in result)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -92,18 +90,18 @@ def test_the_first_pass_best_path_survives_the_narrowest_search(
 ) -> None:
     options = replace(EXACT, algorithm=algorithm, beam=0.0, max_hyps=1, max_active=1, merge_order=merge_order)
     lattice = named(lattice)
-    every = path_costs(lattice)
-    best = min(total(cost, options) for cost in every)
-    nearest = {cost.words for cost in every if total(cost, options) <= best + 1e-9}
-    found = path_costs(run(lattice, options))
-    assert nearest & {cost.words for cost in found}
+    all_costs = path_costs(lattice)
+    best = min(total(cost, options) for cost in all_costs)
+    nearest = {cost.words for cost in all_costs if total(cost, options) <= best + 1e-9}
+    result = path_costs(run(lattice, options))
+    assert nearest & {cost.words for cost in result}
     if merge_order == 0:
         exact = rescored_path_costs(lattice, FakeLM(), options)
-        assert any(close([cost], [other]) for cost in found for other in exact if cost.words in nearest)
+        assert any(close([cost], [expected]) for cost in result for expected in exact if cost.words in nearest)
 
 
-def test_a_dead_end_takes_nothing_else_with_it() -> None:
-    # Two ways from the start; the one met first leads to an arc too dear for the beam.
+def test_pruning_a_dead_end_keeps_other_paths() -> None:
+    # Of the two paths from the start, the first leads to an arc beyond the beam.
     lattice = Lattice.from_arrays(
         "k", [0, 2, 3, 4, 4], [1, 2, 3, 3], [1, 2, 3, 4], [0, 0, 50, 0], [0, 0, 0, 0],
         [np.inf, np.inf, np.inf, 0], words=TABLE,
@@ -112,22 +110,22 @@ def test_a_dead_end_takes_nothing_else_with_it() -> None:
     assert [cost.words for cost in path_costs(run(lattice, options))] == [(2, 4)]
 
 
-def test_equal_paths_survive_a_beam_of_zero_together() -> None:
+def test_equal_paths_survive_a_beam_of_zero() -> None:
     unheard = 8
-    twice = Lattice.from_arrays(
+    parallel = Lattice.from_arrays(
         "k", [0, 2, 2], [1, 1], [unheard, unheard], [1, 2], [2, 0], [np.inf, 0], words=TABLE
     )  # fmt: skip
-    found = run(twice, replace(EXACT, beam=0.0, acoustic_scale=1.0, lm_weight=0.5, max_hyps=4))
-    assert found.num_arcs == 1  # the second costs half a nat less at LM weight 1/2
-    even = twice.with_costs(np.array([1, 2], np.float32), np.array([0.5, 0], np.float32))
+    result = run(parallel, replace(EXACT, beam=0.0, acoustic_scale=1.0, lm_weight=0.5, max_hyps=4))
+    assert result.num_arcs == 1  # the cost of the second arc is lower by half a nat with LM weight 1/2
+    even = parallel.with_costs(np.array([1, 2], np.float32), np.array([0.5, 0], np.float32))
     assert run(even, replace(EXACT, beam=0.0, acoustic_scale=1.0, lm_weight=0.5, max_hyps=4)).num_arcs == 2
 
 
-def test_the_best_hypothesis_takes_the_only_place() -> None:
+def test_the_best_hypothesis_survives_a_limit_of_one() -> None:
     lm = FakeLM()
     scores = {word: lm.score((), word + 2) + lm.score((word + 2,), lm.eos) for word in range(1, 8)}
     best, middle, worst = (sorted(scores, key=scores.__getitem__)[i] for i in (-1, 3, 0))
-    # The first pass likes the middle one best, and its path always survives; one place is left for the others.
+    # The path with the best first-pass cost, in the middle, always survives, so that one of the others does.
     fan = Lattice.from_arrays(
         "k", [0, 3, 3], [1, 1, 1], [worst, middle, best], [1, 0, 1], [0, 0, 0], [np.inf, 0], words=TABLE
     )  # fmt: skip
@@ -140,14 +138,14 @@ def test_the_best_hypothesis_takes_the_only_place() -> None:
 def test_input_topology_holds_each_arcs_best_cost(lattice: Lattice) -> None:
     options = replace(EXACT, output="input")
     lattice = named(lattice)
-    found = run(lattice, options)
-    assert found.num_arcs == lattice.num_arcs
-    assert np.array_equal(found.dst, lattice.dst)
+    result = run(lattice, options)
+    assert result.num_arcs == lattice.num_arcs
+    assert np.array_equal(result.dst, lattice.dst)
     best = min(total(cost, options) for cost in rescored_path_costs(lattice, FakeLM(), options))
-    assert min(total(cost, options) for cost in path_costs(found)) <= best + 1e-4
+    assert min(total(cost, options) for cost in path_costs(result)) <= best + 1e-4
 
 
-def test_limits_bound_the_work_and_keep_a_path() -> None:
+def test_limits_bound_the_expanded_arcs_and_keep_a_path() -> None:
     lattice = random_lattice(1, num_states=60, fan=8)
     wide, narrow = RescoreReport(), RescoreReport()
     options = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
@@ -159,7 +157,7 @@ def test_limits_bound_the_work_and_keep_a_path() -> None:
 
 
 def test_equal_histories_are_advanced_once() -> None:
-    # Two ways to say "w1", at different times, then "w2": histories (), (1), (1 2) are enough.
+    # Two arcs of "w1" at different times, then "w2", have the histories (), (1) and (1 2).
     lattice = Lattice.from_arrays(
         "k", [0, 2, 3, 4, 4], [1, 2, 3, 3], [1, 1, 2, 2], [1, 1, 1, 1], [0, 0, 0, 0],
         [np.inf, np.inf, np.inf, 0], words=TABLE,
@@ -169,7 +167,7 @@ def test_equal_histories_are_advanced_once() -> None:
     assert lm.num_advanced == 2
 
 
-def test_every_slot_is_given_back() -> None:
+def test_every_slot_is_released() -> None:
     lm = FakeLM()
     list(rescore([(f"{i}", random_lattice(i)) for i in range(20)], lm, RescoreOptions(max_unknown=1.0)))
     assert not lm.history
@@ -191,20 +189,20 @@ def test_more_hypotheses_never_cost_more_with_full_histories() -> None:
 
 
 @pytest.mark.parametrize("method", ["advance", "logprob"])
-def test_a_model_that_answers_too_little_is_named(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_returns_too_few_scores_is_refused(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = getattr(FakeLM, method)
     monkeypatch.setattr(FakeLM, method, lambda self, *batch: answer(self, *batch)[:-1])
     with pytest.raises(ModelError, match=rf"the model's {method} returned shape \(0,\) for a batch of 1"):
         run(random_lattice(7), EXACT)
 
 
-def test_a_word_id_outside_the_table_is_named() -> None:
+def test_a_word_id_outside_the_table_is_refused() -> None:
     lattice = replace(random_lattice(6), words=symbols(3))
     with pytest.raises(SymbolError, match="word id"):
         run(lattice, EXACT)
 
 
-def test_a_model_that_knows_too_few_words_is_refused_by_name() -> None:
+def test_a_model_with_too_many_unknown_words_is_refused() -> None:
     with pytest.raises(VocabularyError, match=r"w8|w7|w6"):
         run(random_lattice(7), RescoreOptions(), FakeLM(num_words=3))
 
@@ -215,7 +213,7 @@ def test_a_model_without_unk_refuses_unknown_words() -> None:
 
 
 @pytest.mark.parametrize("lm", ["english", 3, ninja.lm.load])
-def test_a_value_that_is_no_model_is_refused(lm: object) -> None:
+def test_a_value_that_is_not_a_model_is_refused(lm: object) -> None:
     message = "is not a language model; load a file with ninja.lm.load"
     for arguments in ({"lm": lm}, {"lm": FakeLM(), "old_lm": lm}):
         with pytest.raises(OptionError, match=message):
@@ -226,7 +224,7 @@ def test_a_value_that_is_no_model_is_refused(lm: object) -> None:
         ninja.lm.compose_ngram(random_lattice(1), lm)  # type: ignore[call-overload]
 
 
-def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expansion_beyond_the_arc_limit_fails_only_its_lattice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ninja.rescoring.engine.MAX_ARCS", 3000)
     good = random_lattice(5, num_states=5, fan=1)
     lm, errors = FakeLM(), list[ninja.NinjaError]()
@@ -262,9 +260,9 @@ def test_options_out_of_range_are_refused(name: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_costs_that_stand_at_the_end_hide_no_hypothesis(algorithm: str) -> None:
+def test_costs_at_the_end_of_hypotheses_prune_none_of_them(algorithm: str) -> None:
     """Hypothesis lists have their graph cost at the end, and the look-ahead must not spread it over words."""
-    states = 25  # three chains from state 0, of words as likely as one another
+    states = 25  # three chains from state 0 with equal costs of words
     src = [0 if place == 0 else 8 * chain + place for chain in range(3) for place in range(8)]
     dst = [8 * chain + place + 1 for chain in range(3) for place in range(8)]
     order = np.argsort(src, kind="stable")

@@ -26,17 +26,17 @@ WRITTEN = SymbolTable.from_words(["<eps>", "W1,", "w2.", "“w3”", "W4", "w5?"
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(lattice=lattices(max_states=6), mixed=st.booleans())
-def test_words_in_another_form_get_the_same_scores(algorithm, lattice, mixed):
+def test_written_words_have_the_scores_of_their_lexical_words(algorithm, lattice, mixed):
     def result(words, normalizer):
         lm = Mixture([(FakeLM(), 0.5), (FakeLM(salt=1), 0.25)]) if mixed else FakeLM()
         options = RescoreOptions(algorithm=algorithm, normalizer=normalizer)
         ((_, rescored),) = rescore([(lattice.key, lattice.replace(words=words))], lm, options)
         return rescored
 
-    expected, written = result(LEXICAL, "none"), result(WRITTEN, "auto")
+    expected, rescored_text = result(LEXICAL, "none"), result(WRITTEN, "auto")
     for field in ("arc_begin", "dst", "word", "graph", "acoustic", "final_graph"):
-        assert np.array_equal(getattr(written, field), getattr(expected, field))
-    assert written.words is WRITTEN
+        assert np.array_equal(getattr(rescored_text, field), getattr(expected, field))
+    assert rescored_text.words is WRITTEN
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -64,7 +64,7 @@ def test_hypotheses_of_equal_form_are_merged_and_the_best_one_is_written():
     assert paths == pytest.approx({"w1, w2.": -np.logaddexp(-1.0, -0.5), "w3": 1.2})
 
 
-def test_a_written_list_is_not_refused_as_unknown():
+def test_written_words_are_not_unknown_to_lexical_models():
     lattice = ninja.from_nbest("utt", [(["Kathy", "Clendenin,", "W1."], -1.0), (["W1", "w2,"], -2.0)])
     notes: list[str] = []
     report = RescoreReport(on_note=notes.append)
@@ -74,15 +74,15 @@ def test_a_written_list_is_not_refused_as_unknown():
         list(rescore([("utt", lattice)], FakeLM(), RescoreOptions(normalizer="none", max_unknown=0.5)))
 
 
-def test_submitted_lattices_may_be_written():
+def test_submitted_lattices_can_contain_written_words():
     with Rescorer(FakeLM(), RescoreOptions(max_unknown=0.1)) as rescorer:
         plain = rescorer.submit(ninja.from_nbest("a", [(["w1", "w2"], -1.0)])).result()
-        written = rescorer.submit(ninja.from_nbest("b", [(["W1,", "w2."], -1.0)])).result()
-    assert best_path(plain).graph_cost == best_path(written).graph_cost
+        punctuated = rescorer.submit(ninja.from_nbest("b", [(["W1,", "w2."], -1.0)])).result()
+    assert best_path(plain).graph_cost == best_path(punctuated).graph_cost
 
 
 @pytest.mark.parametrize("words", [[",", "…"], ["👍"], ["\u0301"], ["—"]])
-def test_words_without_lexical_words_cost_no_more_than_silence(words):
+def test_words_without_lexical_words_cost_as_much_as_no_words(words):
     lattice = ninja.from_nbest("utt", [(words, -1.0)])
     empty = ninja.from_nbest("utt", [([], -1.0)])
     options = RescoreOptions(normalizer="basic")

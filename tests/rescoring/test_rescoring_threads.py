@@ -20,7 +20,7 @@ from threaded_rescoring import LATTICES, OPTIONS, make_lm, run, same
 
 @pytest.mark.parametrize("algorithm", ["arcbeam", "pruned", "nbest", "trie"])
 @pytest.mark.parametrize("batch_arcs", [1, 400, 100_000])
-def test_any_number_of_threads_gives_the_same_bytes_in_input_order(algorithm, batch_arcs):
+def test_results_do_not_depend_on_the_number_of_threads(algorithm, batch_arcs):
     options = replace(OPTIONS, algorithm=algorithm, batch_arcs=batch_arcs, num_best=5)
     expected = run(make_lm(), options)
     assert len(expected) == len(LATTICES)
@@ -46,11 +46,11 @@ def test_a_model_without_a_twin_is_used_by_one_thread_only():
     assert len(callers) == 1
 
 
-def test_carried_words_reach_the_next_utterance_on_whatever_thread():
+def test_carried_words_reach_the_next_utterance_on_any_thread():
     assert same(run(make_lm(), threads=3, carry_over=CarryOver()), run(make_lm(), carry_over=CarryOver()))
 
 
-def test_a_lattice_that_fails_costs_only_itself():
+def test_a_failed_lattice_does_not_affect_others():
     bad = random_lattice(99).replace(final_graph=np.full(30, np.inf, np.float32), key="bad")
     lattices = [*LATTICES[:7], ("bad", bad), *LATTICES[7:]]
     failures = []
@@ -70,12 +70,12 @@ def test_an_error_of_the_source_or_the_model_ends_the_run(error):
     with pytest.raises(type(error)):
         run(make_lm(), threads=2, lattices=source())
     lm = make_lm()
-    lm._step = lambda row, words: 1 / 0  # the twins' too
+    lm._step = lambda row, words: 1 / 0  # also for the twins
     with pytest.raises(ZeroDivisionError):
         run(lm, threads=2)
 
 
-def test_who_stops_early_leaves_no_thread_behind():
+def test_closing_the_results_early_ends_the_threads():
     before = torch.get_num_threads()
     results = Rescorer(make_lm(), OPTIONS).on_threads(iter(LATTICES), RescoreReport(), 3)
     assert next(results)[0] == LATTICES[0][0]
@@ -84,28 +84,28 @@ def test_who_stops_early_leaves_no_thread_behind():
     assert torch.get_num_threads() == before
 
 
-def test_a_slow_reader_of_results_bounds_what_is_in_flight():
-    taken = []
+def test_a_slow_consumer_bounds_the_lattices_in_flight():
+    numbers = []
 
     def source():
         for number in range(60):
-            taken.append(number)
+            numbers.append(number)
             yield LATTICES[number % len(LATTICES)]
 
-    most = 4 * OPTIONS.batch_arcs // min(lattice.num_arcs for _, lattice in LATTICES) + 3
+    limit = 4 * OPTIONS.batch_arcs // min(lattice.num_arcs for _, lattice in LATTICES) + 3
     results = Rescorer(make_lm(), OPTIONS).on_threads(source(), RescoreReport(), 3)
-    for given, _ in enumerate(results, start=1):
-        assert len(taken) <= given + most
+    for num_results, _ in enumerate(results, start=1):
+        assert len(numbers) <= num_results + limit
 
 
-def test_twins_share_their_weights_and_nothing_else():
+def test_twins_share_only_their_weights():
     lm = make_lm()
     twin = lm.twin()
     assert twin._embedding.data_ptr() == lm._embedding.data_ptr()
     assert twin._layers is lm._layers
     slot = twin.advance(twin.start(1), np.array([4], np.int32))
     assert (lm.num_slots, twin.num_slots) == (0, 2)
-    own = lm.advance(lm.start(1), np.array([4], np.int32))
+    own_slot = lm.advance(lm.start(1), np.array([4], np.int32))
     every = np.arange(11, dtype=np.int32)
-    assert (twin.logprob(np.repeat(slot, 11), every) == lm.logprob(np.repeat(own, 11), every)).all()
+    assert (twin.logprob(np.repeat(slot, 11), every) == lm.logprob(np.repeat(own_slot, 11), every)).all()
     assert TABLE is LATTICES[0][1].words

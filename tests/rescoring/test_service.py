@@ -29,7 +29,11 @@ OPTIONS = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
 
 
 def expected(lattices: list[Lattice] = MANY, options: RescoreOptions = OPTIONS) -> list[Lattice]:
-    return [made for _, made in rescore([(each.key, each) for each in lattices], FakeLM(), options)]
+    return [result for _, result in rescore([(lattice.key, lattice) for lattice in lattices], FakeLM(), options)]
+
+
+def assert_identical(results: list[Lattice], lattices: list[Lattice]) -> None:
+    assert all(result.identical(lattice) for result, lattice in zip(results, lattices, strict=True))
 
 
 NAMES = "ninja-rescorer", "language-model"
@@ -37,50 +41,50 @@ NAMES = "ninja-rescorer", "language-model"
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
-    before = threading.enumerate()  # threads of other tests' abandoned runs may still end
+    before = threading.enumerate()  # threads of runs that other tests abandoned may still end
     yield
     assert running(*NAMES, besides=before) == []
 
 
 class Gated(FakeLM):
-    """A model that answers when the test allows it."""
+    """A model that blocks until the test opens its gate."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked, self.gate = threading.Event(), threading.Event()
+        self.is_called, self.gate = threading.Event(), threading.Event()
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        self.asked.set()
+        self.is_called.set()
         assert self.gate.wait(60)
         return super().advance(slots, words)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_many_threads_get_what_one_run_over_all_gives(algorithm: str) -> None:
+def test_results_for_many_threads_equal_those_of_rescore(algorithm: str) -> None:
     options = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5, algorithm=algorithm)  # type: ignore[arg-type]
     lm = FakeLM()
     with Rescorer(lm, options) as rescorer, ThreadPoolExecutor(16) as callers:
-        found = list(callers.map(lambda lattice: rescorer.submit(lattice).result(), MANY))
-    assert all(one.identical(other) for one, other in zip(found, expected(options=options), strict=True))
+        results = list(callers.map(lambda lattice: rescorer.submit(lattice).result(), MANY))
+    assert_identical(results, expected(options=options))
     assert rescorer.report.lattices == len(MANY)
     assert not lm.history
 
 
-def test_coroutines_get_it_too_and_wait_for_their_places() -> None:
+def test_results_for_coroutines_equal_those_of_rescore() -> None:
     async def main() -> list[Lattice]:
         with Rescorer(FakeLM(), OPTIONS, max_waiting=3) as rescorer:
             return await asyncio.gather(*(rescorer.rescore(lattice) for lattice in MANY))
 
-    found = asyncio.run(main())
-    assert all(one.identical(other) for one, other in zip(found, expected(), strict=True))
+    results = asyncio.run(main())
+    assert_identical(results, expected())
 
 
-def test_one_lattice_may_be_submitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(service.Service, "_rescore_alone")  # nothing fails here
+def test_a_lattice_can_be_submitted_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(service.Service, "_rescore_alone")  # no lattice fails here
     with Rescorer(FakeLM(), OPTIONS) as rescorer:
         futures = [rescorer.submit(MANY[0]) for _ in range(5)]
-        found = [future.result(60) for future in futures]
-    assert all(each.identical(expected(MANY[:1])[0]) for each in found)
+        results = [future.result(60) for future in futures]
+    assert all(result.identical(expected(MANY[:1])[0]) for result in results)
 
 
 def broken_lattices() -> dict[str, tuple[Lattice, type[Exception]]]:
@@ -104,15 +108,15 @@ def broken_lattices() -> dict[str, tuple[Lattice, type[Exception]]]:
 
 
 @pytest.mark.parametrize("kind", broken_lattices())
-def test_a_bad_lattice_is_its_callers_own(kind: str) -> None:
+def test_a_bad_lattice_fails_alone(kind: str) -> None:
     bad, error = broken_lattices()[kind]
     with Rescorer(FakeLM(), OPTIONS) as rescorer:
-        futures = [rescorer.submit(each) for each in (*MANY[:5], bad, *MANY[5:])]
+        futures = [rescorer.submit(lattice) for lattice in (*MANY[:5], bad, *MANY[5:])]
         failed = futures.pop(5)
         with pytest.raises(error):
             failed.result()
-        found = [future.result() for future in futures]
-    assert all(one.identical(other) for one, other in zip(found, expected(), strict=True))
+        results = [future.result() for future in futures]
+    assert_identical(results, expected())
 
 
 def test_a_failure_names_its_lattice() -> None:
@@ -123,7 +127,7 @@ def test_a_failure_names_its_lattice() -> None:
                 future.result()
 
 
-class Allergic(FakeLM):
+class Failing(FakeLM):
     """A model that raises an error at one word."""
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -132,20 +136,20 @@ class Allergic(FakeLM):
         return super().logprob(slots, words)
 
 
-def test_who_kills_the_model_dies_alone() -> None:
+def test_an_error_in_the_model_fails_only_the_lattice_that_causes_it() -> None:
     mild = [lattice.replace(word=np.minimum(lattice.word, 6)) for lattice in MANY]
     wild = mild[0].replace(word=np.full_like(mild[0].word, 7))
-    lm = Allergic()
+    lm = Failing()
     with Rescorer(lm, OPTIONS) as rescorer:
-        futures = [rescorer.submit(each) for each in (*mild[:5], wild, *mild[5:])]
+        futures = [rescorer.submit(lattice) for lattice in (*mild[:5], wild, *mild[5:])]
         with pytest.raises(RuntimeError, match="the card is gone"):
             futures.pop(5).result()
-        found = [future.result() for future in futures]
-    assert all(one.identical(other) for one, other in zip(found, expected(mild), strict=True))
+        results = [future.result() for future in futures]
+    assert_identical(results, expected(mild))
     assert not lm.history
 
 
-def test_a_model_that_cannot_be_loaded_fails_every_lattice_but_no_caller_waits() -> None:
+def test_a_model_that_cannot_be_loaded_fails_every_lattice() -> None:
     with Rescorer(ModelFiles(("not/there.pt",)), OPTIONS) as rescorer:
         for future in [rescorer.submit(lattice) for lattice in MANY[:3]]:
             with pytest.raises(ModelError, match=r"not/there\.pt"):
@@ -153,14 +157,14 @@ def test_a_model_that_cannot_be_loaded_fails_every_lattice_but_no_caller_waits()
 
 
 def test_a_model_of_other_words_is_refused() -> None:
-    stranger = FakeLM(num_words=1)
-    with Rescorer(stranger, RescoreOptions()) as rescorer:
+    lm = FakeLM(num_words=1)
+    with Rescorer(lm, RescoreOptions()) as rescorer:
         for future in [rescorer.submit(random_lattice(seed, 300, 4)) for seed in range(3)]:
             with pytest.raises(VocabularyError, match="more than max_unknown = 50%"):
                 future.result()
 
 
-def test_submit_waits_for_a_place_or_gives_up() -> None:
+def test_submit_waits_for_a_slot_until_the_timeout() -> None:
     lm = Gated()
     with Rescorer(lm, OPTIONS, max_waiting=2) as rescorer:
         futures = [rescorer.submit(lattice) for lattice in MANY[:2]]
@@ -176,16 +180,16 @@ def test_submit_waits_for_a_place_or_gives_up() -> None:
         assert all(future.result() for future in futures)
 
 
-def test_a_cancelled_lattice_is_dropped_and_its_place_is_free() -> None:
+def test_cancelling_drops_the_lattice_and_frees_its_slot() -> None:
     lm = Gated()
     with Rescorer(lm, OPTIONS, max_waiting=3) as rescorer:
         first = rescorer.submit(MANY[0])
-        assert lm.asked.wait(60)
+        assert lm.is_called.wait(60)
         before = lm.num_advanced
         forgotten: list[int] = []
         lattice = random_lattice(1)
         weakref.finalize(lattice.graph, forgotten.append, 1)
-        waiting = [rescorer.submit(each) for each in (lattice, MANY[2])]  # the engine waits for the model: not taken
+        waiting = [rescorer.submit(queued) for queued in (lattice, MANY[2])]  # not taken while the engine waits
         del lattice
         assert waiting[0].cancel()
         assert forgotten
@@ -199,7 +203,7 @@ def test_a_cancelled_lattice_is_dropped_and_its_place_is_free() -> None:
     assert before == 0
 
 
-def test_a_cancelled_coroutine_leaves_its_place_to_the_next() -> None:
+def test_cancelling_a_coroutine_frees_its_slot() -> None:
     lm = Gated()
 
     async def main() -> Lattice:
@@ -219,25 +223,25 @@ def test_a_cancelled_coroutine_leaves_its_place_to_the_next() -> None:
     assert asyncio.run(main()).identical(expected(MANY[2:3])[0])
 
 
-def test_a_place_that_was_handed_to_a_cancelled_coroutine_goes_on_to_the_next() -> None:
+def test_a_slot_assigned_to_a_cancelled_coroutine_is_passed_on() -> None:
     async def main() -> Lattice:
         with Rescorer(FakeLM(), OPTIONS, max_waiting=1) as rescorer:
             first = rescorer.submit(MANY[0])
             second, third = (asyncio.create_task(rescorer.rescore(lattice)) for lattice in MANY[1:3])
             await asyncio.sleep(0)
-            first.result(60)  # its place is the second's now, which does not know it yet: no coroutine runs here
+            first.result(60)  # frees the slot for the second coroutine, which has not run since
             second.cancel()
             return await asyncio.wait_for(third, 60)
 
     assert asyncio.run(main()).identical(expected(MANY[2:3])[0])
 
 
-def test_closing_finishes_what_is_in_flight() -> None:
+def test_close_finishes_the_lattices_in_flight() -> None:
     rescorer = Rescorer(FakeLM(), OPTIONS)
     futures = [rescorer.submit(lattice) for lattice in MANY]
     rescorer.close()
     assert all(future.done() for future in futures)
-    assert all(f.result().identical(each) for f, each in zip(futures, expected(), strict=True))
+    assert all(f.result().identical(result) for f, result in zip(futures, expected(), strict=True))
     rescorer.close()
     with pytest.raises(ClosedError, match="create a new one"):
         rescorer.submit(MANY[0])
@@ -246,7 +250,7 @@ def test_closing_finishes_what_is_in_flight() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, 0.05])
-def test_closing_in_haste_fails_what_is_not_done_and_loses_no_future(timeout: float) -> None:
+def test_close_with_a_timeout_fails_the_lattices_in_flight(timeout: float) -> None:
     lm = Gated()
     rescorer = Rescorer(lm, OPTIONS, max_waiting=8)
     futures: list[Future[Lattice]] = []
@@ -262,9 +266,9 @@ def test_closing_in_haste_fails_what_is_not_done_and_loses_no_future(timeout: fl
     callers = [threading.Thread(target=call, args=(MANY[first::4],)) for first in range(4)]
     for caller in callers:
         caller.start()
-    assert lm.asked.wait(60)
+    assert lm.is_called.wait(60)
     rescorer.close(timeout)
-    for caller in callers:  # those that waited for a place are told, too
+    for caller in callers:  # callers that waited for a slot get the error, too
         caller.join(60)
         assert not caller.is_alive()
     assert len(futures) + len(refused) == len(MANY)
@@ -275,10 +279,10 @@ def test_closing_in_haste_fails_what_is_not_done_and_loses_no_future(timeout: fl
     while running(*NAMES):
         time.sleep(0.001)
     assert not lm.history
-    assert rescorer.report.lattices == 0  # work that was begun is not finished for nobody
+    assert rescorer.report.lattices == 0  # rescoring stops if nobody waits for the result
 
 
-def test_closing_at_any_moment_loses_no_future() -> None:
+def test_every_future_ends_when_the_rescorer_is_closed_at_any_time() -> None:
     for patience in np.linspace(0, 0.03, 12):
         rescorer = Rescorer(FakeLM(), OPTIONS, max_latency=0.0)
         with ThreadPoolExecutor(8) as callers:
@@ -292,13 +296,13 @@ def test_closing_at_any_moment_loses_no_future() -> None:
             futures = [callers.submit(call, lattice) for lattice in MANY]
             time.sleep(patience)
             rescorer.close(0)
-            found = [future.result(60) for future in futures]
-        assert all(key in ("closed", lattice.key) for key, lattice in zip(found, MANY, strict=True))
+            keys = [future.result(60) for future in futures]
+        assert all(key in ("closed", lattice.key) for key, lattice in zip(keys, MANY, strict=True))
         while running(*NAMES):
             time.sleep(0.001)
 
 
-def test_an_exception_within_with_does_not_wait() -> None:
+def test_an_exception_in_the_with_block_closes_without_waiting() -> None:
     lm = Gated()
     rescorer = Rescorer(lm, OPTIONS)
     future = rescorer.submit(MANY[0])
@@ -313,19 +317,19 @@ def test_an_exception_within_with_does_not_wait() -> None:
 def test_a_slow_consumer_bounds_the_lattices_in_memory() -> None:
     alive: set[int] = set()
     results: set[int] = set()
-    most = most_results = 0
+    most_lattices = most_results = 0
 
     def use(future: Future[Lattice]) -> None:
-        nonlocal most, most_results
-        most, most_results = max(most, len(alive)), max(most_results, len(results))
-        made = future.result().graph
-        results.add(id(made))
-        weakref.finalize(made, results.remove, id(made))
+        nonlocal most_lattices, most_results
+        most_lattices, most_results = max(most_lattices, len(alive)), max(most_results, len(results))
+        graph = future.result().graph
+        results.add(id(graph))
+        weakref.finalize(graph, results.remove, id(graph))
         time.sleep(0.001)
         assert future.result().num_arcs
 
     with Rescorer(FakeLM(), OPTIONS, max_waiting=4) as rescorer:
-        slow = rescorer.submit(random_lattice(0, 1000, 4))  # which all others overtake
+        slow = rescorer.submit(random_lattice(0, 1000, 4))  # all others overtake it
         for seed in range(100):
             lattice = random_lattice(seed, 8, 2)
             alive.add(seed)
@@ -335,55 +339,55 @@ def test_a_slow_consumer_bounds_the_lattices_in_memory() -> None:
         overtaken = not slow.done()
     assert overtaken
     assert rescorer.report.lattices == 101
-    assert most <= 12  # in their places, being submitted, and in the hands of the engine for a moment longer
+    assert most_lattices <= 12  # in flight, being submitted, and still referenced by the engine
     assert most_results <= 2
 
 
-def test_a_callback_may_submit_though_all_places_are_taken() -> None:
-    found: list[Future[Lattice]] = []
+def test_a_callback_can_submit_while_all_slots_are_in_use() -> None:
+    futures: list[Future[Lattice]] = []
     with Rescorer(FakeLM(), OPTIONS, max_waiting=1) as rescorer:
-        done = threading.Event()
+        submitted = threading.Event()
 
         def again(future: Future[Lattice]) -> None:
-            found.append(rescorer.submit(MANY[1]))
-            found.append(rescorer.submit(MANY[2]))
-            done.set()
+            futures.append(rescorer.submit(MANY[1]))
+            futures.append(rescorer.submit(MANY[2]))
+            submitted.set()
 
         rescorer.submit(MANY[0]).add_done_callback(again)
-        assert done.wait(60)
-        assert [future.result(60).key for future in found] == ["seed-1", "seed-2"]
+        assert submitted.wait(60)
+        assert [future.result(60).key for future in futures] == ["seed-1", "seed-2"]
 
 
-def test_lattices_that_come_within_the_latency_are_one_batch() -> None:
+def test_lattices_submitted_within_the_latency_form_one_batch() -> None:
     options = RescoreOptions(max_unknown=1.0, algorithm="nbest")
     calls = []
     for max_latency in (0.0, 30.0):
         lm = FakeLM()
-        rescorer = Rescorer(lm, options, max_latency=max_latency, max_waiting=3)  # the third has none to wait for
+        rescorer = Rescorer(lm, options, max_latency=max_latency, max_waiting=3)  # the third lattice fills the queue
         futures = []
         for lattice in MANY[:3]:
             futures.append(rescorer.submit(lattice))
             if not max_latency:
-                futures[-1].result(60)  # however busy the machine is, the next lattice comes after this batch
+                futures[-1].result(60)  # on a busy machine, too, the next lattice follows this batch
         assert all(future.result(25) for future in futures)
         calls.append(rescorer.report.calls)
         rescorer.close()
     assert calls[1] < calls[0]
 
 
-def test_carried_over_words_go_from_one_utterance_to_the_next() -> None:
+def test_words_are_carried_over_between_submitted_utterances() -> None:
     carry_over = CarryOver()
-    given = [(lattice.key, lattice) for lattice in MANY[:6]]
-    offline = [made for _, made in rescore(given, FakeLM(), OPTIONS, carry_over=CarryOver())]
+    pairs = [(lattice.key, lattice) for lattice in MANY[:6]]
+    offline = [lattice for _, lattice in rescore(pairs, FakeLM(), OPTIONS, carry_over=CarryOver())]
     with Rescorer(FakeLM(), OPTIONS, carry_over=carry_over) as rescorer:
-        together = [rescorer.submit(lattice) for lattice in MANY[:3]]
-        found = [future.result() for future in together]
-        found += [rescorer.submit(lattice).result() for lattice in MANY[3:6]]
-    assert all(one.identical(other) for one, other in zip(found, offline, strict=True))
-    assert not found[5].identical(expected(MANY[5:6])[0])
+        futures = [rescorer.submit(lattice) for lattice in MANY[:3]]
+        results = [future.result() for future in futures]
+        results += [rescorer.submit(lattice).result() for lattice in MANY[3:6]]
+    assert_identical(results, offline)
+    assert not results[5].identical(expected(MANY[5:6])[0])
 
 
-def test_entities_come_with_their_lattice() -> None:
+def test_entities_apply_to_their_lattice() -> None:
     options = ContextOptions(keyword_boost=3.0)
     lists: list[dict[str, list[str]] | None] = [{"@name": ["w1 w2"]}, None, {"@name": ["w3", "w4 w5"]}] * 3
     plain = Contextual(Context(Entities.from_dict({"@place": ["w6"]}), options=options), lm_weight=0.5)
@@ -391,22 +395,24 @@ def test_entities_come_with_their_lattice() -> None:
     for lattice, phrases in zip(MANY, lists, strict=False):
         every = {"@place": ["w6"], **(phrases or {})}
         stage = Contextual(Context(Entities.from_dict(every), options=options), lm_weight=0.5)
-        offline += [made for _, made in Rescorer(FakeLM(), OPTIONS, context=stage)([(lattice.key, lattice)])]
+        offline += [result for _, result in Rescorer(FakeLM(), OPTIONS, context=stage)([(lattice.key, lattice)])]
     with Rescorer(FakeLM(), OPTIONS, context=plain) as rescorer:
         ready = Entities.from_dict({"@name": ["w1 w2"]}, words=MANY[0].words)
         futures = [rescorer.submit(lattice, phrases) for lattice, phrases in zip(MANY, lists, strict=False)]
         wrong = rescorer.submit(MANY[0], {"@name": [""]})
         again = rescorer.submit(MANY[0], ready)
-        found = [future.result() for future in futures]
-        assert again.result().identical(found[0])
+        results = [future.result() for future in futures]
+        assert again.result().identical(results[0])
         with pytest.raises(ninja.FormatError):
             wrong.result()
-    costs = [[ninja.graph.best_path(each, OPTIONS.scales).cost() for each in some] for some in (found, offline)]
-    assert costs[0] == pytest.approx(costs[1], abs=1e-4)
-    assert [each.key for each in found] == [each.key for each in offline]
+    costs, offline_costs = (
+        [ninja.graph.best_path(result, OPTIONS.scales).cost() for result in rescored] for rescored in (results, offline)
+    )
+    assert costs == pytest.approx(offline_costs, abs=1e-4)
+    assert [result.key for result in results] == [result.key for result in offline]
 
 
-def test_a_thread_without_work_ends_and_a_forgotten_rescorer_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_thread_ends_and_does_not_keep_its_rescorer_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "IDLE_SECONDS", 0.01)
     rescorer = Rescorer(FakeLM(), OPTIONS)
     for _ in range(2):
@@ -419,7 +425,7 @@ def test_a_thread_without_work_ends_and_a_forgotten_rescorer_with_it(monkeypatch
     assert forgotten() is None
 
 
-def test_a_program_that_forgets_to_close_ends() -> None:
+def test_a_program_that_does_not_close_the_rescorer_ends() -> None:
     program = """
 import sys; sys.path[:0] = ["tests/support", "tests/rescoring"]
 from fake_lm import FakeLM
@@ -430,8 +436,8 @@ futures = [rescorer.submit(random_lattice(seed)) for seed in range(20)]
 print(futures[0].result().key)
 """
     root = ninja.__path__[0].rpartition("/")[0]
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "seed-0\n"), done.stderr
+    process = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stdout) == (0, "seed-0\n"), process.stderr
 
 
 def test_no_thread_of_a_service_runs_when_python_exits() -> None:
@@ -450,11 +456,11 @@ future.add_done_callback(lambda _: (done.set(), time.sleep(0.5)))  # in the thre
 done.wait()
 """
     root = ninja.__path__[0].rpartition("/")[0]
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "['MainThread']\n"), done.stderr
+    process = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stdout) == (0, "['MainThread']\n"), process.stderr
 
 
-def test_submit_refuses_invalid_arguments_at_once() -> None:
+def test_submit_refuses_invalid_arguments() -> None:
     with pytest.raises(OptionError, match="max_waiting is 0"):
         Rescorer(FakeLM(), max_waiting=0)
     with pytest.raises(OptionError, match="max_latency is -1"):
@@ -471,14 +477,14 @@ def test_submit_refuses_invalid_arguments_at_once() -> None:
         passes.submit(MANY[0])
 
 
-def test_nan_of_the_model_is_the_lattices_own() -> None:
+def test_nan_scores_fail_only_their_lattice() -> None:
     class Broken(FakeLM):
         def score(self, history: tuple[int, ...], word: int) -> float:
             return np.nan if word == self.vocabulary.id("w7") else super().score(history, word)
 
     mild = [lattice.replace(word=np.minimum(lattice.word, 6)) for lattice in MANY[:3]]
     with Rescorer(Broken(), OPTIONS) as rescorer:
-        futures = [rescorer.submit(each) for each in (mild[0], MANY[0].with_key("bad"), *mild[1:])]
+        futures = [rescorer.submit(lattice) for lattice in (mild[0], MANY[0].with_key("bad"), *mild[1:])]
         with pytest.raises(ModelError, match=r"'bad'.*NaN"):
             futures.pop(1).result()
         assert all(future.result() for future in futures)

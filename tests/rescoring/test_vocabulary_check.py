@@ -1,4 +1,4 @@
-"""The check whether language models know the words: counted over a run, decided for each file."""
+"""The vocabulary check: the total over a run is reported, and each file is accepted or refused."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def chain(key: str, words: list[int], table: SymbolTable = TABLE) -> Lattice:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "lm.arpa"
-    known = {(word,): (-1.0, 0.0) for word in ("<s>", "</s>", "<unk>", "a", "b", "c")}
-    path.write_bytes(write_arpa(SlowNgram(1, known)))
+    logprobs = {(word,): (-1.0, 0.0) for word in ("<s>", "</s>", "<unk>", "a", "b", "c")}
+    path.write_bytes(write_arpa(SlowNgram(1, logprobs)))
     return path
 
 
@@ -64,7 +64,7 @@ def commands(model: Path, tmp_path: Path) -> dict[str, list[object]]:
 
 
 @pytest.mark.parametrize("verb", ["rescore", "iterate", "lmrescore", "context", "context-jobs"])
-def test_each_file_of_a_folder_is_judged_by_itself_and_the_share_is_that_of_all(ninja, model, folder, tmp_path, verb):
+def test_each_file_in_a_folder_is_tested_and_the_total_share_is_reported(ninja, model, folder, tmp_path, verb):
     options = commands(model, tmp_path)[verb]
     command = {"iterate": "rescore", "context-jobs": "context"}.get(verb, verb)
     out = tmp_path / "out"
@@ -83,9 +83,9 @@ def test_each_file_of_a_folder_is_judged_by_itself_and_the_share_is_that_of_all(
 
 
 @pytest.mark.parametrize("verb", ["rescore", "lmrescore", "context"])
-def test_a_file_of_unknown_words_behind_others_is_refused(ninja, model, folder, tmp_path, verb):
+def test_a_file_of_unknown_words_after_other_files_is_refused(ninja, model, folder, tmp_path, verb):
     out = tmp_path / "out.ark"
-    with package.write(folder / "lat.1.ark") as output:  # many more than in the other files
+    with package.write(folder / "lat.1.ark") as output:  # many more lattices than in the other files
         for number in range(300):
             output.write(chain(f"1-{number}", KNOWN))
     code, _, errors = ninja(verb, folder, *commands(model, tmp_path)[verb], "-o", out)
@@ -94,7 +94,7 @@ def test_a_file_of_unknown_words_behind_others_is_refused(ninja, model, folder, 
     assert not out.exists()
 
 
-def test_files_of_one_lattice_are_judged_together(ninja, model, tmp_path):
+def test_files_with_one_lattice_are_tested_together(ninja, model, tmp_path):
     place = tmp_path / "in"
     place.mkdir()
     for number in range(6):
@@ -113,16 +113,16 @@ def test_files_of_one_lattice_are_judged_together(ninja, model, tmp_path):
 def lattices(num_known: int, num_unknown: int) -> list[tuple[str, Lattice]]:
     table = symbols()
     words = [[1, 1]] * num_known + [[2, 3]] * num_unknown
-    return [(str(number), chain(str(number), each, table)) for number, each in enumerate(words)]
+    return [(str(number), chain(str(number), ids, table)) for number, ids in enumerate(words)]
 
 
-@pytest.mark.parametrize("how", ["rescore", "iterate", "call"])
-def test_words_far_behind_the_first_batch_are_judged_too(how: str) -> None:
+@pytest.mark.parametrize("call", ["rescore", "iterate", "call"])
+def test_words_after_the_first_batch_are_tested(call: str) -> None:
     lm, options, report = FakeLM(num_words=1), RescoreOptions(batch_arcs=20), RescoreReport()
     source = lattices(150, 200)
-    if how == "rescore":
+    if call == "rescore":
         results = rescore(source, lm, options, report=report)
-    elif how == "iterate":
+    elif call == "iterate":
         results = iterate(source, [(lm, options)] * 2, report=report)
     else:
         results = Rescorer(lm, options)(source, report)
@@ -134,7 +134,7 @@ def test_words_far_behind_the_first_batch_are_judged_too(how: str) -> None:
     assert report.coverages[0].unknown_words == 2
 
 
-def test_a_wrong_model_is_refused_before_all_is_rescored() -> None:
+def test_a_wrong_model_is_refused_before_all_lattices_are_rescored() -> None:
     lm = FakeLM(num_words=1)
     results = rescore(lattices(0, 1000), lm, RescoreOptions(batch_arcs=20))
     with pytest.raises(VocabularyError, match="more than max_unknown"):
@@ -142,7 +142,7 @@ def test_a_wrong_model_is_refused_before_all_is_rescored() -> None:
     assert lm.num_scored < 1000
 
 
-def test_a_rescorer_judges_each_call_alike(model: Path) -> None:
+def test_a_rescorer_tests_each_call(model: Path) -> None:
     rescorer = Rescorer(ModelFiles((model,)), RescoreOptions())
     good = [("g", chain("g", KNOWN))]
     for _ in range(2):
@@ -151,9 +151,9 @@ def test_a_rescorer_judges_each_call_alike(model: Path) -> None:
             list(rescorer([("b", chain("b", UNKNOWN))]))
 
 
-def test_equal_requests_are_decided_alike_whatever_else_is_in_flight() -> None:
+def test_the_decision_about_a_lattice_does_not_depend_on_others_in_flight() -> None:
     table = symbols()
-    strange, known = chain("s", [1, 2, 3], table), chain("k", [1, 1, 2], table)
+    strange, familiar = chain("s", [1, 2, 3], table), chain("k", [1, 1, 2], table)
     refused: dict[str, list[bool]] = {"s": [], "k": []}
 
     with Rescorer(FakeLM(num_words=1), RescoreOptions(), max_latency=0.0) as rescorer:
@@ -164,7 +164,7 @@ def test_equal_requests_are_decided_alike_whatever_else_is_in_flight() -> None:
                 assert error is None or isinstance(error, VocabularyError)
                 refused[lattice.key].append(error is not None)
 
-        callers = [threading.Thread(target=ask, args=([strange, known][:: 1 - 2 * (n % 2)] * 50,)) for n in range(4)]
+        callers = [threading.Thread(target=ask, args=([strange, familiar][:: 1 - 2 * (n % 2)] * 50,)) for n in range(4)]
         for caller in callers:
             caller.start()
         for caller in callers:
