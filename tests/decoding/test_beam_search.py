@@ -22,7 +22,7 @@ EXACT = BeamOptions(beam=0, score_beam=math.inf, max_units=0)
 PIECE_UNITS = ctc_units(["<s>", "▁", "▁a", "▁ab", "a", "b", "bb"], 0, "pieces")  # those of PIECES
 UNIFORM = np.log(np.full((3, 7), 1 / 7))
 
-# Searching with models that give one unit after the other
+# Search with models that return the next unit
 
 
 BOS, EOS = 0, 1
@@ -44,7 +44,7 @@ def drawn_model(seed, num_units, impossible=0.1):
         after[:] = [
             (utterance, (*history, int(unit))) for (utterance, history), unit in zip(states, units, strict=True)
         ]
-        return np.array([logprob_of(*each) for each in after]).reshape(len(after), num_units), after
+        return np.array([logprob_of(*state) for state in after]).reshape(len(after), num_units), after
 
     return step, logprob_of
 
@@ -69,8 +69,8 @@ def score_of_all(logprob_of, utterance, tracker, lists, num_units, longest, opti
     return scores
 
 
-def found(hypotheses):
-    return [(each.units, round(each.score, 3)) for each in hypotheses]
+def rounded_scores(hypotheses):
+    return [(hypothesis.units, round(hypothesis.score, 3)) for hypothesis in hypotheses]
 
 
 @settings(deadline=None, max_examples=20)
@@ -82,7 +82,7 @@ def found(hypotheses):
     scale=st.sampled_from([0.0, 0.5, 1.0]),
     reward=st.sampled_from([-0.5, 0.0, 1.0]),
 )
-def test_an_endless_beam_finds_what_trying_all_sequences_finds(seed, weights, words, keyword, scale, reward):
+def test_unlimited_beam_search_equals_enumeration_of_all_sequences(seed, weights, words, keyword, scale, reward):
     spelled = Spelling(["<s>", "</s>", "▁a", "b", "▁ab"], silent=["<s>", "</s>"])
     options = replace(ALL, keyword_boost=keyword)
     if words:
@@ -94,13 +94,11 @@ def test_an_endless_beam_finds_what_trying_all_sequences_finds(seed, weights, wo
     lists = [[list_of(weights)]]
     (hypotheses,) = beam_search(step, starts_of([0]), tracker, lists, search, bos=BOS, eos=EOS)
     expected = score_of_all(logprob_of, 0, tracker, lists[0], 5, 3, search)
-    assert {each.units: each.score for each in hypotheses} == pytest.approx(expected, abs=1e-4)
-    assert (
-        hypotheses[0].score == max(each.score for each in hypotheses) == pytest.approx(max(expected.values()), abs=1e-4)
-    )
-    for each in hypotheses:
-        parts = each.model_score + scale * each.context_score + reward * len(each.units)
-        assert each.score == pytest.approx(parts, abs=1e-9)
+    assert {hypothesis.units: hypothesis.score for hypothesis in hypotheses} == pytest.approx(expected, abs=1e-4)
+    assert hypotheses[0].score == max(hypothesis.score for hypothesis in hypotheses)
+    for hypothesis in hypotheses:
+        parts = hypothesis.model_score + scale * hypothesis.context_score + reward * len(hypothesis.units)
+        assert hypothesis.score == pytest.approx(parts, abs=1e-9)
 
 
 @settings(deadline=None, max_examples=12)
@@ -111,24 +109,24 @@ def test_utterances_of_a_batch_do_not_affect_each_other(seed, weights, beam):
     spelled = Spelling(["<s>", "</s>", "▁a", "b", "▁ab"], silent=["<s>", "</s>"])
     tracker = SpelledTracker(spelled, None, ALL, room=40)
     options = BeamOptions(beam=beam, max_length=5, max_units=4)
-    drawn, _ = drawn_model(seed, 5)
+    model_step, _ = drawn_model(seed, 5)
 
     def step(states, units):
         counts = np.unique([utterance for utterance, _ in states], return_counts=True)[1]
         assert (counts <= beam).all()
-        return drawn(states, units)
+        return model_step(states, units)
 
-    lists = [[list_of(each)] for each in weights]
+    lists = [[list_of(phrase_weights)] for phrase_weights in weights]
     utterances = list(range(len(lists)))
-    together = beam_search(step, starts_of(utterances), tracker, lists, options, bos=BOS, eos=EOS)
+    batch = beam_search(step, starts_of(utterances), tracker, lists, options, bos=BOS, eos=EOS)
     for utterance in utterances:
-        alone = beam_search(step, starts_of([utterance]), tracker, [lists[utterance]], options, bos=BOS, eos=EOS)
-        assert alone == [together[utterance]]
-        assert len(together[utterance]) <= beam
+        single = beam_search(step, starts_of([utterance]), tracker, [lists[utterance]], options, bos=BOS, eos=EOS)
+        assert single == [batch[utterance]]
+        assert len(batch[utterance]) <= beam
 
 
-def test_a_name_that_plain_search_drops_is_kept_by_its_loan():
-    # The model prefers "z" at each of three places, "n" comes second: after two letters a beam of 4 has no room for it.
+def test_partial_boosts_keep_a_name_in_the_beam():
+    # The model prefers "z" to "n" in each of three places, so that a beam of 4 prunes "nn" without a boost.
     spelling = Spelling(["<s>", "</s>", *"nxyz"], boundary=" ", silent=["<s>", "</s>"])
     logprob = np.log([1e-9, 0.01, 0.07, 0.2, 0.3, 0.42])
 
@@ -147,11 +145,11 @@ def test_a_name_that_plain_search_drops_is_kept_by_its_loan():
     assert best(names("nnn")) == (["nnn"], (Match(0, 1, "@name", "nnn"),))
 
 
-def test_the_search_goes_on_while_something_better_than_what_ended_may_come():
-    go_on, end = np.log([1e-9, 0.05, 0.9, 0.05]), np.log([1e-9, 1 - 3e-9, 1e-9, 1e-9])
+def test_the_search_continues_while_a_better_hypothesis_is_possible():
+    continuing, ending = np.log([1e-9, 0.05, 0.9, 0.05]), np.log([1e-9, 1 - 3e-9, 1e-9, 1e-9])
 
     def step(states, units):
-        return np.where((states < 10)[:, None], go_on, end), states + 1
+        return np.where((states < 10)[:, None], continuing, ending), states + 1
 
     tracker = Tracker(SymbolTable.from_words(["<eps>", "</s>", "a", "b"]))
     (hypotheses,) = beam_search(step, np.zeros(1), tracker, [[]], BeamOptions(beam=2), bos=BOS, eos=EOS)
@@ -159,36 +157,36 @@ def test_the_search_goes_on_while_something_better_than_what_ended_may_come():
     assert len(hypotheses) == 2
 
 
-def test_the_end_is_tried_even_where_it_is_improbable():
+def test_ending_is_tried_even_if_it_is_improbable():
     def step(states, units):
         return np.tile(np.log([1e-9, 0.1, 0.6, 0.3]), (len(units), 1)), states
 
     tracker = Tracker(SymbolTable.from_words(["<eps>", "</s>", "a", "b"]))
     options = BeamOptions(max_units=1, max_length=2)
     (hypotheses,) = beam_search(step, np.zeros(1), tracker, [[]], options, bos=BOS, eos=EOS)
-    assert [each.units for each in hypotheses] == [(), (2,), (2, 2)]
+    assert [hypothesis.units for hypothesis in hypotheses] == [(), (2,), (2, 2)]
 
 
-def test_model_states_may_be_nested():
-    States = namedtuple("States", "length rest")
+def test_model_states_can_be_nested():
+    States = namedtuple("States", "length texts")
     logprob = np.log(np.full(3, 1 / 3))
 
     def step(states, units):
-        assert states.length.tolist() == [len(each) for each in states.rest["units"][0]]
+        assert states.length.tolist() == [len(text) for text in states.texts["units"][0]]
         texts = np.empty(len(units), object)
-        texts[:] = [text + str(unit) for text, unit in zip(states.rest["units"][0], units, strict=True)]
+        texts[:] = [text + str(unit) for text, unit in zip(states.texts["units"][0], units, strict=True)]
         return np.tile(logprob, (len(units), 1)), States(states.length + 1, {"units": [texts]})
 
     start = States(np.zeros(2, np.int64), {"units": [np.array(["", ""], object)]})
     tracker = Tracker(SymbolTable.from_words(["<eps>", "</s>", "a"]))
-    one, other = beam_search(step, start, tracker, [[], []], BeamOptions(beam=3, max_length=4), bos=BOS, eos=EOS)
-    assert one == other
-    assert [one[0].units, len(one)] == [(), 3]
+    first, second = beam_search(step, start, tracker, [[], []], BeamOptions(beam=3, max_length=4), bos=BOS, eos=EOS)
+    assert first == second
+    assert [first[0].units, len(first)] == [(), 3]
 
 
 def test_no_utterances_have_no_hypotheses():
     tracker = SpelledTracker(PIECES)
-    assert beam_search(lambda *_: pytest.fail("nothing to ask"), np.zeros(0), tracker, [], bos=0, eos=1) == []
+    assert beam_search(lambda *_: pytest.fail("the model was called"), np.zeros(0), tracker, [], bos=0, eos=1) == []
 
 
 def test_an_utterance_that_cannot_end_has_no_hypothesis():
@@ -200,7 +198,7 @@ def test_an_utterance_that_cannot_end_has_no_hypothesis():
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
+    ("logprob", "error", "message"),
     [
         (np.zeros((2, 3)), ModelError, r"step: log-probabilities have shape \(2, 3\), but there are 1 hypotheses"),
         (np.zeros(3), ModelError, r"step: log-probabilities have shape \(3,\), but must be \[1, units\]"),
@@ -210,9 +208,9 @@ def test_an_utterance_that_cannot_end_has_no_hypothesis():
         (np.zeros((1, 9)), OptionError, "unit 7 is out of range; there are 7 units"),
     ],
 )
-def test_a_step_that_gives_no_log_probabilities_is_refused(given, error, message):
+def test_a_step_without_log_probabilities_is_refused(logprob, error, message):
     with pytest.raises(error, match=message):
-        beam_search(lambda states, _: (given, states), np.zeros(1), SpelledTracker(PIECES), [[]], bos=0, eos=1)
+        beam_search(lambda states, _: (logprob, states), np.zeros(1), SpelledTracker(PIECES), [[]], bos=0, eos=1)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +230,7 @@ def test_options_out_of_range_are_refused(options, message):
         BeamOptions(**options)
 
 
-# Searching with models that give frames
+# Search with models that return frames
 
 
 def ctc_probability(logprob, units, blank):
@@ -264,7 +262,9 @@ def frames(draw, num_units, max_frames):
     scale=st.sampled_from([0.0, 0.5, 1.0]),
     reward=st.sampled_from([-0.5, 0.0, 1.0]),
 )
-def test_an_endless_beam_finds_what_trying_all_alignments_finds(logprob, weights, words, blank, keyword, scale, reward):
+def test_unlimited_ctc_search_equals_enumeration_of_all_alignments(
+    logprob, weights, words, blank, keyword, scale, reward
+):
     options = replace(ALL, keyword_boost=keyword)
     names = ["▁a", "b", "▁ab"]
     names.insert(blank, "<b>")
@@ -283,25 +283,27 @@ def test_an_endless_beam_finds_what_trying_all_alignments_finds(logprob, weights
             if math.isfinite(model):
                 context = sum(steps(tracker, start, sequence))
                 expected[sequence] = model + scale * context + reward * length
-    assert {each.units: each.score for each in hypotheses} == pytest.approx(expected, abs=1e-4)
-    scores = [each.score for each in hypotheses]
+    assert {hypothesis.units: hypothesis.score for hypothesis in hypotheses} == pytest.approx(expected, abs=1e-4)
+    scores = [hypothesis.score for hypothesis in hypotheses]
     assert scores == sorted(scores, reverse=True)
 
 
 @given(logprob=frames(6, 12), weights=spelled_weights, beam=st.integers(1, 5), data=st.data())
-def test_a_narrow_ctc_beam_keeps_to_its_width_and_to_no_order_of_phrases(logprob, weights, beam, data):
+def test_ctc_beam_limits_hypotheses_and_ignores_the_order_of_phrases(logprob, weights, beam, data):
     names = ["<b>", "▁a", "▁ab", "b", "a", "▁"]
     spelling, units = Spelling(names, silent=["<b>"]), ctc_units(names, 0, "pieces")
     options = CtcOptions(beam=beam, max_units=4)
-    shuffled = {cls: dict(data.draw(st.permutations(list(each.items())))) for cls, each in weights.items()}
-    one, other = (
+    shuffled = {cls: dict(data.draw(st.permutations(list(phrases.items())))) for cls, phrases in weights.items()}
+    result, shuffled_result = (
         ctc_nbest(logprob, units, None, options, tracker=SpelledTracker(spelling, room=20), lists=[list_of(phrases)])
         for phrases in (weights, shuffled)
     )
-    assert found(one) == found(other)
-    assert [each.text for each in one] == [" ".join(spelling.words(each.units)) for each in one]
-    assert len(one) <= beam
-    assert len({each.units for each in one}) == len(one)
+    assert rounded_scores(result) == rounded_scores(shuffled_result)
+    assert [hypothesis.text for hypothesis in result] == [
+        " ".join(spelling.words(hypothesis.units)) for hypothesis in result
+    ]
+    assert len(result) <= beam
+    assert len({hypothesis.units for hypothesis in result}) == len(result)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def test_a_ctc_search_with_a_tracker_refuses_bad_input(logprob, options, error, 
         ctc_nbest(logprob, PIECE_UNITS, **options)
 
 
-def test_of_equally_probable_sequences_no_more_than_the_beam_are_kept():
+def test_the_beam_limits_equally_probable_sequences():
     assert len(ctc_nbest(UNIFORM, PIECE_UNITS, None, CtcOptions(beam=3), tracker=SpelledTracker(PIECES))) == 3
 
 
@@ -338,7 +340,7 @@ class Forbidding:
         return 0
 
     def advance(self, states, units):
-        assert (states == 0).all(), "nobody goes on from where the grammar stopped"
+        assert (states == 0).all(), "a hypothesis continued after a forbidden unit"
         forbidden = units == self.unit
         return np.where(forbidden, -1, 0), np.where(forbidden, -np.inf, 0).astype(np.float32)
 
@@ -361,10 +363,10 @@ def test_beam_search_finds_only_words_of_the_grammar(scale):
     search = CtcOptions(beam=0, score_beam=math.inf, context_scale=scale)
     for hypotheses in stepped, ctc_nbest(logprob, units, None, search, tracker=Forbidding(2)):
         assert hypotheses
-        assert not any(2 in each.units for each in hypotheses)
+        assert not any(2 in hypothesis.units for hypothesis in hypotheses)
 
 
-def test_a_hypothesis_at_the_edge_of_the_beam_stays():
+def test_within_beams_keeps_a_hypothesis_exactly_at_the_beam():
     score = np.array([-3.0, -1.0, -np.inf, -1.0, -3.5])
     assert within_beams(score, 0, 2.0).tolist() == [1, 3, 0]
     assert within_beams(score, 1, 2.0).tolist() == [1]

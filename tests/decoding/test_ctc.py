@@ -29,7 +29,7 @@ from ninja.graph import nbest, state_times
 WIDE = CtcOptions(beam=0, score_beam=math.inf)
 LETTERS = ctc_units([" ", "a", "b", ""], -1, boundary=" ")
 PIECES = ctc_units(["<blk>", "▁a", "b", "▁"], "<blk>", "pieces")
-TWICE = ctc_units(["<blk>", "▁a", "a", "▁"], "<blk>", "pieces")  # "a" in two ways
+TWICE = ctc_units(["<blk>", "▁a", "a", "▁"], "<blk>", "pieces")  # two spellings of "a"
 WORDS = ctc_units(["a", "b", "<unk>", "-"], "-", "words", never=["<unk>"])
 
 
@@ -46,56 +46,56 @@ def matrices(draw, num_units=4, max_frames=6):
 
 
 def texts(hypotheses):
-    return {tuple(alike[0] for alike in each.words): each.score for each in hypotheses}
+    return {tuple(words[0] for words in hypothesis.words): hypothesis.score for hypothesis in hypotheses}
 
 
-def same(found, expected):
-    assert found.keys() == expected.keys()
+def assert_same_scores(scores, expected):
+    assert scores.keys() == expected.keys()
     for words, logprob in expected.items():
-        assert found[words] == pytest.approx(logprob, abs=1e-9)
+        assert scores[words] == pytest.approx(logprob, abs=1e-9)
 
 
 @given(matrices(), st.sampled_from([LETTERS, PIECES, TWICE, WORDS]))
-def test_without_beams_a_word_sequence_has_the_probability_of_all_its_alignments(logprob, units):
-    same(texts(ctc_nbest(logprob, units, options=WIDE)), every_sentence(logprob, units))
+def test_unlimited_search_sums_the_probabilities_of_all_alignments(logprob, units):
+    assert_same_scores(texts(ctc_nbest(logprob, units, options=WIDE)), every_sentence(logprob, units))
 
 
 @given(matrices())
-def test_a_lexicon_leaves_the_sentences_that_are_made_of_its_words(logprob):
+def test_a_lexicon_restricts_sentences_to_its_words(logprob):
     allowed = ("a", "ab", "ba")
     lexicon = ctc_lexicon(spelled_by_letters(allowed), LETTERS)
     expected = {k: v for k, v in every_sentence(logprob, LETTERS).items() if set(k) <= set(allowed)}
-    same(texts(ctc_nbest(logprob, LETTERS, lexicon, WIDE)), expected)
+    assert_same_scores(texts(ctc_nbest(logprob, LETTERS, lexicon, WIDE)), expected)
 
 
 @given(matrices(num_units=3))
-def test_a_lexicon_cuts_where_no_boundary_does(logprob):
+def test_a_lexicon_separates_words_without_boundaries(logprob):
     units = ctc_units(["_", "a", "b"], "_")
     spellings = {(1,): "A", (2,): "B", (1, 2): "AB", (1, 1): "AA"}
     lexicon = ctc_lexicon([(word, [units.names[n] for n in spelled]) for spelled, word in spellings.items()], units)
     expected = {
-        tuple(spellings[each] for each in cut_words): score
+        tuple(spellings[piece] for piece in cut_words): score
         for cut_words, score in every_cut(logprob, units, spellings).items()
     }
-    same(texts(ctc_nbest(logprob, units, lexicon, WIDE)), expected)
+    assert_same_scores(texts(ctc_nbest(logprob, units, lexicon, WIDE)), expected)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_long_search_forgets_only_what_it_does_not_need(seed):
+def test_a_long_search_with_released_prefixes_agrees_with_a_slow_one(seed):
     units = ctc_units(["a", "b", "-"], "-", "words")
     logprob = log_probabilities(2.0 * np.random.default_rng(seed).normal(size=(1500, 3)), "logit")
     options = CtcOptions(beam=10)
     slow = ctc_nbest(logprob, units, options=options, tracker=Silent())
     fast = ctc_nbest(logprob, units, options=options)
-    same(texts(fast), {tuple("ab"[u] for u in h.units): h.score for h in slow})
-    assert [each.units for each in fast] == [each.units for each in slow]
-    for each in fast:
-        assert (np.diff(each.begin) > 0).all()
+    assert_same_scores(texts(fast), {tuple("ab"[u] for u in h.units): h.score for h in slow})
+    assert [hypothesis.units for hypothesis in fast] == [hypothesis.units for hypothesis in slow]
+    for hypothesis in fast:
+        assert (np.diff(hypothesis.begin) > 0).all()
         alignment = np.full(1500, 2)
-        for alike, begin, end in zip(each.words, each.begin, each.end, strict=True):
-            alignment[begin:end] = "ab".index(alike[0])
-        assert logprob[np.arange(1500), alignment].sum() == pytest.approx(-sum(each.cost))
-        assert each.alignment.tolist() == alignment.tolist()
+        for words, begin, end in zip(hypothesis.words, hypothesis.begin, hypothesis.end, strict=True):
+            alignment[begin:end] = "ab".index(words[0])
+        assert logprob[np.arange(1500), alignment].sum() == pytest.approx(-sum(hypothesis.cost))
+        assert hypothesis.alignment.tolist() == alignment.tolist()
 
 
 class Silent:
@@ -121,12 +121,14 @@ class Silent:
 
 
 @given(matrices(num_units=5, max_frames=12), st.integers(1, 8), st.integers(0, 3), st.integers(0, 1))
-def test_with_beams_the_search_finds_what_the_one_with_context_does(logprob, beam, max_units, num_never):
-    # Every unit a word, and none in between, so that prefixes are the same in both.
+def test_beam_search_agrees_with_the_search_with_a_tracker(logprob, beam, max_units, num_never):
+    # Every unit is a word, so that both searches have the same prefixes.
     units = ctc_units([*"abcd", "-"], "-", "words", never=[*"d"][:num_never])
     options = CtcOptions(beam=beam, score_beam=9.0, max_units=max_units)
     slow = ctc_nbest(logprob, units, options=options, tracker=Silent())
-    same(texts(ctc_nbest(logprob, units, options=options)), {tuple("abcd"[u] for u in h.units): h.score for h in slow})
+    assert_same_scores(
+        texts(ctc_nbest(logprob, units, options=options)), {tuple("abcd"[u] for u in h.units): h.score for h in slow}
+    )
 
 
 @given(
@@ -137,41 +139,45 @@ def test_with_beams_the_search_finds_what_the_one_with_context_does(logprob, bea
     st.sampled_from([3.0, 20.0, math.inf]),
     st.integers(0, 3),
 )
-def test_with_beams_the_search_finds_what_a_slow_one_does(logprob, units, listed, beam, score_beam, max_units):
+def test_beam_search_agrees_with_a_slow_search(logprob, units, listed, beam, score_beam, max_units):
     spelled = {LETTERS: [["a"], ["a", "b"], ["b", "a"]], PIECES: [["▁a"], ["▁a", "b", "b"], ["b"]]}
     spelled = spelled.get(units) if listed else None
     options = CtcOptions(beam=beam or 10_000, score_beam=score_beam, max_units=max_units)
-    spellings = spelled and {tuple(map(units.names.index, each)) for each in spelled}
-    made = spelled and ctc_lexicon([("".join(each).replace("▁", ""), each) for each in spelled], units)
-    same(texts(ctc_nbest(logprob, units, made, options)), slow_search(logprob, units, spellings, options))
+    spellings = spelled and {tuple(map(units.names.index, pieces)) for pieces in spelled}
+    lexicon = spelled and ctc_lexicon([("".join(pieces).replace("▁", ""), pieces) for pieces in spelled], units)
+    assert_same_scores(
+        texts(ctc_nbest(logprob, units, lexicon, options)), slow_search(logprob, units, spellings, options)
+    )
 
 
 @pytest.mark.parametrize("cuts", [False, True])
 @pytest.mark.parametrize("scale", [0.5, 3.0])
-def test_a_full_beam_over_many_letters_holds_what_a_slow_search_does(scale, cuts):
+def test_a_full_beam_over_many_letters_agrees_with_a_slow_search(scale, cuts):
     letters = string.ascii_lowercase[:20]
     rng = np.random.default_rng(5)
     units = ctc_units([*letters, "", "" if cuts else " "][::-1], 1, boundary=None if cuts else " ")
     spelled = [tuple(rng.choice([*letters], length)) for length in (1, 1, 2, 2, 3, 3, 3, 4, 5)] if cuts else None
-    spellings = spelled and {tuple(map(units.names.index, each)) for each in spelled}
-    lexicon = spelled and ctc_lexicon([("".join(each), each) for each in spelled], units)
+    spellings = spelled and {tuple(map(units.names.index, pieces)) for pieces in spelled}
+    lexicon = spelled and ctc_lexicon([("".join(pieces), pieces) for pieces in spelled], units)
     logprob = log_probabilities(scale * rng.normal(size=(40, 22)), "logit")
     options = CtcOptions(beam=30)
-    same(texts(ctc_nbest(logprob, units, lexicon, options)), slow_search(logprob, units, spellings, options))
+    assert_same_scores(
+        texts(ctc_nbest(logprob, units, lexicon, options)), slow_search(logprob, units, spellings, options)
+    )
 
 
 @given(matrices(max_frames=8), st.sampled_from([LETTERS, PIECES, TWICE, WORDS]), st.booleans(), st.integers(1, 9))
-def test_the_lattice_is_the_one_made_arc_by_arc(logprob, units, with_table, count):
-    found = ctc_search(logprob, units).best(count)
+def test_ctc_lattice_agrees_with_construction_arc_by_arc(logprob, units, with_table, count):
+    search = ctc_search(logprob, units).best(count)
     hypotheses = ctc_nbest(logprob, units)[:count]
-    assume(hypotheses)  # none, where a frame has no possible unit but one that is never said
-    assert found.hypotheses() == hypotheses
+    assume(hypotheses)  # there are none if a frame allows only units that are never part of words
+    assert search.hypotheses() == hypotheses
     words, unknown = (SymbolTable.from_words(["<eps>", "a", "<unk>", "ab"]), "<unk>") if with_table else (None, None)
     expected = slow_lattice(hypotheses, "utt", len(logprob), units.blank, words, unknown)
-    made = found.lattice("utt", words, unknown)
-    assert made.identical(expected)
+    lattice = search.lattice("utt", words, unknown)
+    assert lattice.identical(expected)
     if not with_table:
-        assert list(made.words)[1:] == [(word, number) for number, word in enumerate(found.words(), start=1)]
+        assert list(lattice.words)[1:] == [(word, number) for number, word in enumerate(search.words(), start=1)]
 
 
 @given(matrices(), st.sampled_from([LETTERS, PIECES, TWICE]))
@@ -190,16 +196,16 @@ def test_paths_of_the_lattice_are_the_hypotheses(logprob, units):
 
 
 @given(matrices(max_frames=5))
-def test_costs_of_words_are_those_of_the_best_alignment(logprob):
-    for each in ctc_nbest(logprob, WORDS, options=WIDE):
-        text = tuple(alike[0] for alike in each.words)
+def test_word_costs_sum_to_the_cost_of_the_best_alignment(logprob):
+    for hypothesis in ctc_nbest(logprob, WORDS, options=WIDE):
+        text = tuple(words[0] for words in hypothesis.words)
         if text:
-            assert sum(each.cost) == pytest.approx(best_alignment_cost(logprob, WORDS, text), abs=1e-9)
-        assert all(begin < end for begin, end in zip(each.begin, each.end, strict=True))
-        assert all(end <= begin for end, begin in zip(each.end[:-1], each.begin[1:], strict=True))
+            assert sum(hypothesis.cost) == pytest.approx(best_alignment_cost(logprob, WORDS, text), abs=1e-9)
+        assert all(begin < end for begin, end in zip(hypothesis.begin, hypothesis.end, strict=True))
+        assert all(end <= begin for end, begin in zip(hypothesis.end[:-1], hypothesis.begin[1:], strict=True))
 
 
-def test_times_are_those_of_the_words():
+def test_times_of_words_and_states():
     spelled = [3, 3, 1, 1, 2, 3, 0, 3, 2, 2, 3, 3]  # "ab" at 2..5, "b" at 8..10
     logprob = log_probabilities(10.0 * np.eye(4)[spelled], "logit")
     best = ctc_nbest(logprob, LETTERS)[0]
@@ -211,21 +217,21 @@ def test_times_are_those_of_the_words():
     assert lattice.frame_shift == 0.02
 
 
-def test_a_letter_that_is_said_twice_needs_a_blank_between():
-    once = log_probabilities(20.0 * np.eye(4)[[1, 1, 1]], "logit")
-    twice = log_probabilities(20.0 * np.eye(4)[[1, 3, 1]], "logit")
-    assert ctc_nbest(once, LETTERS)[0].text == "a"
-    assert ctc_nbest(twice, LETTERS)[0].text == "aa"
+def test_a_repeated_letter_needs_a_blank():
+    without_blank = log_probabilities(20.0 * np.eye(4)[[1, 1, 1]], "logit")
+    with_blank = log_probabilities(20.0 * np.eye(4)[[1, 3, 1]], "logit")
+    assert ctc_nbest(without_blank, LETTERS)[0].text == "a"
+    assert ctc_nbest(with_blank, LETTERS)[0].text == "aa"
 
 
-def test_words_spelled_the_same_way_are_arcs_side_by_side():
+def test_words_with_equal_spellings_are_parallel_arcs():
     lexicon = ctc_lexicon([("read", ["a", "b"]), ("red", ["a", "b"])], LETTERS)
     logprob = log_probabilities(20.0 * np.eye(4)[[1, 2]], "logit")
     lattice = ctc_lattice(logprob, LETTERS, "utt", lexicon, CtcOptions(beam=3))
     assert {" ".join(lattice.words.spell(path.words)) for path in nbest(lattice, 9)} == {"read", "red"}
 
 
-def test_words_that_a_table_lacks_are_refused_or_unknown():
+def test_words_missing_from_a_table_are_refused_or_unknown():
     logprob = log_probabilities(20.0 * np.eye(4)[[1, 0, 2]], "logit")
     table = SymbolTable.from_words(["<eps>", "a", "<unk>"])
     with pytest.raises(SymbolError, match=r"key 'utt': word 'b' is not in the symbol table; specify a lexicon"):
@@ -234,14 +240,14 @@ def test_words_that_a_table_lacks_are_refused_or_unknown():
     assert lattice.words.spell(nbest(lattice, 1)[0].words) == ["a", "<unk>"]
 
 
-def test_a_lexicon_that_allows_nothing_is_named():
+def test_a_lexicon_without_a_possible_hypothesis_is_reported():
     lexicon = ctc_lexicon([("bbbb", list("bbbb"))], LETTERS)
     logprob = log_probabilities(20.0 * np.eye(4)[[2]], "logit")
     with pytest.raises(LatticeError, match="no hypothesis within the beam consists of words in the lexicon"):
         ctc_lattice(logprob, LETTERS, "utt", lexicon, CtcOptions(beam=1))
 
 
-def test_without_a_lexicon_the_units_that_prevent_hypotheses_are_named():
+def test_units_that_prevent_all_hypotheses_are_reported():
     units = ctc_units(["<s>", "a", "_"], "_", never=["<s>"])
     with pytest.raises(LatticeError, match="a frame allows only units that are never part of words; check these"):
         ctc_lattice([[0.0, -math.inf, -math.inf]], units, "utt")
@@ -257,12 +263,12 @@ def test_without_a_lexicon_the_units_that_prevent_hypotheses_are_named():
         ([[-math.inf, -math.inf]], "logit", "all units in frame 0 have probability zero"),
     ],
 )
-def test_a_matrix_of_something_else_is_refused(values, scale, message):
+def test_a_matrix_without_log_probabilities_is_refused(values, scale, message):
     with pytest.raises(ModelError, match=message):
         log_probabilities(values, scale)
 
 
-def test_logits_and_probabilities_are_taken_when_said():
+def test_logits_and_probabilities_are_converted():
     values = np.array([[0.0, 1.0, 2.0], [3.0, 1.0, -1.0]])
     logprob = log_probabilities(values, "logit")
     assert np.exp(logprob).sum(axis=1) == pytest.approx(1.0)
@@ -271,7 +277,7 @@ def test_logits_and_probabilities_are_taken_when_said():
         log_probabilities(values, "db")
 
 
-def test_options_and_units_that_make_no_sense_are_refused():
+def test_invalid_options_and_units_are_refused():
     with pytest.raises(OptionError, match="beam is -1, but must be 0 or more"):
         CtcOptions(beam=-1)
     with pytest.raises(OptionError, match="score_beam is 0, but must be above 0"):
@@ -290,7 +296,7 @@ def test_options_and_units_that_make_no_sense_are_refused():
         ctc_nbest(np.log([[0.5, 0.5]]), LETTERS)
 
 
-def test_units_without_an_order_and_of_other_types_are_refused():
+def test_unordered_units_and_units_of_other_types_are_refused():
     with pytest.raises(
         OptionError, match=r"units is a dict, whose order is not .*; pass sorted\(units, key=units.get\)"
     ):
@@ -318,7 +324,7 @@ def test_lexicons_that_the_units_cannot_spell_are_refused(tmp_path):
         ctc_lexicon([], LETTERS)
 
 
-def test_names_of_units_are_read_from_each_kind_of_file(tmp_path):
+def test_read_unit_names_reads_each_kind_of_file(tmp_path):
     path = tmp_path / "tokens"
     path.write_text("<blk> 0\n▁a 2\nb\t1\n")
     assert read_unit_names(path) == ["<blk>", "b", "▁a"]
@@ -338,7 +344,7 @@ def test_names_of_units_are_read_from_each_kind_of_file(tmp_path):
             read_unit_names(path)
 
 
-def test_pieces_come_from_a_sentencepiece_model(tmp_path):
+def test_sentencepiece_names_reads_a_model(tmp_path):
     sentencepiece = pytest.importorskip("sentencepiece")
     (tmp_path / "text").write_text("the cat sat on the mat\n" * 20)
     sentencepiece.SentencePieceTrainer.train(
@@ -356,44 +362,44 @@ def test_pieces_come_from_a_sentencepiece_model(tmp_path):
 
 
 LIBRI = SHARED / "data/formats/ctc_pyctcdecode/libri_logits.json"
-SAID = "i have a good deal of will you remember and what i have {} my mind upon no doubt i shall some day achieve"
+LIBRI_TEXT = "i have a good deal of will you remember and what i have {} my mind upon no doubt i shall some day achieve"
 
 
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
-@pytest.mark.skipif(not LIBRI.is_file(), reason="the real file is not here")
-def test_the_published_decodes_of_pyctcdecode_come_out():
+# Skipped on machines without the file; in CI, conftest.py raises an error.
+@pytest.mark.skipif(not LIBRI.is_file(), reason="the real file is absent")
+def test_published_decodes_of_pyctcdecode_are_reproduced():
     units = ctc_units([" ", *string.ascii_lowercase, "'", ""], -1, boundary=" ")
     logprob = log_probabilities(json.loads(LIBRI.read_text()), "logit")
     first, second = ctc_nbest(logprob, units, options=CtcOptions(beam=50, score_beam=10.0, min_logprob=-5.0))
-    assert (first.text, round(first.score, 3)) == (SAID.format("set"), -0.182)
-    assert (second.text, round(second.score, 3)) == (SAID.format("sent"), -4.182)
+    assert (first.text, round(first.score, 3)) == (LIBRI_TEXT.format("set"), -0.182)
+    assert (second.text, round(second.score, 3)) == (LIBRI_TEXT.format("sent"), -4.182)
     wide = ctc_nbest(logprob, units)
-    assert [each.text for each in wide[:2]] == [SAID.format("set"), SAID.format("sent")]
+    assert [hypothesis.text for hypothesis in wide[:2]] == [LIBRI_TEXT.format("set"), LIBRI_TEXT.format("sent")]
     greedy = cut(collapsed(logprob.argmax(axis=1), units.blank), units)
-    assert " ".join("".join(units.text[unit] for unit in word) for word in greedy) == SAID.format("set")
+    assert " ".join("".join(units.text[unit] for unit in word) for word in greedy) == LIBRI_TEXT.format("set")
     best = nbest(ctc_lattice(logprob, units, "libri", options=CtcOptions(beam=50)), 1)[0]
     assert best.acoustic_cost == pytest.approx(
         -ctc_nbest(logprob, units, options=CtcOptions(beam=50))[0].score, abs=1e-4
     )
-    lexicon = ctc_lexicon(spelled_by_letters((SAID.format("sent") + " never").split()), units)
-    assert ctc_nbest(logprob, units, lexicon)[0].text == SAID.format("sent")
+    lexicon = ctc_lexicon(spelled_by_letters((LIBRI_TEXT.format("sent") + " never").split()), units)
+    assert ctc_nbest(logprob, units, lexicon)[0].text == LIBRI_TEXT.format("sent")
 
 
 FLASHLIGHT = SHARED / "data/formats/ctc_flashlight"
 
 
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
-@pytest.mark.skipif(not FLASHLIGHT.is_dir(), reason="the real files are not here")
-def test_the_lexicon_and_letters_of_flashlight_are_understood():
-    # Its scores are those of ASG, which has transitions and no blank: only tokens, lexicon and shape are CTC's, too.
+# Skipped on machines without the file; in CI, conftest.py raises an error.
+@pytest.mark.skipif(not FLASHLIGHT.is_dir(), reason="the real files are absent")
+def test_the_lexicon_and_letters_of_flashlight_are_read():
+    # The scores are those of ASG, which has transitions and no blank; only units, lexicon and shape are as for CTC.
     names = read_unit_names(FLASHLIGHT / "letters.lst")
     units = ctc_units([*names, "#"], "#", boundary="|")
     lexicon = read_ctc_lexicon(FLASHLIGHT / "words.lst.gz", units)
     frames, columns = np.fromfile(FLASHLIGHT / "TN.bin", np.int32)
     emission = np.fromfile(FLASHLIGHT / "emission.bin", np.float32).reshape(frames, columns)
     assert columns == len(names) + 1
-    found = ctc_nbest(log_probabilities(emission, "logit"), units, lexicon, CtcOptions(beam=50))
+    hypotheses = ctc_nbest(log_probabilities(emission, "logit"), units, lexicon, CtcOptions(beam=50))
     with gzip.open(FLASHLIGHT / "words.lst.gz", "rt") as file:
-        known = {line.split()[0] for line in file}
-    assert found
-    assert all(set(alike) <= known for each in found for alike in each.words)
+        words = {line.split()[0] for line in file}
+    assert hypotheses
+    assert all(set(group) <= words for hypothesis in hypotheses for group in hypothesis.words)

@@ -14,7 +14,7 @@ from test_beam_search import BOS, EOS, EXACT, drawn_model, score_of_all, starts_
 from ninja.decoding import BeamOptions, CtcPrefixes, SpelledTracker, Spelling, beam_search
 from ninja.errors import OptionError
 
-BLANK = BOS  # the unit that begins a sentence is never written, so its column may be the blank's
+BLANK = BOS  # the unit that begins a sentence is never output, so its column can be that of the blank
 
 
 def output(seed, frames, units=5):
@@ -55,7 +55,7 @@ def test_scores_of_prefixes_are_sums_over_all_alignments(seed, frames, prefix):
 
 @settings(max_examples=15)
 @given(st.integers(0, 999), spelled_weights, st.sampled_from([0.0, 0.3, 1.0]))
-def test_an_endless_beam_finds_what_trying_all_sequences_with_both_models_finds(seed, weights, weight):
+def test_unlimited_search_with_ctc_scores_equals_enumeration_of_all_sequences(seed, weights, weight):
     spelled = Spelling(["<s>", "</s>", "▁a", "b", "▁ab"], silent=["<s>", "</s>"])
     tracker = SpelledTracker(spelled, None, ALL, room=20)
     search = replace(EXACT, max_length=3, ctc_weight=weight, end_lengths=0)
@@ -67,23 +67,23 @@ def test_an_endless_beam_finds_what_trying_all_sequences_with_both_models_finds(
     [hypotheses] = beam_search(
         step, starts_of([0]), tracker, lists, search, bos=BOS, eos=EOS, ctc=CtcPrefixes([ctc], BLANK)
     )
-    alone = score_of_all(logprob_of, 0, tracker, lists[0], 5, 3, replace(search, context_scale=0.0))
+    model_scores = score_of_all(logprob_of, 0, tracker, lists[0], 5, 3, replace(search, context_scale=0.0))
     context = score_of_all(logprob_of, 0, tracker, lists[0], 5, 3, search)
     expected = {}
-    for units, score in alone.items():
+    for units, score in model_scores.items():
         if weight == 0 or total.get(units, 0.0) > 0:
             expected[units] = (1 - weight) * score + context[units] - score
             expected[units] += weight * math.log(total[units]) if weight else 0.0
-    assert {each.units: each.score for each in hypotheses} == pytest.approx(expected, abs=1e-4)
-    for each in hypotheses:
-        assert each.score == pytest.approx(each.model_score + each.context_score, abs=1e-9)
+    assert {hypothesis.units: hypothesis.score for hypothesis in hypotheses} == pytest.approx(expected, abs=1e-4)
+    for hypothesis in hypotheses:
+        assert hypothesis.score == pytest.approx(hypothesis.model_score + hypothesis.context_score, abs=1e-9)
 
 
 SPELLING = Spelling(["<s>", "</s>", "a", "b", " "], boundary=" ", silent=["<s>", "</s>"])
 
 
 def steady(end):
-    """Return a model that prefers to go on with "a" for ever, and gives the end this log-probability."""
+    """Return a model that always prefers "a", with a log-probability of ending."""
     logprob = np.log([1e-9, math.exp(end), 1 - math.exp(end) - 2e-9, 1e-9, 0.0 + 1e-300])
 
     def step(states, units):
@@ -92,7 +92,7 @@ def steady(end):
     return step
 
 
-def test_the_search_ends_when_finished_hypotheses_of_successive_lengths_are_far_below_the_best():
+def test_the_search_ends_when_longer_hypotheses_are_far_below_the_best():
     ctc = np.log(np.array([[0.05, 1e-12, 0.95, 1e-12, 1e-12]]))
     tracker = SpelledTracker(SPELLING)
     options = BeamOptions(beam=0, score_beam=math.inf, max_units=2, max_length=40, ctc_weight=0.5)
@@ -110,7 +110,7 @@ def test_the_search_ends_when_finished_hypotheses_of_successive_lengths_are_far_
         [hypotheses] = beam_search(step, states, tracker, [[]], search, bos=BOS, eos=EOS, ctc=long)
         lengths[end_lengths] = len(counted)
         assert hypotheses[0].units == (2,)
-    assert lengths[2] + 1 == lengths[3] < lengths[0] == 16  # thirty frames have at most fifteen times "a"
+    assert lengths[2] + 1 == lengths[3] < lengths[0] == 16  # thirty frames contain "a" at most fifteen times
 
 
 def test_utterances_of_a_batch_with_ctc_scores_do_not_affect_each_other():
@@ -122,14 +122,14 @@ def test_utterances_of_a_batch_with_ctc_scores_do_not_affect_each_other():
 
     def search(utterances):
         ctc = CtcPrefixes([outputs[utterance] for utterance in utterances], BLANK)
-        chosen = [lists[utterance] for utterance in utterances]
-        return beam_search(step, starts_of(utterances), tracker, chosen, options, bos=BOS, eos=EOS, ctc=ctc)
+        phrase_lists = [lists[utterance] for utterance in utterances]
+        return beam_search(step, starts_of(utterances), tracker, phrase_lists, options, bos=BOS, eos=EOS, ctc=ctc)
 
-    together = search([0, 1, 2])
-    assert [search([utterance])[0] for utterance in range(3)] == together
+    batch = search([0, 1, 2])
+    assert [search([utterance])[0] for utterance in range(3)] == batch
 
 
-def test_outputs_that_do_not_fit_are_refused():
+def test_ctc_outputs_that_do_not_match_are_refused():
     tracker = SpelledTracker(SPELLING)
     with pytest.raises(OptionError, match="ctc has 2 utterances, but there are phrase lists for 1"):
         beam_search(

@@ -38,7 +38,7 @@ def paths(lattice: Lattice) -> Iterator[tuple[tuple[str, ...], float, int]]:
 
 
 @given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(0, 4), min_size=1, max_size=4))
-def test_the_lattices_are_those_of_the_frames_so_far(seed: int, sizes: list[int]) -> None:
+def test_stream_lattices_equal_those_of_all_frames_so_far(seed: int, sizes: list[int]) -> None:
     values = matrix(seed, sum(sizes) + 1)
     stream = CtcStream("utt", UNITS, options=OPTIONS, words=SymbolTable.growing())
     begin = 0
@@ -47,14 +47,14 @@ def test_the_lattices_are_those_of_the_frames_so_far(seed: int, sizes: list[int]
         begin += size
         whole = ctc_lattice(values[:begin], UNITS, "utt", options=OPTIONS)
         expected = sorted((words[:-1], cost, length) for words, cost, length in paths(whole))
-        found = sorted(paths(part))
-        assert [(words, length) for words, _, length in found] == [(words, length) for words, _, length in expected]
-        assert np.allclose([cost for _, cost, _ in found], [cost for _, cost, _ in expected], atol=2e-3)
+        actual = sorted(paths(part))
+        assert [(words, length) for words, _, length in actual] == [(words, length) for words, _, length in expected]
+        assert np.allclose([cost for _, cost, _ in actual], [cost for _, cost, _ in expected], atol=2e-3)
     assert stream.num_frames == begin
     assert sorted(paths(stream.add(np.zeros((0, 4)), final=True))) == sorted(paths(whole))
 
 
-def test_frames_that_are_no_log_probabilities_are_refused_and_not_added() -> None:
+def test_frames_without_log_probabilities_are_refused_and_not_added() -> None:
     stream = CtcStream("utt", UNITS, words=SymbolTable.growing())
     with pytest.raises(LatticeError, match="there are no frames yet"):
         stream.add(np.zeros((0, 4)))

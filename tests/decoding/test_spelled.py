@@ -48,10 +48,10 @@ def loaded(tmp_path_factory):
     return load
 
 
-# How units make words
+# Words spelled by units
 
 
-def test_a_unit_that_begins_with_the_boundary_begins_a_word():
+def test_a_unit_with_a_boundary_begins_a_word():
     assert PIECES.words([0, 2, 5, 3, 6, 1, 4, 0, 4]) == ["ab", "abbb", "aa"]
     assert PIECES.words([5, 1, 1, 2]) == ["b", "a"]
     assert PIECES.words([]) == PIECES.words([1, 0]) == []
@@ -59,15 +59,15 @@ def test_a_unit_that_begins_with_the_boundary_begins_a_word():
 
 
 @given(st.lists(st.sampled_from(["▁", "▁a", "▁ab", "a", "b", "bb", "ba"]), unique=True, min_size=1))
-def test_the_words_that_can_be_spelled_are_those_that_units_make(pieces):
+def test_can_spell_agrees_with_enumeration_of_unit_sequences(pieces):
     spelling = Spelling(pieces)
-    made = set()
+    words = set()
     for length in range(1, 5):
         for units in itertools.product(range(len(pieces)), repeat=length):
-            made.update(spelling.words(units)[:1])
+            words.update(spelling.words(units)[:1])
     for length in range(1, 4):
         for word in map("".join, itertools.product("ab", repeat=length)):
-            assert spelling.can_spell(word) == (word in made)
+            assert spelling.can_spell(word) == (word in words)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_words_that_can_be_spelled_are_those_that_units_make(pieces):
         ({"units": ["a"], "silent": ["<pad>"]}, "silent contains '<pad>', which is not one of the 1 units"),
     ],
 )
-def test_units_that_make_no_words_are_refused(arguments, message):
+def test_invalid_units_of_a_spelling_are_refused(arguments, message):
     with pytest.raises(OptionError, match=message):
         Spelling(**arguments)
 
@@ -88,7 +88,7 @@ def test_a_unit_that_does_not_exist_has_no_text():
         PIECES.words([0, 7])
 
 
-def test_phrases_that_the_units_cannot_spell_are_named():
+def test_unspellable_returns_phrases_that_the_units_cannot_spell():
     tracker = SpelledTracker(LETTERS)
     lists = [names("tom", "tom émile", "o'neil"), names("o'neil", "ann")]
     assert tracker.unspellable(lists) == ("tom émile", "o'neil")
@@ -104,7 +104,7 @@ def test_phrases_that_the_units_cannot_spell_are_named():
     entering=boosts,
     sentences=st.lists(st.lists(st.integers(0, len(PIECES) - 1), max_size=9), min_size=1, max_size=8),
 )
-def test_the_units_of_a_sentence_score_what_its_words_score(loaded, class_lm, weights, keyword, entering, sentences):
+def test_scores_of_units_sum_to_those_of_their_words(loaded, class_lm, weights, keyword, entering, sentences):
     options = replace(ALL, keyword_boost=keyword, class_boost=entering)
     tracker = SpelledTracker(PIECES, loaded(class_lm), options, room=20)
     start = tracker.start([list_of(weights)])
@@ -114,23 +114,24 @@ def test_the_units_of_a_sentence_score_what_its_words_score(loaded, class_lm, we
 
 
 @given(class_lm=st.none() | spelled_models, weights=spelled_weights, data=st.data())
-def test_a_batch_is_followed_as_each_history_alone(loaded, class_lm, weights, data):
+def test_advancing_a_batch_equals_advancing_each_history(loaded, class_lm, weights, data):
     tracker = SpelledTracker(PIECES, loaded(class_lm), ALL, room=20)
     starts = [tracker.start([list_of(weights)]), tracker.start([])]
     unit = st.integers(0, len(PIECES) - 1)
     histories = data.draw(st.lists(st.tuples(st.sampled_from([0, 1]), st.lists(unit, min_size=4, max_size=4))))
     states = np.array([starts[utterance] for utterance, _ in histories], np.int64)
-    together = []
-    for at in range(4):
-        states, gains = tracker.advance(states, np.array([units[at] for _, units in histories], np.int32))
-        together.append(gains.tolist())
-    together.append(tracker.final(states).tolist())
-    for (utterance, units), gains in zip(histories, zip(*together, strict=True), strict=True):
-        alone = SpelledTracker(PIECES, loaded(class_lm), ALL, room=20)
-        assert steps(alone, alone.start([[list_of(weights)], []][utterance]), units) == list(gains)
+    batch_gains = []
+    for position in range(4):
+        units_at = [units[position] for _, units in histories]
+        states, gains = tracker.advance(states, np.array(units_at, np.int32))
+        batch_gains.append(gains.tolist())
+    batch_gains.append(tracker.final(states).tolist())
+    for (utterance, units), gains in zip(histories, zip(*batch_gains, strict=True), strict=True):
+        single_tracker = SpelledTracker(PIECES, loaded(class_lm), ALL, room=20)
+        assert steps(single_tracker, single_tracker.start([[list_of(weights)], []][utterance]), units) == list(gains)
 
 
-def test_letters_are_lent_their_share_of_the_boost_and_pay_it_back():
+def test_letters_receive_partial_boosts_that_other_words_pay_back():
     tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
     start = tracker.start([names("tom")])
     assert steps(tracker, start, ids("tom")) == pytest.approx([2, 2, 2, 0])
@@ -140,7 +141,7 @@ def test_letters_are_lent_their_share_of_the_boost_and_pay_it_back():
     assert steps(tracker, start, ids("toms")) == pytest.approx([2, 2, 2, -6, 0])
 
 
-def test_a_phrase_of_several_words_is_lent_word_by_word():
+def test_partial_boosts_of_phrases_with_several_words():
     tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
     start = tracker.start([names("al chen", "to")])
     assert steps(tracker, start, ids("al chen")) == pytest.approx([3, 3, 0, 1.5, 1.5, 1.5, 1.5, 0])
@@ -149,7 +150,7 @@ def test_a_phrase_of_several_words_is_lent_word_by_word():
     assert sum(steps(tracker, start, ids("al to"))) == pytest.approx(6)
 
 
-def test_of_a_phrase_entered_at_a_loss_only_the_gain_is_lent(loaded):
+def test_partial_boosts_exclude_the_cost_of_entering_a_phrase(loaded):
     model = SlowNgram(
         1,
         {
@@ -168,7 +169,7 @@ def test_of_a_phrase_entered_at_a_loss_only_the_gain_is_lent(loaded):
     assert steps(tracker, elsewhere, ids("to")) == pytest.approx([3, 3, 0]), "the model has no such class"
 
 
-def test_a_phrase_of_negative_weight_lends_nothing():
+def test_a_phrase_of_negative_weight_has_no_partial_boosts():
     tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
     start = tracker.start([PhraseList("", {"": (Phrase("tom", -1.0),)})])
     assert steps(tracker, start, ids("tom")) == pytest.approx([0, 0, 0, -6])
@@ -179,29 +180,29 @@ def test_histories_with_the_same_future_are_one_state():
     start = tracker.start([names("tom")])
 
     def state(text):
-        at = np.array([start])
+        states = np.array([start])
         for unit in ids(text):
-            at, _ = tracker.advance(at, np.array([unit], np.int32))
-        return int(at[0])
+            states, _ = tracker.advance(states, np.array([unit], np.int32))
+        return int(states[0])
 
     assert state("call to") == state("xyz  to") != state("call t")
     assert state("to ") == state("toy ") == state("") == start
-    assert state("toy") == state("xyz"), "neither begins a word that matters"
-    assert state("tom ") == start, "no phrase goes on"
+    assert state("toy") == state("xyz"), "neither begins a word of a phrase"
+    assert state("tom ") == start, "no phrase continues"
 
 
 @given(weights=spelled_weights, units=st.lists(st.integers(0, len(PIECES) - 1), max_size=8), data=st.data())
-def test_nothing_depends_on_the_order_of_phrases_or_on_others_phrases(weights, units, data):
-    one = SpelledTracker(PIECES, None, ALL, room=30)
-    expected = steps(one, one.start([list_of(weights)]), units)
+def test_scores_do_not_depend_on_the_order_of_phrases_or_other_lists(weights, units, data):
+    tracker = SpelledTracker(PIECES, None, ALL, room=30)
+    expected = steps(tracker, tracker.start([list_of(weights)]), units)
     shuffled = {
-        cls: dict(data.draw(st.permutations(list(each.items()))))
-        for cls, each in data.draw(st.permutations(list(weights.items())))
+        cls: dict(data.draw(st.permutations(list(phrases.items()))))
+        for cls, phrases in data.draw(st.permutations(list(weights.items())))
     }
-    other = SpelledTracker(PIECES, None, ALL, room=30)
-    other.start([names("aba", "bb ab")])
-    start = other.start([list_of(shuffled)])
-    assert steps(other, start, units) == expected
+    shared_tracker = SpelledTracker(PIECES, None, ALL, room=30)
+    shared_tracker.start([names("aba", "bb ab")])
+    start = shared_tracker.start([list_of(shuffled)])
+    assert steps(shared_tracker, start, units) == expected
 
 
 def test_matches_are_found_by_words_in_spelled_sentences():
@@ -210,7 +211,7 @@ def test_matches_are_found_by_words_in_spelled_sentences():
     assert tracker.matches(start, ids("call  tom chen now")) == [Match(1, 3, "@name", "tom chen")]
 
 
-def test_words_that_nobody_knows_are_the_class_models_unk(loaded):
+def test_unknown_words_are_unk_in_the_class_model(loaded):
     model = SlowNgram(
         1, {("<unk>",): (-2.0, 0.0), ("ab",): (-0.5, 0.0), ("</s>",): (-0.25, 0.0), ("<s>",): (-99.0, 0.0)}
     )
@@ -219,7 +220,7 @@ def test_words_that_nobody_knows_are_the_class_models_unk(loaded):
     log = math.log(10)
     assert sum(steps(tracker, start, [2, 5])) == pytest.approx(-0.75 * log)
     assert sum(steps(tracker, start, [5, 5])) == pytest.approx(-2.25 * log)
-    assert sum(steps(tracker, start, [2, 4])) == pytest.approx(-2.25 * log + 6), "a name that the model lacks"
+    assert sum(steps(tracker, start, [2, 4])) == pytest.approx(-2.25 * log + 6), "the name is unknown to the model"
 
 
 def test_a_class_model_without_unk_is_refused(loaded):
@@ -228,7 +229,7 @@ def test_a_class_model_without_unk_is_refused(loaded):
         SpelledTracker(PIECES, loaded(model))
 
 
-def test_a_word_that_the_class_model_does_not_allow_ends_a_history(tmp_path):
+def test_a_word_that_the_class_model_forbids_ends_a_history(tmp_path):
     words = SymbolTable.from_words(["<eps>", "<unk>", "ab", "ba"])
     path = tmp_path / "G.fst"
     path.write_bytes(write_fst([(0.25, [(2, 2, 0.5, 1), (1, 1, 0.5, 0)]), (0.25, [(3, 3, 0.5, 0)])]))
@@ -240,7 +241,7 @@ def test_a_word_that_the_class_model_does_not_allow_ends_a_history(tmp_path):
 
 
 @pytest.mark.parametrize("shape", ["states", "units", "unit", "state"])
-def test_spelled_tracker_refuses_words_it_cannot_follow(shape):
+def test_spelled_tracker_refuses_invalid_states_and_units(shape):
     tracker = SpelledTracker(PIECES)
     start = tracker.start()
     cases = {
@@ -259,13 +260,13 @@ def test_spelled_tracker_refuses_words_it_cannot_follow(shape):
 # The open vocabulary
 
 
-def test_words_of_phrases_need_room():
+def test_more_words_than_free_ids_are_refused():
     tracker = SpelledTracker(LETTERS, room=2)
     with pytest.raises(OptionError, match="cannot add 3 words; only 2 ids are free"):
         tracker.start([names("tom chen", "al")])
 
 
-def test_room_comes_back_when_lists_go():
+def test_ids_are_freed_when_lists_are_released():
     tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6), room=8)
     shared = names("tom chen", name="contacts")
     for letter in "abcdefghijkl":
@@ -278,7 +279,7 @@ def test_room_comes_back_when_lists_go():
         tracker.clear()
 
 
-def test_the_vocabulary_takes_words_in_without_moving_others():
+def test_open_vocabulary_adds_words_without_changing_ids():
     table = OpenVocabulary(["call"], room=2)
     assert (table.id("call"), table.room) == (2, 2)
     table.add(["tom", "call", "tom"])
