@@ -23,7 +23,7 @@ TABLE = symbols()
 BACKWARD = replace(EXACT, backward=True)
 
 
-def turned(costs: list[PathCost]) -> list[PathCost]:
+def reversed_costs(costs: list[PathCost]) -> list[PathCost]:
     return sorted(cost._replace(words=cost.words[::-1], labels=cost.labels[::-1]) for cost in costs)
 
 
@@ -31,31 +31,30 @@ def path_costs_backward(
     lattice: Lattice, logprob: LogProb, options: RescoreOptions, graph_share: float
 ) -> list[PathCost]:
     """Return the costs of all paths with a model of reversed sentences."""
-    whole = reverse(lattice)  # the same paths, as the next test but one says
-    return turned(path_costs_under(whole, logprob, options, graph_share))
+    return reversed_costs(path_costs_under(reverse(lattice), logprob, options, graph_share))
 
 
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_a_reversed_lattice_holds_each_path_turned_round_at_the_same_costs(lattice: Lattice) -> None:
+def test_reverse_reverses_each_path_and_keeps_its_costs(lattice: Lattice) -> None:
     result = reverse(lattice)
     check(result)
-    assert close(path_costs(result), turned(path_costs(lattice)))
+    assert close(path_costs(result), reversed_costs(path_costs(lattice)))
     assert (result.key, result.kind, result.words) == (lattice.key, lattice.kind, lattice.words)
 
 
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_reversing_twice_gives_the_lattice_back(lattice: Lattice) -> None:
+def test_reversing_twice_restores_the_lattice(lattice: Lattice) -> None:
     lattice = connect(lattice)
-    twice = reverse(reverse(lattice))
-    assert close(path_costs(twice), path_costs(lattice))
-    if lattice.word.all():  # else its own epsilons at the ends may have become final states
-        assert (twice.num_states, twice.num_arcs) == (lattice.num_states, lattice.num_arcs)
-        assert np.array_equal(twice.is_final, lattice.is_final)
+    result = reverse(reverse(lattice))
+    assert close(path_costs(result), path_costs(lattice))
+    if lattice.word.all():  # otherwise epsilons at its ends may have become final states
+        assert (result.num_states, result.num_arcs) == (lattice.num_states, lattice.num_arcs)
+        assert np.array_equal(result.is_final, lattice.is_final)
 
 
-def test_several_final_states_become_arcs_from_a_new_start_and_final_states_again() -> None:
+def test_reverse_replaces_several_final_states_by_arcs_from_the_start() -> None:
     lattice = Lattice.from_arrays(
         "k", [0, 2, 3, 3], [1, 2, 2], [1, 2, 3], [0.5, 1, 2], [4, 5, 6], [np.inf, 0.25, 0.75],
         ali_begin=[0, 2, 3, 5], ali=[1, 2, 3, 4, 5], final_ali_begin=[0, 0, 1, 2], final_ali=[7, 8], time=[0, 2, 4],
@@ -73,7 +72,7 @@ def test_several_final_states_become_arcs_from_a_new_start_and_final_states_agai
     assert again.final_ali.tolist() == [7, 8]
 
 
-def test_final_states_of_raw_lattices_get_no_labels() -> None:
+def test_reversed_raw_lattices_have_no_labels_in_final_states() -> None:
     lattice = Lattice.from_arrays(
         "k", [0, 1, 2, 2], [1, 2], [0, 1], [0, 0], [0, 0], [np.inf, np.inf, 0], ali_begin=[0, 1, 2], ali=[5, 6],
         kind="raw",
@@ -90,29 +89,29 @@ def test_an_unlimited_backward_search_equals_enumeration_of_all_paths(lattice: L
     lm = FakeLM()
     expected = path_costs_backward(lattice, under_penalty(lm), options, 1 - options.lm_weight)
     [(_, result)] = rescore([("k", lattice)], lm, options)
-    found = path_costs(result)
+    costs = path_costs(result)
     if output == "lattice":
-        assert close(found, expected)
+        assert close(costs, expected)
     else:
         best = min(total(cost, options) for cost in expected)
-        assert min(total(cost, options) for cost in found) <= best + 1e-4
+        assert min(total(cost, options) for cost in costs) <= best + 1e-4
     assert not lm.history
 
 
-def test_a_backward_model_with_the_old_one_and_the_topology_of_the_input() -> None:
+def test_a_backward_model_with_an_old_model_and_input_topology() -> None:
     lattice = random_lattice(2, num_states=8, fan=1)
     new, old, _ = models()
-    [(_, found)] = rescore([("k", lattice)], new, BACKWARD, old_lm=old)
+    [(_, result)] = rescore([("k", lattice)], new, BACKWARD, old_lm=old)
     difference = mixed([(under_penalty(new), 1.0), (under_penalty(old), -1.0)], "loglinear")
-    assert close(path_costs(found), path_costs_backward(lattice, difference, BACKWARD, 1.0))
-    [(_, kept)] = rescore([("k", lattice)], new, replace(BACKWARD, output="input"))
-    assert (kept.num_states, kept.num_arcs) == (lattice.num_states, lattice.num_arcs)
-    assert sorted(kept.word.tolist()) == sorted(lattice.word.tolist())
+    assert close(path_costs(result), path_costs_backward(lattice, difference, BACKWARD, 1.0))
+    [(_, same_topology)] = rescore([("k", lattice)], new, replace(BACKWARD, output="input"))
+    assert (same_topology.num_states, same_topology.num_arcs) == (lattice.num_states, lattice.num_arcs)
+    assert sorted(same_topology.word.tolist()) == sorted(lattice.word.tolist())
 
 
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=5, max_word=8))
-def test_models_in_turn_equal_running_interpolation_along_every_path(lattice: Lattice) -> None:
+def test_iterate_equals_repeated_interpolation_along_every_path(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
     a, b, c = models()
     weights = (0.75, 0.25, 0.5)
@@ -121,7 +120,7 @@ def test_models_in_turn_equal_running_interpolation_along_every_path(lattice: La
         (b, replace(BACKWARD, lm_weight=weights[1])),
         (c, replace(EXACT, lm_weight=weights[2])),
     ]
-    # Every pass leaves 1 - w of all before it, so the new costs add up path by path.
+    # Every pass scales all previous costs by 1 - w, so that the new costs add up along each path.
     expected = path_costs_under(lattice, spelled(a), replace(EXACT, lm_weight=0.0), 1.0)
     for lm, options in passes:
         new = {
@@ -142,23 +141,25 @@ def test_models_in_turn_equal_running_interpolation_along_every_path(lattice: La
     assert close(path_costs(result), sorted(expected))
     assert (report.lattices, report.arcs, report.arcs_written) == (1, lattice.num_arcs, result.num_arcs)
     reports = [RescoreReport() for _ in passes]
-    for (lm, options), each in zip(passes, reports, strict=True):
-        [(_, lattice)] = rescore([("k", lattice)], lm, options, report=each)
-    assert report.histories == sum(each.histories for each in reports)
-    # Of the words that were read, by each model: what a pass leaves may carry them on other arcs.
-    assert {each.words for each in report.coverages} == {each.words for one in reports for each in one.coverages}
-    assert len({each.arcs for each in report.coverages}) <= 1
+    for (lm, options), pass_report in zip(passes, reports, strict=True):
+        [(_, lattice)] = rescore([("k", lattice)], lm, options, report=pass_report)
+    assert report.histories == sum(pass_report.histories for pass_report in reports)
+    # Only the words that each model read are compared, because a pass can move words to other arcs.
+    assert {coverage.words for coverage in report.coverages} == {
+        coverage.words for pass_report in reports for coverage in pass_report.coverages
+    }
+    assert len({coverage.arcs for coverage in report.coverages}) <= 1
 
 
-def test_one_pass_is_rescoring_and_the_old_model_goes_out_once() -> None:
+def test_iterate_subtracts_the_old_model_once() -> None:
     lattice = random_lattice(2)
     options = RescoreOptions(max_unknown=1.0)
     a, old, b = models()
-    [(_, once)] = iterate([("k", lattice)], [(a, options)], old_lm=old)
+    [(_, result)] = iterate([("k", lattice)], [(a, options)], old_lm=old)
     [(_, expected)] = rescore([("k", lattice)], a, options, old_lm=old)
-    assert once.identical(expected)
-    [(_, twice)] = iterate([("k", lattice)], [(a, options), (b, options)], old_lm=old)
+    assert result.identical(expected)
+    [(_, after_both)] = iterate([("k", lattice)], [(a, options), (b, options)], old_lm=old)
     [(_, expected)] = rescore([("k", expected)], b, options)
-    assert twice.identical(expected)
+    assert after_both.identical(expected)
     with pytest.raises(OptionError, match="no language model to rescore with"):
         iterate([("k", lattice)], [])

@@ -45,66 +45,64 @@ def parallel_paths(draw: st.DrawFn) -> Lattice:
     state = 1
     sentences = draw(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=5))
     for sentence in sentences:
-        here = 0
-        for place, each in enumerate(sentence):
-            there = -1 if place == len(sentence) - 1 else state
-            state += there > 0
-            src, dst, word = [*src, here], [*dst, there], [*word, each]
+        source = 0
+        for place, word_id in enumerate(sentence):
+            target = -1 if place == len(sentence) - 1 else state
+            state += target > 0
+            src, dst, word = [*src, source], [*dst, target], [*word, word_id]
             cost.append(draw(costs(0.0, 3.0)))
-            here = there
-    return from_arcs("parallel", src, [state if each < 0 else each for each in dst], word, cost, finals={state: 0.0})
+            source = target
+    return from_arcs("parallel", src, [state if to < 0 else to for to in dst], word, cost, finals={state: 0.0})
 
 
-def bins_of(found: Consensus) -> list[list[tuple[int, float]]]:
-    pairs = list(zip(found.word.tolist(), found.posterior.tolist(), strict=True))
-    begin = found.bin_begin.tolist()
+def bins_of(result: Consensus) -> list[list[tuple[int, float]]]:
+    pairs = list(zip(result.word.tolist(), result.posterior.tolist(), strict=True))
+    begin = result.bin_begin.tolist()
     return [pairs[first:end] for first, end in pairwise(begin)]
 
 
-def assert_as_slow(found: Consensus, slow: object) -> None:
-    assert found.words.tolist() == slow.words
-    assert found.bayes_risk == pytest.approx(slow.risk, abs=1e-6)
-    assert found.confidences == pytest.approx(slow.confidences, abs=1e-6)
-    for mine, theirs in zip(bins_of(found), slow.bins, strict=True):
-        assert dict(mine) == pytest.approx(dict(theirs), abs=1e-6)
-    assert found.bin_times == pytest.approx(np.array(slow.bin_times), abs=1e-4)
-    if all(confidence > 1e-6 for confidence in slow.confidences):  # else times are divided by next to nothing
-        assert found.times == pytest.approx(np.array(slow.times).reshape(-1, 2), abs=1e-3)
+def assert_agrees_with_twin(result: Consensus, slow: object) -> None:
+    assert result.words.tolist() == slow.words
+    assert result.bayes_risk == pytest.approx(slow.risk, abs=1e-6)
+    assert result.confidences == pytest.approx(slow.confidences, abs=1e-6)
+    for probabilities, expected in zip(bins_of(result), slow.bins, strict=True):
+        assert dict(probabilities) == pytest.approx(dict(expected), abs=1e-6)
+    assert result.bin_times == pytest.approx(np.array(slow.bin_times), abs=1e-4)
+    if all(confidence > 1e-6 for confidence in slow.confidences):  # otherwise times are sums divided by tiny numbers
+        assert result.times == pytest.approx(np.array(slow.times).reshape(-1, 2), abs=1e-3)
     spans = {}
-    for place, entries in enumerate(bins_of(found)):
-        begin = int(found.bin_begin[place])
-        spans |= {(place, word): found.word_times[begin + at].tolist() for at, (word, _) in enumerate(entries)}
+    for place, entries in enumerate(bins_of(result)):
+        begin = int(result.bin_begin[place])
+        spans |= {(place, word): result.word_times[begin + at].tolist() for at, (word, _) in enumerate(entries)}
     for place, (entries, times) in enumerate(zip(slow.bins, slow.word_times, strict=True)):
         for (word, share), span in zip(entries, times, strict=True):
-            if share > 1e-6:  # the rest is divided by next to nothing
+            if share > 1e-6:  # other times are sums divided by tiny numbers
                 assert spans[place, word] == pytest.approx(list(span), abs=1e-3)
 
 
 @given(lattices(max_labels=0), SCALES, st.booleans())
-def test_decoding_agrees_with_the_recursion_written_out(
-    lattice: Lattice, scales: dict[str, float], decode_mbr: bool
-) -> None:
+def test_mbr_decode_agrees_with_a_slow_recursion(lattice: Lattice, scales: dict[str, float], decode_mbr: bool) -> None:
     lattice = to_compact(lattice) if lattice.num_arcs else lattice
     slow = slow_decode(lattice, **scales, decode_mbr=decode_mbr)
-    assert_as_slow(mbr_decode(lattice, scaled(scales), decode_mbr=decode_mbr), slow)
+    assert_agrees_with_twin(mbr_decode(lattice, scaled(scales), decode_mbr=decode_mbr), slow)
 
 
 @given(spoken_lattices(), st.booleans())
-def test_times_agree_with_the_recursion_written_out(lattice: Lattice, decode_mbr: bool) -> None:
-    assert_as_slow(mbr_decode(lattice, decode_mbr=decode_mbr), slow_decode(lattice, decode_mbr=decode_mbr))
+def test_times_agree_with_a_slow_recursion(lattice: Lattice, decode_mbr: bool) -> None:
+    assert_agrees_with_twin(mbr_decode(lattice, decode_mbr=decode_mbr), slow_decode(lattice, decode_mbr=decode_mbr))
 
 
 @given(spoken_lattices(), st.lists(st.integers(0, 4), max_size=5), st.booleans())
-def test_decoding_may_begin_with_any_words(lattice: Lattice, given_words: list[int], decode_mbr: bool) -> None:
+def test_decoding_can_begin_with_any_words(lattice: Lattice, given_words: list[int], decode_mbr: bool) -> None:
     words = [word for word in given_words if word]
     slow = slow_decode(lattice, decode_mbr=decode_mbr, hypothesis=words)
-    assert_as_slow(mbr_decode(lattice, hypothesis=given_words, decode_mbr=decode_mbr), slow)
+    assert_agrees_with_twin(mbr_decode(lattice, hypothesis=given_words, decode_mbr=decode_mbr), slow)
     if not decode_mbr:
         assert slow.words == words
 
 
 @given(lattices(max_labels=0, connected=False, kind="compact"))
-def test_states_on_no_path_change_nothing(lattice: Lattice) -> None:
+def test_states_on_no_path_have_no_effect(lattice: Lattice) -> None:
     from ninja.graph import connect
 
     try:
@@ -113,141 +111,141 @@ def test_states_on_no_path_change_nothing(lattice: Lattice) -> None:
         with pytest.raises(LatticeError, match="no path leads from the start to a final state"):
             mbr_decode(lattice)
         return
-    one, other = mbr_decode(lattice), mbr_decode(connected)
-    assert one.words.tolist() == other.words.tolist()
-    assert bins_of(one) == bins_of(other)
-    assert one.bayes_risk == other.bayes_risk
+    result, connected_result = mbr_decode(lattice), mbr_decode(connected)
+    assert result.words.tolist() == connected_result.words.tolist()
+    assert bins_of(result) == bins_of(connected_result)
+    assert result.bayes_risk == connected_result.bayes_risk
 
 
 @given(spoken_lattices(), SCALES)
 def test_posteriors_of_each_bin_sum_to_one(lattice: Lattice, scales: dict[str, float]) -> None:
-    found = mbr_decode(lattice, scaled(scales))
-    sums = np.add.reduceat(found.posterior.astype(float), found.bin_begin[:-1])
+    result = mbr_decode(lattice, scaled(scales))
+    sums = np.add.reduceat(result.posterior.astype(float), result.bin_begin[:-1])
     assert sums == pytest.approx(np.ones(len(sums)), abs=1e-6)
-    assert len(found.bin_times) == len(sums)
-    assert (found.posterior >= 0).all()
-    assert (np.diff(found.bin_times, axis=1) >= -1e-4).all()
+    assert len(result.bin_times) == len(sums)
+    assert (result.posterior >= 0).all()
+    assert (np.diff(result.bin_times, axis=1) >= -1e-4).all()
 
 
 @given(spoken_lattices())
 def test_the_expected_error_is_at_most_that_of_the_best_path(lattice: Lattice) -> None:
     best = mbr_decode(lattice, decode_mbr=False)
-    found = mbr_decode(lattice)
-    again = mbr_decode(lattice, hypothesis=found.words, decode_mbr=False)
+    result = mbr_decode(lattice)
+    again = mbr_decode(lattice, hypothesis=result.words, decode_mbr=False)
     assert again.bayes_risk <= best.bayes_risk + 1e-3
-    # Where paths meet, the recursion takes the mean before the minimum: it can but overestimate.
-    assert expected_errors(lattice, found.words.tolist()) <= again.bayes_risk + 1e-6
+    # Where paths meet, the recursion takes the mean before the minimum, so that it can only overestimate.
+    assert expected_errors(lattice, result.words.tolist()) <= again.bayes_risk + 1e-6
 
 
 @given(parallel_paths())
-def test_the_error_over_all_paths_is_the_bayes_risk_and_at_most_that_of_the_best_path(lattice: Lattice) -> None:
-    found = mbr_decode(lattice)
-    errors = expected_errors(lattice, found.words.tolist())
+def test_bayes_risk_of_parallel_paths_is_the_expected_error(lattice: Lattice) -> None:
+    result = mbr_decode(lattice)
+    errors = expected_errors(lattice, result.words.tolist())
     assert errors <= expected_errors(lattice, best_path(lattice).words.tolist()) + 1e-3
-    again = mbr_decode(lattice, hypothesis=found.words, decode_mbr=False)
+    again = mbr_decode(lattice, hypothesis=result.words, decode_mbr=False)
     assert again.bayes_risk == pytest.approx(errors, abs=1e-3)
 
 
 @given(spoken_lattices())
-def test_one_path_is_certain(lattice: Lattice) -> None:
+def test_a_single_path_has_confidence_one(lattice: Lattice) -> None:
     best = best_path(lattice)
-    found = mbr_decode(path_lattice(lattice, best))
-    assert found.words.tolist() == best.words.tolist()
-    assert found.confidences.tolist() == [1.0] * len(found.words)
-    assert found.bayes_risk == 0.0
+    result = mbr_decode(path_lattice(lattice, best))
+    assert result.words.tolist() == best.words.tolist()
+    assert result.confidences.tolist() == [1.0] * len(result.words)
+    assert result.bayes_risk == 0.0
     begin = np.concatenate([[0], np.cumsum(np.diff(lattice.ali_begin)[best.arcs])])
     spoken = np.flatnonzero(lattice.word[best.arcs])
-    assert found.times.tolist() == [[begin[at], begin[at + 1]] for at in spoken]
+    assert result.times.tolist() == [[begin[at], begin[at + 1]] for at in spoken]
     assert sentence_confidence(path_lattice(lattice, best)) == np.inf
 
 
-def test_a_word_that_is_not_in_the_lattice_has_no_confidence_and_its_bins_time() -> None:
+def test_a_word_outside_the_lattice_has_confidence_0_and_the_time_of_its_bin() -> None:
     labels = [[1] * length for length in (3, 4, 6, 5)]
     lattice = from_arcs(
         "a", [0, 0, 1, 2], [1, 2, 3, 3], [5, 5, 6, 7], [0.0, 1.0, 0.0, 0.0], finals={3: 0.0}, labels=labels
     )
-    found = mbr_decode(lattice, hypothesis=[5, 9], decode_mbr=False)
-    assert found.words.tolist() == [5, 9]
-    assert found.confidences.tolist() == [1.0, 0.0]
-    assert found.word[found.bin_begin[3] :].tolist() == [6, 7, 0]
-    assert found.times[1, 1] == pytest.approx(9.0)
-    assert found.word_times[found.bin_begin[3]] == pytest.approx([3.0, 9.0])
-    # On average 5 ends at 3.269, after the begin of 6: the nine frames are divided as both are long.
-    assert found.times[1, 0] == found.times[0, 1] == pytest.approx(9 * 3.26894 / (3.26894 + 6), abs=1e-4)
-    assert found.bayes_risk == pytest.approx(1.0)
+    result = mbr_decode(lattice, hypothesis=[5, 9], decode_mbr=False)
+    assert result.words.tolist() == [5, 9]
+    assert result.confidences.tolist() == [1.0, 0.0]
+    assert result.word[result.bin_begin[3] :].tolist() == [6, 7, 0]
+    assert result.times[1, 1] == pytest.approx(9.0)
+    assert result.word_times[result.bin_begin[3]] == pytest.approx([3.0, 9.0])
+    # 5 ends at 3.269 on average, after the start of 6, so the nine frames are divided in proportion to both durations.
+    assert result.times[1, 0] == result.times[0, 1] == pytest.approx(9 * 3.26894 / (3.26894 + 6), abs=1e-4)
+    assert result.bayes_risk == pytest.approx(1.0)
 
 
-def test_the_first_of_equal_paths_is_where_decoding_begins() -> None:
+def test_decoding_begins_with_the_first_of_equal_paths() -> None:
     lattice = from_arcs("e", [0, 0], [1, 1], [5, 6], [1.0, 1.0], finals={1: 0.0})
     assert mbr_decode(lattice, decode_mbr=False).words.tolist() == [5]
-    assert mbr_decode(lattice).words.tolist() == [6]  # of equal posteriors the largest id is taken, as in Kaldi
+    assert mbr_decode(lattice).words.tolist() == [6]  # the largest id of equal posteriors wins, as in Kaldi
 
 
 def test_labels_of_a_final_state_take_time() -> None:
     lattice = from_arcs("f", [0], [1], [5], [1.0], finals={1: 0.0}, labels=[[1] * 3], final_labels={1: [2, 2]})
-    found = mbr_decode(lattice)
-    assert found.times.tolist() == [[0.0, 3.0]]
-    assert found.bin_times.tolist() == [[0.0, 0.0], [0.0, 3.0], [3.0, 5.0]]
+    result = mbr_decode(lattice)
+    assert result.times.tolist() == [[0.0, 3.0]]
+    assert result.bin_times.tolist() == [[0.0, 0.0], [0.0, 3.0], [3.0, 5.0]]
 
 
 @pytest.mark.parametrize("cost", [80.0, 95.0, 103.0, 103.2, 110.0])
-def test_times_of_words_whose_posterior_underflows_are_theirs(cost: float) -> None:
+def test_words_with_tiny_posteriors_have_correct_times(cost: float) -> None:
     labels = [[1] * 10, [1] * 10, [1] * 3]
     lattice = from_arcs("u", [0, 0, 1], [1, 1, 2], [1, 2, 3], [0.0, cost, 0.0], finals={2: 0.0}, labels=labels)
-    found = mbr_decode(lattice)
-    assert found.word.tolist() == [0, 1, 2, 0, 3, 0]
-    assert found.word_times[2] == pytest.approx([0.0, 10.0], rel=1e-5)
+    result = mbr_decode(lattice)
+    assert result.word.tolist() == [0, 1, 2, 0, 3, 0]
+    assert result.word_times[2] == pytest.approx([0.0, 10.0], rel=1e-5)
 
 
 def test_silence_is_kept_on_request() -> None:
     lattice = from_arcs("s", [0, 1, 2], [1, 2, 3], [5, 0, 6], [0.0] * 3, finals={3: 0.0}, labels=[[1] * 3] * 3)
     assert mbr_decode(lattice).words.tolist() == [5, 6]
-    found = mbr_decode(lattice, print_silence=True)
-    assert found.words.tolist() == [0, 5, 0, 6, 0]
-    assert len(found.confidences) == len(found.times) == 5
+    result = mbr_decode(lattice, print_silence=True)
+    assert result.words.tolist() == [0, 5, 0, 6, 0]
+    assert len(result.confidences) == len(result.times) == 5
 
 
-def test_a_raw_lattice_is_decoded_as_the_compact_one() -> None:
+def test_a_raw_lattice_is_decoded_like_its_compact_lattice() -> None:
     raw = from_arcs("r", [0, 1, 2, 2], [1, 2, 3, 3], [7, 0, 8, 9], [0.0] * 4, finals={3: 0.0},
                     labels=[[1], [2], [3], [4]], kind="raw")  # fmt: skip
-    found = mbr_decode(raw)
-    assert found.words.tolist() == [7, 9]
-    assert found.times.tolist() == [[0.0, 2.0], [2.0, 3.0]]
+    result = mbr_decode(raw)
+    assert result.words.tolist() == [7, 9]
+    assert result.times.tolist() == [[0.0, 2.0], [2.0, 3.0]]
 
 
-def test_times_of_the_format_are_taken_where_there_are_no_labels() -> None:
+def test_state_times_are_used_without_labels() -> None:
     lattice = from_arcs("t", [0, 1], [1, 2], [5, 6], [0.0] * 2, finals={2: 0.0}, time=[2, 10, 25])
     assert mbr_decode(lattice).times.tolist() == [[2.0, 10.0], [10.0, 25.0]]
 
 
 def test_lattices_are_decoded_in_threads() -> None:
-    many = [
+    paths = [
         from_arcs("p", [0, 0, 1, 1], [1, 1, 2, 2], [1, 2, 3, n], [0.1, n / 50, 0.2, 0.3], finals={2: 0.0})
         for n in range(1, 200)
     ]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(mbr_decode, many))
-    for lattice, one in zip(many, found, strict=True):
-        assert bins_of(one) == bins_of(mbr_decode(lattice))
+        results = list(pool.map(mbr_decode, paths))
+    for lattice, result in zip(paths, results, strict=True):
+        assert bins_of(result) == bins_of(mbr_decode(lattice))
 
 
 @given(spoken_lattices())
-def test_sentence_confidence_is_the_gap_between_the_two_best(lattice: Lattice) -> None:
+def test_sentence_confidence_is_the_cost_difference_of_the_two_best_paths(lattice: Lattice) -> None:
     paths = nbest(lattice, 2)
     expected = np.inf if len(paths) == 1 else paths[1].cost() - paths[0].cost()
     assert sentence_confidence(lattice) == expected
     assert expected >= 0
 
 
-def test_arrays_cannot_be_written() -> None:
-    found = mbr_decode(from_arcs("w", [0], [1], [5], [0.0], finals={1: 0.0}))
+def test_arrays_of_a_consensus_are_read_only() -> None:
+    result = mbr_decode(from_arcs("w", [0], [1], [5], [0.0], finals={1: 0.0}))
     for name in ("words", "confidences", "times", "bin_begin", "word", "posterior", "word_times", "bin_times"):
         with pytest.raises(ValueError, match="read-only"):
-            getattr(found, name)[...] = 0
+            getattr(result, name)[...] = 0
 
 
 @pytest.mark.parametrize("name", ["acoustic_scale", "lm_scale", "word_penalty"])
-def test_a_scale_that_is_no_number_is_refused(name: str) -> None:
+def test_a_scale_of_nan_is_refused(name: str) -> None:
     lattice = from_arcs("n", [0], [1], [5], [0.0], finals={1: 0.0})
     with pytest.raises(OptionError, match=f"{name} is nan, but must be finite"):
         mbr_decode(lattice, scaled({name: float("nan")}))
@@ -262,7 +260,7 @@ def test_a_scale_that_is_no_number_is_refused(name: str) -> None:
         ([[1]], "hypothesis must be a sequence of word ids, but is int64"),
     ],
 )
-def test_a_hypothesis_of_other_than_word_ids_is_refused(words: list[float], message: str) -> None:
+def test_a_hypothesis_without_word_ids_is_refused(words: list[float], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         mbr_decode(from_arcs("h", [0], [1], [5], [0.0], finals={1: 0.0}), hypothesis=words)
 
@@ -279,31 +277,31 @@ def test_times_that_contradict_each_other_are_refused() -> None:
         mbr_decode(lattice)
 
 
-def test_a_long_recording_is_compared_with_the_words_around_each_state_and_decoded_as_with_all() -> None:
+def test_a_narrow_band_decodes_a_long_recording_like_a_full_comparison() -> None:
     for timed in (True, False):
         lattice = long_lattice(400, timed)
         every, near = (within(lattice, limits) for limits in ((1 << 40, 0), (0, 24)))
         assert near.words.tolist() == every.words.tolist()
         assert near.bayes_risk == pytest.approx(every.bayes_risk, rel=1e-9)
-        kept = every.posterior > 1e-6
-        mine = {(bin_of(near, at), int(word)): near.posterior[at] for at, word in enumerate(near.word)}
-        for at in np.flatnonzero(kept):
-            assert mine[bin_of(every, at), int(every.word[at])] == pytest.approx(every.posterior[at], abs=1e-6)
+        is_probable = every.posterior > 1e-6
+        posteriors = {(bin_of(near, at), int(word)): near.posterior[at] for at, word in enumerate(near.word)}
+        for at in np.flatnonzero(is_probable):
+            assert posteriors[bin_of(every, at), int(every.word[at])] == pytest.approx(every.posterior[at], abs=1e-6)
 
 
-def test_given_words_are_found_in_a_long_recording_where_they_are_said() -> None:
+def test_a_narrow_band_follows_a_hypothesis_in_a_long_recording() -> None:
     lattice = long_lattice(400, timed=False)
-    words = mbr_decode(lattice).words[40:]  # not spread as the states are
+    words = mbr_decode(lattice).words[40:]  # their times differ from those of the states
     every, near = (within(lattice, limits, words) for limits in ((1 << 40, 0), (0, 24)))
     assert near.bayes_risk == pytest.approx(every.bayes_risk, rel=1e-9)
     assert near.confidences == pytest.approx(every.confidences, abs=1e-6)
 
 
 @given(st.integers(0, 1 << 30), st.integers(WINDOW, 12), st.booleans(), st.floats(0.5, 6.0))
-@example(1_000_123, 4, True, 0.7960156034122248)  # equally probable words, which shares of 1e-8 decide between
+@example(1_000_123, 4, True, 0.7960156034122248)  # probabilities of 1e-8 decide between equally probable words
 @example(1_001_486, 5, False, 1.093204391796539)
 @example(308, 4, False, 0.5)  # a margin of two words is too narrow
-def test_a_result_that_keeps_off_the_band_is_that_of_the_whole_comparison(
+def test_a_result_that_does_not_touch_the_band_equals_the_full_comparison(
     seed: int, least_words: int, timed: bool, scale: float
 ) -> None:
     lattice = long_lattice(120, timed, seed, scale)
@@ -315,7 +313,7 @@ def test_a_result_that_keeps_off_the_band_is_that_of_the_whole_comparison(
         assert near.confidences == pytest.approx(every.confidences, abs=1e-6)
 
 
-def test_a_lattice_too_flat_for_its_band_says_that_its_confidences_are_approximate() -> None:
+def test_touches_band_is_set_for_a_lattice_too_flat_for_its_band() -> None:
     flat, peaked = (long_lattice(400, False, scale=scale) for scale in (0.0, 4.0))
     for lattice, touches in ((flat, True), (peaked, False)):
         tight = within(lattice, (0, 16, 1))
@@ -324,7 +322,7 @@ def test_a_lattice_too_flat_for_its_band_says_that_its_confidences_are_approxima
 
 
 @pytest.mark.parametrize("language", GOLDEN)
-def test_real_lattices_decode_in_narrow_bands_to_the_bit_as_in_the_whole(language: str) -> None:
+def test_real_lattices_have_identical_results_in_narrow_bands(language: str) -> None:
     for lattice in archive(SHARED / "golden" / language / "lat.ark.gz").values():
         scales = Scales(GOLDEN[language])
         every, near = (within(lattice, limits, scales=scales) for limits in ((1 << 40, 0), (0, 6)))
@@ -339,8 +337,8 @@ def within(lattice: Lattice, limits: tuple[int, ...], hypothesis: Any = None, sc
     return decode_with_limits(Batch.of([lattice]), start, scales, hypothesis is None, False, *limits)[0]
 
 
-def bin_of(found: Consensus, entry: int) -> int:
-    return int(np.searchsorted(found.bin_begin, entry, side="right"))
+def bin_of(result: Consensus, entry: int) -> int:
+    return int(np.searchsorted(result.bin_begin, entry, side="right"))
 
 
 def long_lattice(states: int, timed: bool, seed: int = 400, scale: float = 4.0) -> Lattice:
@@ -355,33 +353,34 @@ def long_lattice(states: int, timed: bool, seed: int = 400, scale: float = 4.0) 
 
 
 def lines(path: Path) -> dict[str, str]:
-    found = gzip.decompress(path.read_bytes()).decode().splitlines()
-    return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in found}
+    rows = gzip.decompress(path.read_bytes()).decode().splitlines()
+    return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in rows}
 
 
 @pytest.mark.parametrize("language", GOLDEN)
-def test_words_risks_bins_and_times_are_those_of_lattice_mbr_decode(language: str) -> None:
+def test_words_risks_bins_and_times_agree_with_lattice_mbr_decode(language: str) -> None:
     folder = SHARED / "golden" / language
     all_lattices = archive(folder / "lat.ark.gz")
     words, risks = lines(folder / "mbr.words.gz"), lines(folder / "mbr.bayes_risk.gz")
     sausages, times = lines(folder / "mbr.sausage.gz"), lines(folder / "mbr.times.gz")
     for key, lattice in all_lattices.items():
-        found = mbr_decode(lattice, Scales(GOLDEN[language]))
-        assert [str(word) for word in found.words] == words[key].split()
-        assert found.bayes_risk == pytest.approx(float(risks[key]), abs=1e-5)
-        bins = [each.split() for each in sausages[key].replace("]", "").split("[")[1:]]
-        assert [[word for word, _ in each] for each in bins_of(found)] == [list(map(int, each[::2])) for each in bins]
-        shares = [float(share) for each in bins for share in each[1::2]]
-        assert found.posterior == pytest.approx(shares, abs=1e-6)
+        result = mbr_decode(lattice, Scales(GOLDEN[language]))
+        assert [str(word) for word in result.words] == words[key].split()
+        assert result.bayes_risk == pytest.approx(float(risks[key]), abs=1e-5)
+        bins = [fields.split() for fields in sausages[key].replace("]", "").split("[")[1:]]
+        expected_words = [list(map(int, fields[::2])) for fields in bins]
+        assert [[word for word, _ in entries] for entries in bins_of(result)] == expected_words
+        shares = [float(share) for fields in bins for share in fields[1::2]]
+        assert result.posterior == pytest.approx(shares, abs=1e-6)
         spans = [[float(time) for time in span.split()] for span in times[key].split(";")]
-        assert found.bin_times == pytest.approx(np.array(spans), abs=1e-3)
+        assert result.bin_times == pytest.approx(np.array(spans), abs=1e-3)
 
 
-def test_words_of_wide_lattices_are_those_of_lattice_mbr_decode() -> None:
+def test_words_of_wide_lattices_agree_with_lattice_mbr_decode() -> None:
     path = SHARED / "data" / "korean" / "wide.ark.gz"
     if not path.exists():
-        # In CI conftest refuses to run without them.
-        pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+        # In CI, conftest.py raises an error without these data.
+        pytest.skip(f"{path} is absent: the results of Kaldi are not part of the project (they are required in CI)")
     words = lines(SHARED / "golden" / "korean" / "wide_mbr.words.gz")
     for key, lattice in read(path):
         assert [str(word) for word in mbr_decode(lattice).words] == words[key].split()

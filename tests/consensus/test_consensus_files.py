@@ -1,4 +1,4 @@
-"""CTM, word meshes and JSON: as written by Kaldi and SRILM, unchanged when read again, and rejected if damaged."""
+"""CTM, word meshes and JSON: layouts of Kaldi and SRILM, exact round trips, and rejection of damaged files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ninja.lattice.symbols import SymbolTable
 KOREAN = SHARED / "golden" / "korean"
 TABLE = SymbolTable([("<eps>", 0), ("the", 5), ("cat", 6), ("hat", 7)])
 
-# In the manner of SRILM's wlat-format(5), its keywords all there.
+# All keywords of SRILM's wlat-format(5).
 SRILM = """name utt1
 numaligns 3
 posterior 2
@@ -71,34 +71,38 @@ def networks(draw: st.DrawFn) -> ConfusionNetwork:
 
     bins = []
     for _ in range(draw(st.integers(0, 4))):
-        chosen = draw(st.lists(st.none() | words, max_size=4, unique=True))
-        bins.append([(word, draw(single), *times()) for word in chosen])
+        bin_words = draw(st.lists(st.none() | words, max_size=4, unique=True))
+        bins.append([(word, draw(single), *times()) for word in bin_words])
     return ConfusionNetwork.from_bins(draw(words), bins)
 
 
 @given(st.lists(networks(), min_size=1, max_size=3))
-def test_meshes_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, all_: list) -> None:
+def test_meshes_are_unchanged_after_write_and_read(
+    tmp_path_factory: pytest.TempPathFactory, drawn_networks: list
+) -> None:
     path = tmp_path_factory.getbasetemp() / "some.mesh"
-    path.write_text("".join(write_mesh(network) for network in all_))
-    for found, network in zip(read_meshes(path), all_, strict=True):
-        assert found.identical(network), (found.bin(0), network.bin(0))
+    path.write_text("".join(write_mesh(network) for network in drawn_networks))
+    for result, network in zip(read_meshes(path), drawn_networks, strict=True):
+        assert result.identical(network), (result.bin(0), network.bin(0))
 
 
 @given(st.lists(networks(), min_size=1, max_size=3))
-def test_json_says_what_a_network_holds(all_: list) -> None:
-    for network in all_:
+def test_json_contains_the_whole_network(drawn_networks: list) -> None:
+    for network in drawn_networks:
         assert network_of_json(write_network(network)).identical(network)
 
 
-def test_networks_of_real_lattices_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_networks_of_real_lattices_are_unchanged_after_write_and_read(tmp_path: Path) -> None:
     archive = Path(__file__).parents[1] / "data" / "english" / "graph" / "lat.ark.gz"
-    made = [confusion_network(mbr_decode(lattice, Scales(0.1))) for lattice in read_kaldi(archive)]
-    (tmp_path / "a.mesh.gz").write_bytes(gzip.compress("".join(map(write_mesh, made)).encode()))
-    for read in (read_meshes(tmp_path / "a.mesh.gz"), map(network_of_json, map(write_network, made))):
-        assert [found.identical(network) for found, network in zip(read, made, strict=True)] == [True] * len(made)
+    written_networks = [confusion_network(mbr_decode(lattice, Scales(0.1))) for lattice in read_kaldi(archive)]
+    (tmp_path / "a.mesh.gz").write_bytes(gzip.compress("".join(map(write_mesh, written_networks)).encode()))
+    for read in (read_meshes(tmp_path / "a.mesh.gz"), map(network_of_json, map(write_network, written_networks))):
+        assert [result.identical(network) for result, network in zip(read, written_networks, strict=True)] == [
+            True
+        ] * len(written_networks)
 
 
-def test_a_mesh_is_laid_out_as_srilm_writes_it() -> None:
+def test_a_mesh_has_the_layout_of_srilm() -> None:
     network = confusion_network(mbr_decode(spoken()), 0.03, TABLE)
     assert write_mesh(network) == (
         "name utt-1\nnumaligns 5\nposterior 1\n"
@@ -111,14 +115,14 @@ def test_a_mesh_is_laid_out_as_srilm_writes_it() -> None:
     )
 
 
-def test_a_network_spells_words_as_numbers_without_a_table() -> None:
+def test_a_network_without_a_table_has_ids_as_words() -> None:
     network = confusion_network(mbr_decode(spoken()))
     assert network.words == (None, "5", None, "6", "7", None)
     assert network.bin(3)[0] == ("6", pytest.approx(0.7310586), pytest.approx(0.12), pytest.approx(0.3))
     assert repr(network) == "ConfusionNetwork('utt-1', 5 bins, 6 entries)"
 
 
-def test_meshes_of_srilm_are_read_and_divided_by_their_total(tmp_path: Path) -> None:
+def test_meshes_of_srilm_are_normalised(tmp_path: Path) -> None:
     (tmp_path / "u.mesh").write_text(SRILM)
     (network,) = read_meshes(tmp_path / "u.mesh")
     assert network.key == "utt1"
@@ -130,13 +134,13 @@ def test_meshes_of_srilm_are_read_and_divided_by_their_total(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("times", ["0.1 inf", "inf 0.1", "-inf inf"])
-def test_a_word_whose_times_are_not_finite_has_none(tmp_path: Path, times: str) -> None:
+def test_times_that_are_not_finite_are_ignored(tmp_path: Path, times: str) -> None:
     (tmp_path / "u.mesh").write_text(f"numaligns 1\nposterior 1\nalign 0 a 1\ninfo 0 a {times} 0 0 : :\n")
     (network,) = read_meshes(tmp_path / "u.mesh")
     assert network.bin(0) == [("a", 1.0, None, None)]
 
 
-def test_a_mesh_without_a_name_gets_its_files(tmp_path: Path) -> None:
+def test_a_mesh_without_a_name_has_the_name_of_its_file(tmp_path: Path) -> None:
     (tmp_path / "utt7.mesh").write_text("numaligns 1\nposterior 1\nalign 0 a 1\nnumaligns 0\nposterior 1\n")
     assert [network.key for network in read_meshes(tmp_path / "utt7.mesh")] == ["utt7", "utt7"]
 
@@ -164,31 +168,31 @@ def test_a_mesh_without_a_name_gets_its_files(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_damaged_meshes_are_refused_with_their_line(text: str, line: int, message: str) -> None:
+def test_damaged_meshes_are_refused_with_a_line_number(text: str, line: int, message: str) -> None:
     (error,) = read_mesh_lattices(text.encode(), "bad", "bad.mesh")
     assert isinstance(error, FormatError)
     assert (error.message, error.path, error.line) == (message, "bad.mesh", line)
 
 
 @pytest.mark.parametrize("word", ["*DELETE*", "two words", ""])
-def test_words_that_a_mesh_cannot_hold_are_refused(word: str) -> None:
+def test_words_that_a_mesh_cannot_store_are_refused(word: str) -> None:
     network = ConfusionNetwork.from_bins("a", [[(word, 1.0, None, None)]])
     with pytest.raises(SymbolError, match=r"a word mesh cannot contain the word .*; write JSON instead"):
         write_mesh(network)
 
 
-def test_posteriors_that_are_no_numbers_are_not_written_as_json() -> None:
+def test_infinite_posteriors_are_not_written_as_json() -> None:
     with pytest.raises(LatticeError, match="a posterior or time is not finite"):
         write_network(ConfusionNetwork.from_bins("a", [[("b", np.inf, None, None)]]))
 
 
 def test_ctm_lines_are_in_seconds_with_words_or_ids() -> None:
-    found = mbr_decode(spoken())
-    assert consensus_ctm(found) == "utt-1 1 0.00 0.12 5 1.00\nutt-1 1 0.12 0.30 6 0.73\n"
-    assert consensus_ctm(found, 0.03, TABLE) == "utt-1 1 0.00 0.36 the 1.00\nutt-1 1 0.36 0.90 cat 0.73\n"
+    result = mbr_decode(spoken())
+    assert consensus_ctm(result) == "utt-1 1 0.00 0.12 5 1.00\nutt-1 1 0.12 0.30 6 0.73\n"
+    assert consensus_ctm(result, 0.03, TABLE) == "utt-1 1 0.00 0.36 the 1.00\nutt-1 1 0.36 0.90 cat 0.73\n"
 
 
-def test_ctm_of_a_path_leaves_out_what_is_no_word() -> None:
+def test_ctm_of_a_path_omits_epsilons() -> None:
     lattice = from_arcs(
         "50%", [0, 1, 2], [1, 2, 3], [5, 0, 6], [0.0] * 3, finals={3: 0.0}, labels=[[1] * 3, [2] * 4, [3] * 5]
     )
@@ -197,7 +201,7 @@ def test_ctm_of_a_path_leaves_out_what_is_no_word() -> None:
     assert consensus_ctm(mbr_decode(lattice)).startswith("50% 1 0.00 0.03 5 1.00\n")
 
 
-def test_ctm_takes_the_times_of_the_format() -> None:
+def test_ctm_uses_state_times() -> None:
     lattice = from_arcs("t", [0, 1], [1, 2], [5, 6], [0.0] * 2, finals={2: 0.0}, time=[2, 10, 25])
     assert path_ctm(lattice) == "t 1 0.02 0.08 5\nt 1 0.10 0.15 6\n"
     assert consensus_ctm(mbr_decode(lattice)) == "t 1 0.02 0.08 5 1.00\nt 1 0.10 0.15 6 1.00\n"
@@ -231,22 +235,22 @@ def test_lattices_of_several_paths_are_refused(lattice: Lattice) -> None:
 
 
 @pytest.mark.parametrize("frame_shift", [0.0, -0.01, float("nan"), float("inf"), 1e-60])
-def test_frame_shifts_that_are_none_are_refused(frame_shift: float) -> None:
-    found = mbr_decode(spoken())
+def test_invalid_frame_shifts_are_refused(frame_shift: float) -> None:
+    result = mbr_decode(spoken())
     for make in (consensus_ctm, confusion_network):
         with pytest.raises(OptionError, match=r"frame_shift is .*, but must be above 0"):
-            make(found, frame_shift)
+            make(result, frame_shift)
     with pytest.raises(OptionError, match=r"frame_shift is .*, but must be above 0"):
         path_ctm(path_lattice(spoken(), best_path(spoken())), frame_shift)
 
 
 @pytest.mark.parametrize("precision", [-1, 101])
-def test_precisions_that_are_none_are_refused(precision: int) -> None:
+def test_invalid_precisions_are_refused(precision: int) -> None:
     with pytest.raises(OptionError, match=r"precision is .*, but must be from 0 to 100"):
         path_ctm(path_lattice(spoken(), best_path(spoken())), precision=precision)
 
 
-def test_a_word_that_the_table_lacks_is_named() -> None:
+def test_a_word_id_outside_the_table_is_refused() -> None:
     lattice = from_arcs("x", [0], [1], [99], [0.0], finals={1: 0.0}, labels=[[1]])
     for make in (
         lambda: path_ctm(lattice, words=TABLE),
@@ -260,19 +264,19 @@ def test_a_word_that_the_table_lacks_is_named() -> None:
 def golden(name: str) -> tuple[list[Lattice], str]:
     archive = KOREAN / ("align_words.ark.gz" if name.endswith("aligned") else "lat.ark.gz")
     if not archive.exists():
-        # In CI conftest refuses to run without them.
-        pytest.skip(f"{KOREAN} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+        # In CI, conftest.py raises an error without these data.
+        pytest.skip(f"{KOREAN} is absent: the results of Kaldi are not part of the project (they are required in CI)")
     return list(read_kaldi(archive)), gzip.decompress((KOREAN / f"{name}.gz").read_bytes()).decode()
 
 
 @pytest.mark.parametrize("name", ["ctm_conf", "ctm_conf_map", "ctm_conf_aligned"])
-def test_ctm_lines_are_those_of_lattice_to_ctm_conf(name: str) -> None:
+def test_ctm_lines_agree_with_lattice_to_ctm_conf(name: str) -> None:
     lattices, expected = golden(name)
     shift = 0.03 if name == "ctm_conf_aligned" else 0.01
-    found = [consensus_ctm(mbr_decode(each, decode_mbr=name != "ctm_conf_map"), shift) for each in lattices]
-    assert "".join(found) == expected
+    ctm_lines = [consensus_ctm(mbr_decode(lattice, decode_mbr=name != "ctm_conf_map"), shift) for lattice in lattices]
+    assert "".join(ctm_lines) == expected
 
 
-def test_ctm_lines_of_best_paths_are_those_of_nbest_to_ctm() -> None:
+def test_ctm_lines_of_best_paths_agree_with_nbest_to_ctm() -> None:
     lattices, expected = golden("ctm_best_aligned")
-    assert "".join([path_ctm(path_lattice(each, best_path(each)), 0.03) for each in lattices]) == expected
+    assert "".join([path_ctm(path_lattice(lattice, best_path(lattice)), 0.03) for lattice in lattices]) == expected

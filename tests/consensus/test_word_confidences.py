@@ -40,7 +40,7 @@ def features_of(lattice, ids, scales=Scales(), forms=None):
     return word_features(Batch.of([lattice]), [lexical_words(lattice, ids, forms)], scales, forms=forms)[0]
 
 
-def test_posteriors_at_smaller_scales_are_those_of_scaled_costs():
+def test_posteriors_at_smaller_scales_agree_with_scaled_costs():
     features = features_of(slots("a", GRAPH, ACOUSTIC), [1, 3, 5], Scales(0.5, 0.8))
     for name, (acoustic, lm) in POSTERIORS.items():
         costs = 0.5 * acoustic * ACOUSTIC + 0.8 * lm * GRAPH
@@ -59,7 +59,7 @@ def test_posteriors_at_smaller_scales_are_those_of_scaled_costs():
     assert np.exp(features.values["duration"]).tolist() == pytest.approx([3.0] * 3)
 
 
-def test_words_that_a_lattice_lacks_have_posterior_0():
+def test_words_missing_from_a_lattice_have_posterior_0():
     lattice = slots("a", GRAPH, ACOUSTIC)
     batch, words = Batch.of([lattice]), [LexicalWords(("w0", "new", "w4"), np.arange(3))]
     (features,) = word_features(batch, words)
@@ -82,13 +82,13 @@ def test_a_monotone_map_keeps_the_order_of_posteriors():
     assert len(np.unique(calibrated)) == len(np.unique(raw)) > 50
 
 
-def test_a_logistic_map_adds_the_weight_of_each_feature_and_word():
+def test_a_logistic_map_sums_the_weights_of_features_and_words():
     features = features_of(slots("a", GRAPH, ACOUSTIC), [1, 3, 5])
     logits = 0.5 + 0.25 * features.values["posterior"] - np.log(2.0) + np.array([0.125, 0.0, 0.0])
     assert LOGISTIC.confidences_of(features) == pytest.approx(1 / (1 + np.exp(-logits)))
 
 
-def test_confidences_without_boosts_are_those_of_the_same_words_in_the_other_lattice():
+def test_confidences_without_boosts_come_from_the_unboosted_lattice():
     plain = slots("a", GRAPH, ACOUSTIC)
     boosted = slots("a", GRAPH - np.array([[0.0, 0.0], [0.0, 5.0], [0.0, 0.0]]), ACOUSTIC)
     words = mbr_decode(boosted).words
@@ -103,7 +103,7 @@ def test_confidences_without_boosts_are_those_of_the_same_words_in_the_other_lat
         estimator(Batch.of([boosted.with_key("b")]), [words])
 
 
-def test_a_word_has_the_smallest_confidence_of_its_lexical_words_and_a_comma_keeps_its_posterior():
+def test_a_written_word_has_the_smallest_confidence_of_its_lexical_words():
     table = SymbolTable.from_words(["<eps>", "Twenty-three", ",", "twenty", "trees"])
     lattice = from_arcs("a", [0, 1, 0, 3], [1, 2, 3, 2], [1, 2, 3, 4], [0.0, 0.0, 1.0, 0.0], finals={2: 0.0})
     lattice = lattice.replace(words=table)
@@ -121,7 +121,7 @@ def test_a_word_has_the_smallest_confidence_of_its_lexical_words_and_a_comma_kee
     assert result.confidences[1] == results[0].confidences[1]
 
 
-def test_models_are_read_as_they_were_written(tmp_path):
+def test_models_are_unchanged_after_write_and_read(tmp_path):
     path = tmp_path / "model.toml"
     for model in (LOGISTIC, MONOTONE, ConfidenceModel("raw", Scales(0.1, 1.0, 0.5))):
         path.write_text(model.text(["a comment"]))
@@ -145,7 +145,7 @@ def test_models_are_read_as_they_were_written(tmp_path):
         ("version", "version = [", "not TOML"),
     ],
 )
-def test_damaged_models_name_the_field(tmp_path, old, new, message):
+def test_damaged_models_are_refused_with_the_field(tmp_path, old, new, message):
     path = tmp_path / "model.toml"
     text = LOGISTIC.text()
     assert old in text
@@ -170,7 +170,7 @@ def test_a_model_with_durations_refuses_lattices_without_times():
     assert not set(OF_TIMES) & set(features_of(untimed, [1]).values)
 
 
-def test_the_surprise_of_a_word_and_of_its_neighbours_are_features():
+def test_surprise_features_of_a_word_and_its_neighbours():
     values = surprise_features(Surprise(np.array([-1.0, -2.0, -0.5]), np.array([False, True])))
     assert {name: column.tolist() for name, column in values.items()} == {
         "surprise": [1.0, 2.0],

@@ -38,28 +38,28 @@ def list_of(*texts: tuple[str, float]) -> Lattice:
     return ninja.from_nbest("utt", [(text.split(), score) for text, score in texts])
 
 
-def decode(lattice: Lattice, **how: object) -> tuple[list[str], Consensus]:
-    result = mbr_decode(lattice, forms=LexicalTable(lattice.words, BASIC), **how)
+def decode(lattice: Lattice, **options: object) -> tuple[list[str], Consensus]:
+    result = mbr_decode(lattice, forms=LexicalTable(lattice.words, BASIC), **options)
     return (result.symbols or lattice.words).spell(result.words), result
 
 
 @given(written_lattices(), SCALES, st.booleans())
-def test_words_of_bins_are_those_of_the_lexical_lattice(lattice, scales, decode_mbr):
+def test_bins_agree_with_the_lexical_lattice(lattice, scales, decode_mbr):
     table = LexicalTable(WORDS, BASIC)
     options = {"scales": scaled(scales), "decode_mbr": decode_mbr}
-    written = mbr_decode(lattice, forms=table, **options)
+    result = mbr_decode(lattice, forms=table, **options)
     lexical = mbr_decode(lexical_lattice(lattice, table).lattice, **options)
-    spelling = written.symbols or WORDS
-    assert BASIC.words(spelling.spell(written.words)) == table.lexical.spell(lexical.words)
-    assert [BASIC.words([spelling.word(word)]) if word else [] for word in written.word.tolist()] == [
+    spelling = result.symbols or WORDS
+    assert BASIC.words(spelling.spell(result.words)) == table.lexical.spell(lexical.words)
+    assert [BASIC.words([spelling.word(word)]) if word else [] for word in result.word.tolist()] == [
         [table.lexical.word(word)] if word else [] for word in lexical.word.tolist()
     ]
     for name in ("posterior", "bin_begin", "bin_times", "word_times", "bayes_risk", "rounds", "touches_band"):
-        assert np.array_equal(getattr(written, name), getattr(lexical, name))
+        assert np.array_equal(getattr(result, name), getattr(lexical, name))
 
 
 @given(written_lattices(), SCALES)
-def test_forms_in_bins_are_the_most_probable_ones(lattice, scales):
+def test_forms_in_bins_are_the_most_probable(lattice, scales):
     arcs = arc_forms(lattice, LexicalTable(WORDS, BASIC))
     if arcs is None:
         return
@@ -73,8 +73,8 @@ def test_forms_in_bins_are_the_most_probable_ones(lattice, scales):
         for lexical, _ in slow.bins[bin_]:
             number, best, best_whole = next(entries)
             assert lexical == number
-            shares = {one: gamma for one, gamma in forms.items() if lexical_word[one] == number != 0}
-            wholes = {one: gamma for one, gamma in shares.items() if one > 0}
+            shares = {form_id: gamma for form_id, gamma in forms.items() if lexical_word[form_id] == number != 0}
+            wholes = {form_id: gamma for form_id, gamma in shares.items() if form_id > 0}
             assert shares.get(best, 0.0) >= max(shares.values(), default=0.0) - 1e-6
             assert wholes.get(best_whole, 0.0) >= max(wholes.values(), default=0.0) - 1e-6
         none = 1.0 - sum(marks.values())
@@ -86,27 +86,27 @@ def test_forms_in_bins_are_the_most_probable_ones(lattice, scales):
 
 
 @given(timed_lattices(), SCALES)
-def test_nothing_changes_where_words_are_their_own_forms(lattice, scales):
+def test_lexical_words_are_decoded_without_changes(lattice, scales):
     lattice = lattice.replace(word=lattice.word % 4, words=LEXICAL)
     scales = scaled(scales)
     for normalizer in (NONE, BASIC):
         assert_same(mbr_decode(lattice, scales, forms=LexicalTable(LEXICAL, normalizer)), mbr_decode(lattice, scales))
 
 
-def assert_same(one: Consensus, other: Consensus) -> None:
+def assert_same(result: Consensus, expected: Consensus) -> None:
     for name in Consensus.__dataclass_fields__:
-        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+        assert np.array_equal(getattr(result, name), getattr(expected, name)), name
 
 
 @given(st.lists(written_lattices(), max_size=4))
-def test_a_batch_is_decoded_as_its_lattices(several):
+def test_a_batch_is_decoded_like_its_lattices(several):
     table = LexicalTable(WORDS, BASIC)
     batch = mbr_decode(Batch.of(several), forms=table)
     for lattice, result in zip(several, batch, strict=True):
         assert_same(result, mbr_decode(lattice, forms=table))
 
 
-def test_each_word_has_its_most_probable_form_in_its_place():
+def test_each_word_has_its_most_probable_form_in_its_bin():
     words, result = decode(
         list_of(("Call Ann, call Ann.", -1.0), ("call Ann, Call Ann.", -1.5), ("Call Anne. Call Ann!", -1.2))
     )
@@ -114,13 +114,13 @@ def test_each_word_has_its_most_probable_form_in_its_place():
     assert result.confidences[2] == pytest.approx(1.0)
 
 
-def test_of_equally_probable_forms_the_smaller_id_wins():
+def test_the_smaller_id_of_equally_probable_forms_wins():
     lattice = list_of(("ANN", -1.0), ("Ann", -1.0))
     words, _ = decode(lattice)
     assert words == [lattice.words.word(1)]
 
 
-def test_parts_of_a_word_are_joined_where_it_is_their_most_probable_form():
+def test_parts_of_a_word_are_joined_if_it_is_their_most_probable_form():
     words, result = decode(
         list_of(("room Twenty-three is", -1.0), ("room twenty three is", -1.3), ("room thirty three is", -3.0))
     )
@@ -128,7 +128,7 @@ def test_parts_of_a_word_are_joined_where_it_is_their_most_probable_form():
     assert result.confidences[1] == pytest.approx((np.exp(-1) + np.exp(-1.3)) / np.exp([-1, -1.3, -3]).sum(), abs=1e-6)
 
 
-def test_parts_are_lexical_words_where_another_form_is_more_probable():
+def test_parts_are_lexical_words_if_another_form_is_more_probable():
     lattice = list_of(("twenty-three", -1.0), ("thirty-four", -1.1), ("thirty-five", -1.2))
     words, result = decode(lattice)
     assert words == ["thirty", "three"]
@@ -137,7 +137,7 @@ def test_parts_are_lexical_words_where_another_form_is_more_probable():
     assert lattice.words.id("thirty") is None  # the table of the lattice does not grow
 
 
-def test_words_without_lexical_words_are_kept_where_they_are_more_probable_than_none():
+def test_punctuation_is_kept_if_it_is_more_probable_than_none():
     comma, without = ("no , thanks", -1.0), ("no thanks", -1.3)
     assert decode(list_of(comma, without))[0] == ["no", ",", "thanks"]
     assert decode(list_of(("no , thanks", -1.3), ("no thanks", -1.0)))[0] == ["no", "thanks"]
@@ -165,7 +165,7 @@ def test_a_hypothesis_of_written_words_is_compared_by_its_forms():
 
 
 @given(lattices())
-def test_sentence_confidence_of_a_doubled_lattice_is_that_of_the_lexical_one(lattice):
+def test_sentence_confidence_ignores_written_copies_of_paths(lattice):
     normalizer = Normalizer("upper", lambda words: [(word.lower(),) for word in words])
     words = SymbolTable.from_words(["<eps>", "a", "b", "c", "d", "A", "B", "C", "D"])
     lattice = lattice.replace(word=lattice.word % 5, words=words)
