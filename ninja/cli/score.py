@@ -46,20 +46,15 @@ from ninja.pipeline.stages import OnLattices
 from ninja.pipeline.transcripts import holds_lattices
 from ninja.show.reliability import check_svg
 
+_OF_SCALES = ("--acoustic-scale", "--inv-acoustic-scale", "--lm-scale", "--word-penalty", "--config", "--wer-dir")
 _EXCLUDED = {
     "--oracle": (
-        "--written",
-        "--alignments",
-        "--biasing",
-        "--entities",
-        "--utt2spk",
-        "--per-utt",
-        "--ops",
-        "--most-often",
+        *("--mode", "--written", "--alignments", "--biasing", "--entities", "--utt2spk", "--per-utt", "--ops"),
+        *("--most-often", *_OF_SCALES),
     ),
     "--confidences": (
         *("--oracle", "--segments", "--biasing", "--written", "--ignore", "--filter", "--hyp-filter", "--glm"),
-        *("--alignments", "--utt2spk", "--most-often", "--per-utt", "--ops", "--wer-dir", "--entities"),
+        *("--alignments", "--utt2spk", "--most-often", "--per-utt", "--ops", "--entities", *_OF_SCALES),
     ),
     # These options would change the alignments or the output.
     "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
@@ -181,7 +176,7 @@ def score(
       ninja score text words.ctm --confidences --plot reliability.svg
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
-    _check(reference)
+    named = _check(reference)
     if written and normalizer == NONE.name:
         raise click.UsageError("--written requires a normalizer; use, for example, --normalizer basic")
     forms = LexicalForms(BASIC if written and normalizer == AUTO else normalizer, current_console().note)
@@ -199,12 +194,14 @@ def score(
     if words is None and inputs.table_error is not None:
         raise inputs.table_error
     failure = _unreadable(inputs) if are_lattices and words is None else None
-    if failure is not None and (failure.key is not None or len(scales) > 1 or wer_dir is not None or oracle):
+    of_scales = [name for name in _OF_SCALES if name in named]
+    if failure is not None and (failure.key is not None or of_scales or oracle):
         raise failure
     if oracle and words is None:
         raise click.UsageError("--oracle requires lattices and --words")
-    if words is None and (len(scales) > 1 or wer_dir is not None):
-        raise click.UsageError("several scales and --wer-dir require lattices, but SOURCE contains transcripts")
+    if words is None and of_scales:
+        flags = ", ".join(of_scales)
+        raise click.UsageError(f"{flags} can be used only with lattices, but SOURCE contains transcripts")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
     if segments is not None and not any(map(_may_be_stm, (reference, *(() if words else inputs.places)))):
         raise click.UsageError("--segments requires an STM file, but neither REFERENCE nor SOURCE is one")
@@ -326,8 +323,8 @@ def _are_lattices(inputs: Inputs) -> bool:
     return inputs.places[0] in lattices
 
 
-def _check(reference: str) -> None:
-    """Check that the reference is a file and that options are compatible."""
+def _check(reference: str) -> set[str]:
+    """Check that the reference is a file and that options are compatible; return the options on the command line."""
     if os.path.isdir(reference):
         raise OptionError(f"{reference} is a folder, but REFERENCE must be a text file, followed by SOURCE")
     named = set(
@@ -340,6 +337,7 @@ def _check(reference: str) -> None:
     for name in ("--utt2group", "--truth", "--before", "--vocabulary", "--report"):
         if name in named and "--entities" not in named:
             raise click.UsageError(f"{name} requires --entities")
+    return named
 
 
 def _unreadable(inputs: Inputs) -> NinjaError | None:

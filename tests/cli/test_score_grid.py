@@ -85,9 +85,23 @@ def test_lattices_have_the_symbol_table_beside_them(ninja: Ninja, tmp_path: Path
         assert ninja("score", EXAMPLES / "text", source, *options)[:2] == ninja(*SCORE, *options)[:2]
 
 
-def test_transcripts_have_no_scales(ninja: Ninja, tmp_path: Path) -> None:
-    code, _, errors = ninja("score", EXAMPLES / "text", EXAMPLES / "text", "--lmwt", "7:9")
-    assert (code, "require lattices, but SOURCE contains transcripts" in errors) == (2, True)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--lmwt", "7:9"),
+        ("--lmwt", "7"),
+        ("--acoustic-scale", "0.1"),
+        ("--lm-scale", "2"),
+        ("--word-penalty", "1"),
+        ("--wer-dir", "wer"),
+    ],
+)
+def test_transcripts_have_no_scales(ninja: Ninja, folder: Path, options: tuple[str, str]) -> None:
+    code, _, errors = ninja("score", EXAMPLES / "text", EXAMPLES / "text", *options)
+    assert (code, "can be used only with lattices, but SOURCE contains transcripts" in errors) == (2, True), errors
+    for excluding in ("--oracle", "--confidences"):
+        code, _, errors = ninja(*SCORE, excluding, *options)
+        assert (code, f"{excluding} cannot be used with --" in errors) == (2, True), errors
 
 
 def test_a_hypothesis_is_aligned_once_and_a_missing_one_is_scored_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
