@@ -407,6 +407,17 @@ def given_on_command_line(names: Collection[str]) -> list[str]:
     )
 
 
+def refuse_without(option: str, dependent: Collection[str]) -> None:
+    """Raise `OptionError` if the command line contains options that can be used only with another option.
+
+    Args:
+        option: Flag of the other option, which is not set.
+        dependent: Names of the options that require the other option.
+    """
+    if flags := given_on_command_line(dependent):
+        raise OptionError(f"{', '.join(flags)} can be used only with {option}")
+
+
 def keeps_defaults(names: Collection[str]) -> bool:
     """Return whether none of the named options is set on the command line or in an options file."""
     context = click.get_current_context()

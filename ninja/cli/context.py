@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.best import best_words
-from ninja.cli.command import CommandFiles, given_on_command_line, grouped
+from ninja.cli.command import CommandFiles, given_on_command_line, grouped, refuse_without
 from ninja.cli.config import config
 from ninja.cli.main import current_console
 from ninja.cli.models import map_words, word_options
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # options that have the same meaning in rescoring
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
+OF_MODELS = ("unk_penalty", "map_words", "oov_score")
 OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
 OF_POINTING = ("context_weight", "context_prior", "context_boost")
 OF_BOOSTING = ("keyword_boost",)
@@ -123,17 +124,17 @@ def _context(
         files["context_model"] = None
     augmentation = None
     if model is None:
-        _require("--context-model", OF_POINTING)
+        refuse_without("--context-model", OF_POINTING)
     elif flags := given_on_command_line(OF_BOOSTING):
         raise OptionError(f"{', '.join(flags)} cannot be used with --context-model; use --context-boost")
     if chosen["augment"] or others.get("correct"):  # corrections share the pronunciation options
         augmentation = Augmentation(AugmentOptions(acoustic_scale=others["acoustic_scale"], **augment_options), **files)
     else:
-        _require(
+        refuse_without(
             "--augment", [*(name for name in OF_AUGMENTING if model is None or name != "context_model"), *AUGMENTING]
         )
     if chosen["class_lm"] is None:
-        _require("--class-lm", OF_CLASSES)
+        refuse_without("--class-lm", OF_CLASSES)
     if entities is not None:
         command_files: CommandFiles = click.get_current_context().obj
         return Context(
@@ -147,19 +148,18 @@ def _context(
         )
     if model is not None:
         raise OptionError("--context-model requires --entities")
-    _require("--entities", ["class_lm", "utt2group", "augment", *boosts])
+    refuse_without("--entities", ["class_lm", "utt2group", "augment", *boosts])
     return None
 
 
-def _require(option: str, dependent: Collection[str]) -> None:
-    """Raise `OptionError` if the command line contains options that can be used only with another option.
-
-    Args:
-        option: Flag of the other option, which is not set.
-        dependent: Names of the options that require the other option.
-    """
-    if flags := given_on_command_line(dependent):
-        raise OptionError(f"{', '.join(flags)} can be used only with {option}")
+def check_models(context: Context, old_lm: object) -> None:
+    """Raise `OptionError` if the command line contains an option of n-gram models, but no model that it applies to."""
+    if context.class_lm is None and old_lm is None:
+        refuse_without("--class-lm or --old-lm", OF_MODELS)
+    elif context.class_lm is None and context.augmentation is None:
+        raise OptionError("--old-lm requires --class-lm or --augment")
+    if context.class_lm is None or old_lm is None:
+        refuse_without("--class-lm and --old-lm", ["max_unknown"])
 
 
 def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
@@ -246,14 +246,14 @@ def context(
     """
     from ninja.context.stage import Contextual
 
-    if context.class_lm is None and context.augmentation is None and old_lm is not None:
-        raise OptionError("--old-lm requires --class-lm or --augment")
+    check_models(context, old_lm)
     console = current_console()
     jobs = console.jobs = console.jobs or 1
     if report is not None and (jobs > 1 or destination.resume):
         raise OptionError("--report cannot be used with --jobs above 1 or --resume")
     words = inputs.need_table()
-    if jobs > 1 and context.options.unk_penalty is None:
+    has_models = context.class_lm is not None or context.augmentation is not None
+    if jobs > 1 and has_models and context.options.unk_penalty is None:
         words.complete()  # each thread binds the context to the words read so far
     acoustic_scale = fitting_acoustic_scale(inputs, acoustic_scale)
     context = with_acoustic_scale(context, acoustic_scale)

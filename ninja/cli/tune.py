@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ninja.cli.command import Lattices, given_on_command_line
+from ninja.cli.command import Lattices, given_on_command_line, refuse_without
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
 from ninja.cli.history import history_of_speakers, recordings
 from ninja.cli.main import current_console
@@ -143,8 +143,7 @@ def tune(
     if correct:
         tune_threshold(inputs, ref, context, options, max_false_corrections, output_file)
         return
-    if given_on_command_line(["max_false_corrections"]):
-        raise OptionError("--max-false-corrections can be used only with --correct")
+    refuse_without("--correct", ["max_false_corrections"])
     if not points:
         _refuse_others(context)
     if context is not None and points:
@@ -254,8 +253,8 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
 
 def _refuse_others(context: Context | None) -> None:
     """Raise `OptionError` if an option is set that applies only to another mode of ``ninja tune``."""
-    if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
-        raise OptionError(f"{', '.join(wrong)} can be used only with --entities")
+    if context is None:
+        refuse_without("--entities", OF_CONTEXT)
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
     if context is not None and (wrong := given_on_command_line(others)):
         raise OptionError(f"--entities chooses boosts instead of rescoring weights; omit {', '.join(wrong)}")

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import click
 
-from ninja.cli.command import Command, given_on_command_line
+from ninja.cli.command import Command, given_on_command_line, refuse_without
 from ninja.cli.confidence import unboosted_option
 from ninja.cli.confident_words import unboosted_lattices
 from ninja.cli.main import current_console
@@ -104,8 +104,8 @@ def fits_confidences(command: Command) -> Command:
     def collected(
         confidence: bool, confidence_map: Method, confidence_lm: str | None, unboosted: str | None, **options: Any
     ) -> None:
-        if not confidence and (wrong := given_on_command_line(["confidence_map", "confidence_lm", "unboosted"])):
-            raise OptionError(f"{', '.join(wrong)} can be used only with --confidence")
+        if not confidence:
+            refuse_without("--confidence", ["confidence_map", "confidence_lm", "unboosted"])
         fit = ConfidenceFit(confidence_map, confidence_lm, unboosted) if confidence else None
         command(fit=fit, **options)
 

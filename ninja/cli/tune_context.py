@@ -11,8 +11,8 @@ from typing import Any
 import click
 import numpy as np
 
-from ninja.cli.command import given_on_command_line
-from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, with_acoustic_scale
+from ninja.cli.command import given_on_command_line, refuse_without
+from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, check_models, with_acoustic_scale
 from ninja.cli.main import current_console
 from ninja.cli.models import WORD_OPTIONS, with_list_weights
 from ninja.cli.options import write_config
@@ -76,8 +76,7 @@ def tune_boosts(
             "--entities requires --general and --general-ref with utterances that contain no phrases; without "
             "them, the largest boosts always seem best"
         )
-    if context.class_lm is None and context.augmentation is None and old_lm is not None:
-        raise OptionError("--old-lm requires --class-lm or --augment")
+    check_models(context, old_lm)
     if curve is not None:
         check_picture(curve)
     shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
@@ -185,8 +184,8 @@ def choose_pointer_weights(
         )
     if bool(general) != (general_ref is not None):
         raise OptionError("--general and --general-ref must be used together; specify both or neither")
-    if not general and (flags := given_on_command_line(("general_entities", "max_general_rise"))):
-        raise OptionError(f"{', '.join(flags)} can be used only with --general")
+    if not general:
+        refuse_without("--general", ("general_entities", "max_general_rise"))
     inputs.beside = general
     words, log = inputs.need_table(), use_log(inputs, RescoreReport())
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))

@@ -182,7 +182,7 @@ def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, c
 
 
 def test_options_of_reading_and_comparing_words_apply_to_boosts(ninja, bed, command) -> None:
-    options = ["--from", "kaldi", "--normalizer", "none", "--oov-score", "skip"]
+    options = ["--from", "kaldi", "--normalizer", "none", "--oov-score", "skip", "--class-lm", bed / "class.arpa"]
     code, _, errors = ninja(*command, *options, "-o", bed / "boosts.toml")
     assert code == 0, errors
     with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]

@@ -329,6 +329,18 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
     [
         (["context", "LAT", "--entities", "none.json"], 1, "none.json"),
         (["context", "LAT", "--entities", "E", "--old-lm", "x.arpa"], 2, "--old-lm requires --class-lm"),
+        *(
+            (["context", "LAT", "--entities", "E", *option], 2, f"{option[0]} can be used only with --class-lm or")
+            for option in (["--unk-penalty", "1"], ["--map-words", "case"], ["--oov-score", "skip"])
+        ),
+        *(
+            (
+                ["context", "LAT", "--entities", "E", *models, "--max-unknown", "1"],
+                2,
+                "only with --class-lm and --old-lm",
+            )
+            for models in ([], ["--class-lm", "c.arpa"], ["--augment", "--old-lm", "x.arpa"])
+        ),
         (
             ["context", "LAT", "--entities", "E", "--report", "r", "--jobs", "2"],
             2,

@@ -105,6 +105,18 @@ def test_words_of_a_pipe_cannot_be_learned_before_its_lattices(pipe, capfd):
         lattice.words.complete()
 
 
+def test_phrases_without_a_model_are_boosted_on_threads_while_a_pipe_is_read(pipe, ninja):
+    Path("phrases").write_text("b c\n")
+    results = []
+    for jobs in (1, 2):
+        name = pipe("utt.slf", write_slf(chain("x", (2, 3))))
+        code, _, errors = ninja("context", name, "--entities", "phrases", "--jobs", jobs, "-o", "out.slf")
+        assert code == 0, errors
+        results.append(Path("out.slf").read_bytes())
+        os.unlink(name)
+    assert results[0] == results[1]
+
+
 def test_a_pipe_can_be_what_others_are_joined_with(pipe):
     with Lookup(pipe("second", archive("u", "v"))) as lookup:
         assert lookup.get("v").num_arcs == 2
