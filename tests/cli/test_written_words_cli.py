@@ -79,11 +79,13 @@ def test_sentence_confidence_is_that_of_lexical_words(ninja, source):
     assert ninja("confidence", source, "--normalizer", "none")[1].split() == ["utt", "0.2"]
 
 
-def test_sentence_confidence_uses_the_symbol_table_next_to_the_lattices(ninja, source, tmp_path):
-    options = ("--to", "kaldi", "--words-out", tmp_path / "words.txt")
-    assert ninja("convert", source, "-o", tmp_path / "a.ark", *options)[0] == 0
-    assert ninja("confidence", tmp_path / "a.ark")[1].split() == ["utt", "0.4"]
-    assert ninja("confidence", tmp_path / "a.ark", "--normalizer", "basic")[1].split() == ["utt", "0.4"]
+@pytest.mark.parametrize("options", [(), ("--normalizer", "basic")])
+def test_lexical_words_are_those_of_the_symbol_table_next_to_the_lattices(ninja, source, tmp_path, options):
+    archive = tmp_path / "a.ark"
+    assert ninja("convert", source, "-o", archive, "--to", "kaldi", "--words-out", tmp_path / "words.txt")[0] == 0
+    assert ninja("confidence", archive, *options)[1].split() == ["utt", "0.4"]
+    code, _, err = ninja("to-nbest", archive, "--n", "5", "-o", tmp_path / "b.ark", *options)
+    assert (code, ", 2 paths," in err) == (0, True), err
 
 
 def test_oracle_counts_lexical_words(ninja, source, tmp_path):

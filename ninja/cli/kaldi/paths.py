@@ -24,7 +24,7 @@ from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import runs
 from ninja.lattice.batch import Batch
-from ninja.lattice.text import LexicalForms
+from ninja.lattice.text import NONE, LexicalForms
 from ninja.pipeline import Output
 from ninja.pipeline.execution import OnBatches, open_output
 from ninja.pipeline.stages import OnLattices
@@ -82,6 +82,7 @@ def to_nbest(
     Example:
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
+    inputs.needs_words |= normalizer != NONE.name
     paths = partial(nbest_paths, n=n, scales=scales, forms=lexical_forms(normalizer))
     if random:
         paths = partial(random_paths, n=n, seed=srand)
