@@ -173,6 +173,9 @@ def test_strings_become_lattices(ninja, tmp_path):
 def test_random_paths_are_the_same_for_the_same_seed(ninja, small):
     run = ("to-nbest", small, "--n=3", "--random", "-o", "ark,t:-")
     assert ninja(*run)[1] == ninja(*run)[1] != ninja(*run, "--srand=1")[1]
+    _, paths, errors = ninja(*run, "--acoustic-scale=0.1", "--normalizer=none", "--srand=0")
+    assert (paths, "no effect with --random: --acoustic-scale, --normalizer\n" in errors) == (ninja(*run)[1], True)
+    assert "no effect without --random: --srand\n" in ninja("to-nbest", small, "--srand=1", "-o", "ark,t:-")[2]
 
 
 def test_boosting_needs_the_alignment_and_the_model_of_the_lattices(ninja, korean, tmp_path):

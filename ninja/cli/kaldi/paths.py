@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from ninja import graph
-from ninja.cli.command import LatticeFile
+from ninja.cli.command import LatticeFile, given_on_command_line
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
@@ -21,6 +21,7 @@ from ninja.errors import LatticeError, counted
 from ninja.graph import Path
 from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
+from ninja.io.sources import KEYS
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import runs
 from ninja.lattice.batch import Batch
@@ -66,7 +67,7 @@ def nbest_paths(batch: Batch, n: int, scales: Scales, forms: LexicalForms) -> Ba
 @scales
 @click.option("--n", type=click.IntRange(1), default=1, help="Number of paths per lattice.")
 @switch("--random", False, "Draw random paths, with equal probabilities for all arcs that leave a state.")
-@click.option("--srand", default=0, help="Seed of the random numbers.")
+@click.option("--srand", default=0, help="With --random: seed of the random numbers.")
 @normalizer_option
 @lattice_output(resume=False)
 @reads_lattices
@@ -76,12 +77,16 @@ def to_nbest(
     """Write the n best paths of each lattice as lattices.
 
     The keys of the paths end in -1, -2, …, and costs are unchanged. Unless --random is set, the paths of a lattice have
-    distinct word sequences; with a normalizer, the sequences of lexical words are distinct as well.
+    distinct word sequences; with a normalizer, the sequences of lexical words are distinct as well. As in Kaldi, scales
+    have no effect on random paths.
 
     \b
     Example:
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
+    without_effect = (*KEYS, "inv_acoustic_scale", "config", "normalizer") if random else ("srand",)
+    if flags := given_on_command_line(without_effect):
+        current_console().say(f"no effect {'with' if random else 'without'} --random: {', '.join(flags)}")
     inputs.needs_words |= normalizer != NONE.name
     paths = partial(nbest_paths, n=n, scales=scales, forms=lexical_forms(normalizer))
     if random:
