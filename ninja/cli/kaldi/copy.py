@@ -9,7 +9,7 @@ import click
 
 from ninja import graph
 from ninja.cli.archives import unchanged
-from ninja.cli.command import Lattices
+from ninja.cli.command import Lattices, refuse_without
 from ninja.cli.main import current_console
 from ninja.cli.options import command, lattice_output, reads, switch
 from ninja.cli.source import build_inputs, reading_options, reads_lattices, write
@@ -53,6 +53,8 @@ def copy(
     """
     if include is not None and exclude is not None:
         raise click.UsageError("--include cannot be used with --exclude")
+    if include is None and exclude is None:
+        refuse_without("--include or --exclude", ["strict"])
     key_file = include or exclude
     keys = dict.fromkeys([] if key_file is None else read_keys(key_file), False)  # key → whether SOURCE has it
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ninja.cli.command import Command, Lattices
+from ninja.cli.command import Command, Lattices, refuse_without
 from ninja.cli.kaldi.options import lat_weights_option
 from ninja.cli.main import current_console
 from ninja.cli.options import lattice_output, reads, section
@@ -160,8 +160,8 @@ def combines_systems(command: Command) -> Command:
         strict: bool,
         **options: Any,
     ) -> None:
-        if not others and lat_weights is not None:
-            raise click.UsageError("--lat-weights requires several systems; add them with --with")
+        if not others:
+            refuse_without("--with", ["lat_weights", "strict"])
         lattices = None
         if others:
             weights = check_weights(lat_weights, 1 + len(others))
