@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ninja.cli.archives import unchanged
 from ninja.cli.command import InputFile
 from ninja.cli.main import current_console
-from ninja.cli.options import command, from_fields, jobs, lattice_output, reads, section
+from ninja.cli.options import command, frame_shift_option, from_fields, jobs, lattice_output, reads, section
 from ninja.cli.source import WORDS_HELP, build_inputs, write
 from ninja.cli.units import unit_options
 from ninja.decoding.ctc import ctc_search, require_hypotheses
@@ -145,7 +145,7 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     click.option(
         "--nbest", type=click.IntRange(1), help="Keep the N most probable word sequences per lattice.  [default: all]"
     ),
-    click.option("--frame-shift", type=click.FloatRange(0, min_open=True), help="Seconds per row of the matrices."),
+    frame_shift_option("Seconds per row of the matrices."),
 )
 @lattice_output(resume=False)
 @section(

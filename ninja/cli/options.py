@@ -13,6 +13,7 @@ import click
 from ninja.cli.command import LAST_SECTIONS, Command, InputFile, LatticeFile, OutputFile, Sectioned
 from ninja.errors import MAX_JOBS, OptionError
 from ninja.files.output import text_output, toml_text
+from ninja.lattice.lattice import checked_shift
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 
@@ -109,7 +110,21 @@ acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor app
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor applied to graph costs.")
 word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added per word.")
+KNOWN_SHIFT = "[default: the frame shift of the lattices if known, else 0.01]"
 jobs = click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Number of threads.  [default: all cores]")
+
+
+def frame_shift_option(text: str) -> Callable[[Command], Command]:
+    """Add ``--frame-shift``, in seconds.
+
+    Args:
+        text: Help text of the option.
+    """
+
+    def checked(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+        return None if value is None else checked_shift(value)
+
+    return click.option("--frame-shift", type=float, callback=checked, help=text)
 
 
 class Switch(click.Option):

@@ -13,7 +13,7 @@ import click
 
 from ninja.cli.command import Command, CommandFiles, Lattices
 from ninja.cli.main import current_console
-from ninja.cli.options import command, jobs, output_file, reads, section
+from ninja.cli.options import command, frame_shift_option, jobs, output_file, reads, section
 from ninja.cli.source import (
     SCALES,
     build_inputs,
@@ -42,11 +42,7 @@ NAMED = 5  # maximum number of keys in a message
 @click.option("--key", help="Key of the lattice; required if SOURCE contains several lattices.")
 @reads("--ref", "Reference transcripts; mark the path with the fewest errors.")
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Maximum number of arcs drawn.")
-@click.option(
-    "--frame-shift",
-    type=float,
-    help="Duration of a frame in seconds. If set, times are shown in seconds instead of frames.",
-)
+@frame_shift_option("Duration of a frame in seconds. If set, times are shown in seconds instead of frames.")
 @reads("--context-model", "Context model; show its effect on words, given the phrases of --entities.")
 @reads("--entities", "With --context-model: phrases for the utterances.")
 @reads("--rnnlm", "With --context-model: language model.  [default: shipped model]")
@@ -186,11 +182,7 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
     metavar="N",
 )
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Maximum number of arcs drawn per lattice.")
-@click.option(
-    "--frame-shift",
-    type=float,
-    help="Duration of a frame in seconds. If set, times are shown in seconds instead of frames.",
-)
+@frame_shift_option("Duration of a frame in seconds. If set, times are shown in seconds instead of frames.")
 @shared_scales("before", "after")
 @click.option("--strict", is_flag=True, help="Exit with code 1 if references or lattices are missing.")
 @output_file("Output page, such as report.html")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ninja.cli.main import current_console
-from ninja.cli.options import command, lattice_output, reads, section
+from ninja.cli.options import KNOWN_SHIFT, command, frame_shift_option, lattice_output, reads, section
 from ninja.cli.source import reads_lattices_alone, scales
 from ninja.errors import LatticeError, OptionError, all_failed
 from ninja.graph.windows import Windows
@@ -22,11 +22,7 @@ from ninja.pipeline.execution import open_output
     reads("--segments", "Recording and times of each window (Kaldi's segments)."),
     click.option("--window", type=click.FloatRange(0, min_open=True), help="Length of the windows in seconds."),
     click.option("--overlap", type=click.FloatRange(0, min_open=True), help="Overlap of the windows in seconds."),
-    click.option(
-        "--frame-shift",
-        type=click.FloatRange(0, min_open=True),
-        help="Seconds per frame.  [default: the frame shift of the lattices if known, else 0.01]",
-    ),
+    frame_shift_option(f"Seconds per frame.  {KNOWN_SHIFT}"),
 )
 @scales
 @lattice_output("Output for the lattices of the recordings", resume=False, per_input=False)

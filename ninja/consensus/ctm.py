@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ninja.consensus.decode import Consensus, check_frame_shift
+from ninja.consensus.decode import Consensus
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.kinds import to_compact
 from ninja.lattice import Lattice
+from ninja.lattice.lattice import checked_shift
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Integers = npt.NDArray[np.int32]
@@ -30,12 +31,12 @@ def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: Symbol
 
     Raises:
         LatticeError: The lattice had no times.
-        OptionError: ``frame_shift`` is not above 0.
+        OptionError: ``frame_shift`` is out of range.
         SymbolError: A word id is not in `words`.
 
     Source: Kaldi, latbin/lattice-to-ctm-conf.cc.
     """
-    shift = check_frame_shift(frame_shift)
+    shift = np.float32(checked_shift(frame_shift))
     if not len(consensus.words):
         return ""
     if not consensus.bin_times.max() > 0:
@@ -75,7 +76,7 @@ def path_ctm(
 
     Source: Kaldi, latbin/nbest-to-ctm.cc; lat/lattice-functions.cc, CompactLatticeToWordAlignment.
     """
-    shift = check_frame_shift(frame_shift)
+    shift = np.float32(checked_shift(frame_shift))
     if not 0 <= precision <= MAX_DIGITS:
         raise OptionError(f"precision is {precision}, but must be from 0 to {MAX_DIGITS}")
     lattice = to_compact(lattice)  # gives each arc all labels of its word

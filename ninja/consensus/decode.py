@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
@@ -12,7 +11,6 @@ import numpy.typing as npt
 
 from ninja import _consensus
 from ninja.consensus.written import ArcForms, BinForms, arc_forms
-from ninja.errors import OptionError
 from ninja.graph.kinds import to_compact
 from ninja.graph.path import no_path
 from ninja.lattice import Lattice, Scales
@@ -208,10 +206,3 @@ def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[lis
         For each array in `columns`, a list with one array per lattice.
     """
     return [runs(column, begin) for column in columns]
-
-
-def check_frame_shift(frame_shift: float) -> np.float32:
-    """Check a frame shift in seconds, and round it to single precision, in which Kaldi also computes times."""
-    if not (math.isfinite(frame_shift) and np.float32(frame_shift) > 0.0):
-        raise OptionError(f"frame_shift is {frame_shift}, but must be above 0 (seconds per frame)")
-    return np.float32(frame_shift)

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from ninja.consensus.decode import Consensus, check_frame_shift, mbr_decode
+from ninja.consensus.decode import Consensus, mbr_decode
 from ninja.graph.connect import connect
 from ninja.graph.kinds import to_compact
 from ninja.graph.posteriors import posteriors
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.lattice import frozen
+from ninja.lattice.lattice import checked_shift, frozen
 from ninja.lattice.network import ConfusionNetwork as ConfusionNetwork  # re-exported by the package
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import is_timed, state_times
@@ -34,10 +34,10 @@ def confusion_network(
         words: Symbol table; None uses decimal ids as words.
 
     Raises:
-        OptionError: ``frame_shift`` is not above 0.
+        OptionError: ``frame_shift`` is out of range.
         SymbolError: A word id is not in `words`.
     """
-    check_frame_shift(frame_shift)
+    checked_shift(frame_shift)
     names = [
         None if number == EPSILON else (str(number) if words is None else words.word(number))
         for number in consensus.word.tolist()
@@ -78,11 +78,11 @@ def lattice_mesh(
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.
-        OptionError: ``frame_shift`` is not above 0.
+        OptionError: ``frame_shift`` is out of range.
         SymbolError: A word id is not in the lattice's symbol table.
     """
     shift = lattice.frame_shift or frame_shift
-    check_frame_shift(shift)
+    checked_shift(shift)
     connected = connect(to_compact(lattice)).replace(frame_shift=shift)
     if not _is_mesh(connected):
         network = confusion_network(mbr_decode(lattice, scales), shift, lattice.words)

@@ -299,13 +299,6 @@ def check_encoding(encoding: str) -> None:
         raise OptionError(f"the encoding {encoding!r} is not a superset of ASCII; convert the file with iconv")
 
 
-def checked_shift(frame_shift: float) -> float:
-    """Check and return a frame shift in seconds; raise OptionError unless it is in [1e-6, 1e6]."""
-    if not 1e-6 <= frame_shift <= 1e6:
-        raise OptionError(f"frame_shift is {frame_shift}, but must be from 1e-6 to 1e6 seconds")
-    return frame_shift
-
-
 def check_choice(name: str, value: str, *allowed: str) -> None:
     """Raise OptionError if an option does not have one of the allowed values."""
     if value not in allowed:

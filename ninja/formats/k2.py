@@ -23,7 +23,7 @@ from ninja.formats.k2_file import Machines
 from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets
-from ninja.lattice.lattice import frozen
+from ninja.lattice.lattice import SHIFTS, frozen
 from ninja.lattice.symbols import SymbolTable
 
 FINAL = -1  # k2's label of arcs into the final state
@@ -377,8 +377,8 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
         raise ValueError("a key is not a string, or a flag is not a boolean")
     if not set(kinds) <= {"compact", "raw"}:
         raise ValueError("the kind of a lattice is neither compact nor raw")
-    if not all(shift is None or (type(shift) in (int, float) and 0 < shift < float("inf")) for shift in shifts):
-        raise ValueError("a frame shift is not a positive, finite number")
+    if not all(shift is None or (type(shift) in (int, float) and SHIFTS[0] <= shift <= SHIFTS[1]) for shift in shifts):
+        raise ValueError("a frame shift is not a number from 1e-6 to 1e6")
     arc_first = offsets(arcs)
     state_first = offsets(states)
     lengths, final_lengths = numbers("lengths", int(arc_first[-1])), numbers("final_lengths", int(state_first[-1]))

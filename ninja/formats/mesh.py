@@ -23,14 +23,13 @@ from ninja.formats.content import (
     Naming,
     Pieces,
     check_encoding,
-    checked_shift,
     cut_short,
     keyed,
     numbered_lines,
 )
 from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import check_finite
+from ninja.lattice.lattice import check_finite, checked_shift
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.lattice.times import is_timed, state_times

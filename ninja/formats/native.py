@@ -22,6 +22,7 @@ from ninja.formats.content import Content, Entry, check_choice
 from ninja.formats.format import ALL_FIELDS, Format, Read, Write, WriteSettings
 from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
 from ninja.lattice import Lattice
+from ninja.lattice.lattice import SHIFTS
 from ninja.lattice.symbols import SymbolTable
 
 Check = Literal["use", "all", "none"]
@@ -189,8 +190,8 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
     shifts = _whole(table.column("frame_shift"), path)
     known = native_schema.present(shifts)
     shift = np.where(known, native_schema.plain(shifts, np.float64), np.nan)
-    if not ((shift > 0) & (shift < np.inf) | (known == 0)).all():
-        raise FormatError("a frame shift is not a positive, finite number", path)
+    if not ((np.clip(shift, *SHIFTS) == shift) | (known == 0)).all():  # nan is not equal
+        raise FormatError("a frame shift is not a number from 1e-6 to 1e6", path)
     offsets, lists = [], []
     for name, dtype in COLUMNS.items():
         column = _whole(table.column(name), path)

@@ -22,13 +22,13 @@ from ninja.formats.content import (
     Naming,
     check_choice,
     check_encoding,
-    checked_shift,
     first_line,
     one_lattice,
     refuse_unended,
 )
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.lattice import checked_shift
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 from ninja.lattice.word_ids import used_names
 

@@ -14,10 +14,11 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import Naming, check_encoding, checked_shift, first_line, one_lattice
+from ninja.formats.content import Naming, check_encoding, first_line, one_lattice
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
+from ninja.lattice.lattice import checked_shift
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import used_names
 

@@ -14,6 +14,7 @@ from ninja.graph.connect import connect
 from ninja.graph.posteriors import forward_backward
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import gather, offsets
+from ninja.lattice.lattice import checked_shift
 from ninja.lattice.times import is_timed, num_frames, state_times
 from ninja.lattice.word_ids import check_one_table
 
@@ -225,8 +226,7 @@ def join_windows(
         raise OptionError(
             f"{counted(len(begins), 'start time')} for {counted(len(windows), 'window')}; specify one start per window"
         )
-    if not frame_shift > 0:
-        raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
+    checked_shift(frame_shift)
     if not all(abs(begin - begins[0]) / frame_shift < 2**31 for begin in begins):  # also false for NaN
         raise LatticeError("the start time of a window is not a plausible number of seconds", key=key)
     if not scales.lm > 0:

@@ -90,7 +90,7 @@ class Lattice:
 
         Raises:
             LatticeError: An invariant is broken; the message contains the first offending arc or state.
-            OptionError: The key is not a str, ``words`` is not a symbol table, or the frame shift is not above 0.
+            OptionError: The key is not a str, ``words`` is not a symbol table, or the frame shift is out of range.
         """
         final_graph = _convert("final_graph", final_graph, key)
         if final_acoustic is None:
@@ -209,6 +209,7 @@ class Lattice:
         )
 
 
+SHIFTS = 1e-6, 1e6  # range of frame shifts in seconds
 SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[slot.name] for slot in fields(Lattice))  # descriptors of the fields
 _STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
 
@@ -219,8 +220,18 @@ def check_description(key: object, words: object = None, frame_shift: object = N
         raise OptionError(f"key is {key!r:.60}, but must be an utterance id of type str")
     if words is not None and not isinstance(words, SymbolTable):
         raise OptionError(f"words is {words!r:.60}, but must be a SymbolTable; SymbolTable.read reads a file")
-    if frame_shift is not None and not (isinstance(frame_shift, Real) and 0.0 < float(frame_shift) < math.inf):
-        raise OptionError(f"frame_shift is {frame_shift!r:.60}, but must be above 0 (seconds per frame) and finite")
+    if frame_shift is not None:
+        checked_shift(frame_shift)
+
+
+def checked_shift(frame_shift: Any) -> float:
+    """Check and return a frame shift in seconds; raise OptionError unless it is in `SHIFTS`.
+
+    Times beyond this range would not be finite in single precision, or would all be 0.
+    """
+    if not (isinstance(frame_shift, Real) and SHIFTS[0] <= float(frame_shift) <= SHIFTS[1]):
+        raise OptionError(f"frame_shift is {frame_shift!r:.60}, but must be from 1e-6 to 1e6 seconds")
+    return float(frame_shift)
 
 
 def check(lattice: Lattice) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.decoding.units import CtcUnits, Scheme, ctc_units
+from ninja.lattice.lattice import SHIFTS
 from ninja.rescoring.session import StreamOptions
 from ninja.serve.problems import Problem
 from ninja.serve.requests import checked, content_of, json_values, shown
@@ -136,6 +137,8 @@ def _ctc(values: Any) -> tuple[CtcUnits, float | None]:
         raise Problem(400, f"scheme is {shown(scheme)}, but must be one of {', '.join(get_args(Scheme))}")
     if boundary is not None and not isinstance(boundary, str):
         raise Problem(400, f"boundary is {shown(boundary)}, but must be the name of a unit")
-    if shift is not None and (isinstance(shift, bool) or not isinstance(shift, int | float) or not 0 < shift <= 1):
-        raise Problem(400, f"frame_shift is {shown(shift)}, but must be a number of seconds above 0 and at most 1")
+    if shift is not None and (
+        isinstance(shift, bool) or not isinstance(shift, int | float) or not SHIFTS[0] <= shift <= 1
+    ):
+        raise Problem(400, f"frame_shift is {shown(shift)}, but must be a number of seconds from 1e-6 to 1")
     return ctc_units(names, blank, scheme, boundary=boundary), shift

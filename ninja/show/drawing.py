@@ -16,6 +16,7 @@ from ninja.graph.oracle import Oracle, oracle
 from ninja.graph.path import Path
 from ninja.graph.posteriors import posteriors
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.lattice import checked_shift
 from ninja.show.detours import detours
 from ninja.show.layout import Layout, lay_out
 
@@ -34,7 +35,7 @@ class ShowOptions:
     def __post_init__(self) -> None:
         check_range("max_arcs", self.max_arcs, least=1)
         if self.frame_shift is not None:
-            check_range("frame_shift", self.frame_shift, above=0, finite=True)
+            checked_shift(self.frame_shift)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -196,10 +196,14 @@ def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
     [
         (["mbr-decode", "--acoustic-scale", "nan"], "--acoustic-scale is nan, but must be finite"),
         (["confidence", "--acoustic-scale", "inf"], "--acoustic-scale is inf, but must be finite"),
-        (["to-ctm-conf", "--frame-shift", "0"], "'--frame-shift': 0.0 is not in the range"),
-        (["to-ctm-conf", "--frame-shift", "nan"], "nan is not a finite number of seconds"),
-        (["nbest-to-ctm", "--frame-shift", "-1"], "'--frame-shift': -1.0 is not in the range"),
-        (["mbr-decode", "--frame-shift", "inf"], "inf is not a finite number of seconds"),
+        (["to-ctm-conf", "--frame-shift", "0"], "--frame-shift is 0.0, but must be from 1e-6 to 1e6"),
+        (["to-ctm-conf", "--frame-shift", "nan"], "--frame-shift is nan, but must be"),
+        (["nbest-to-ctm", "--frame-shift", "-1"], "--frame-shift is -1.0, but must be"),
+        (["mbr-decode", "--frame-shift", "inf"], "--frame-shift is inf, but must be"),
+        *(
+            ([*command, "--frame-shift", "1e308"], "--frame-shift is 1e+308, but must be from 1e-6 to 1e6 seconds")
+            for command in (["nbest-to-ctm"], ["mbr-decode"], ["stitch"], ["show"], ["ctc-decode"])
+        ),
         (["nbest-to-ctm", "--precision", "-1"], "'--precision': -1 is not in the range"),
         (["mbr-decode", "--inv-acoustic-scale", "10", "--acoustic-scale", "0.1"], "cannot be used with"),
         (["mbr-decode", "--inv-acoustic-scale", "0"], "--inv-acoustic-scale is 0, which has no inverse"),

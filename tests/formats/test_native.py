@@ -405,7 +405,7 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
         read(rewritten(content, lambda table: table, options=arrow.ipc.IpcWriteOptions(compression="lz4")))
     with pytest.raises(FormatError, match="a lattice has no key, or is of an unknown kind"):
         read(rewritten(content, lambda table: table.set_column(1, table.schema.field(1), arrow.array(["odd"]))))
-    with pytest.raises(FormatError, match="a frame shift is not a positive, finite number"):
+    with pytest.raises(FormatError, match="a frame shift is not a number from 1e-6 to 1e6"):
         read(rewritten(content, lambda table: table.set_column(2, table.schema.field(2), arrow.array([-1.0]))))
     nothing = arrow.array([None], arrow.large_list(arrow.int32()))
     with pytest.raises(FormatError, match="a lattice has no dst"):

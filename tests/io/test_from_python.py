@@ -56,8 +56,8 @@ WRONG = [
     ({"key": 3}, "key is 3, but must be an utterance id of type str"),
     ({"key": 0}, "key is 0, but must be an utterance id of type str"),
     ({"words": "words.txt"}, "words is 'words.txt', but must be a SymbolTable; SymbolTable.read reads a file"),
-    ({"frame_shift": -0.01}, "frame_shift is -0.01, but must be above 0"),
-    ({"frame_shift": math.nan}, "frame_shift is nan, but must be above 0"),
+    ({"frame_shift": -0.01}, "frame_shift is -0.01, but must be from"),
+    ({"frame_shift": math.nan}, "frame_shift is nan, but must be from"),
 ]
 
 

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from ninja.cli.confidence import ConfidenceSettings, confidence_options
 from ninja.cli.confident_words import confidence_estimator
 from ninja.cli.kaldi.joined import combines_systems
-from ninja.cli.kaldi.mbr_decode import close_with_risk, frame_shift_option
+from ninja.cli.kaldi.mbr_decode import close_with_risk
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.kaldi.paths import check_only_path
 from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
-from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, output_file, reads, switch
+from ninja.cli.options import DEFAULT_FRAME_SHIFT, KNOWN_SHIFT, command, frame_shift_option, output_file, reads, switch
 from ninja.cli.source import reads_lattices, results, run_lines
 from ninja.consensus import Consensus, consensus_ctm, mbr_decode, path_ctm
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences
@@ -71,7 +71,7 @@ def word_lines(
 
 
 @command
-@frame_shift_option("Seconds per frame; 0.03 for chain models.")
+@frame_shift_option(f"Seconds per frame; 0.03 for chain models.  {KNOWN_SHIFT}")
 @switch("--decode-mbr", True, "Minimise the expected word error instead of keeping the words of the best path.")
 @switch("--print-silence", False, "Also print bins whose most probable entry is epsilon.")
 @reads("--one-best", "Table of word ids; start decoding from these word sequences instead of the best paths.")
@@ -139,7 +139,7 @@ def _frame_shift(lattice: Lattice, frame_shift: float | None) -> float:
 
 
 @command
-@frame_shift_option("Seconds per frame; 0.03 for chain models.")
+@frame_shift_option(f"Seconds per frame; 0.03 for chain models.  {KNOWN_SHIFT}")
 @click.option("--precision", type=click.IntRange(0, 100), default=2, help="Decimal places of times.")
 @switch("--print-silence", False, "Also print segments without a word, as <eps> or 0.")
 @output_file("CTM file")

@@ -15,14 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import consensus
-from ninja.cli.command import Command, OutputFolder
+from ninja.cli.command import OutputFolder
 from ninja.cli.confidence import ConfidenceSettings, confidence_options
 from ninja.cli.confident_words import Confident, confidence_estimator, json_words
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
-from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, output_file, section, switch, writes
+from ninja.cli.options import (
+    DEFAULT_FRAME_SHIFT,
+    KNOWN_SHIFT,
+    command,
+    frame_shift_option,
+    output_file,
+    section,
+    switch,
+    writes,
+)
 from ninja.cli.source import reads_lattices, results, scales
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
@@ -42,22 +51,6 @@ from ninja.pipeline.stages import OnLattices, Pairs
 
 OUTPUTS = ("bayes_risk", "sausage", "times", "mesh_dir", "json_file")
 INFINITE_COST = 1e10  # written instead of infinity, as in Kaldi
-
-
-def frame_shift_option(text: str) -> Callable[[Command], Command]:
-    """Return the option ``--frame-shift``; `text` is the beginning of its help."""
-
-    def finite(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-        if value is not None and not math.isfinite(value):
-            raise click.BadParameter(f"{value} is not a finite number of seconds")
-        return value
-
-    return click.option(
-        "--frame-shift",
-        type=click.FloatRange(0, min_open=True),
-        callback=finite,
-        help=f"{text}  [default: the frame shift of the lattice if known, else 0.01]",
-    )
 
 
 class DecodingResult(NamedTuple):
@@ -136,7 +129,7 @@ def _format(
 @command
 @switch("--decode-mbr", True, "Minimise the expected word error instead of keeping the words of the best path.")
 @switch("--print-silence", False, "Print id 0 for bins whose most probable entry is epsilon.")
-@frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
+@frame_shift_option(f"Seconds per frame, for --mesh-dir and --json.  {KNOWN_SHIFT}")
 @normalizer_option
 @section(
     "Input and output",

@@ -10,7 +10,7 @@ from typing import Any
 
 from ninja.errors import FormatError, NinjaError
 from ninja.files.stream import BOM
-from ninja.formats.content import CHUNK, Content, Entry, check_encoding, checked_shift
+from ninja.formats.content import CHUNK, Content, Entry, check_encoding
 from ninja.formats.hypotheses.document import Document
 from ninja.formats.hypotheses.json_spans import Path
 from ninja.formats.hypotheses.places import (
@@ -29,7 +29,7 @@ from ninja.formats.nbest.json_lists import TWICE, is_doubled, no_document, read_
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.word_times import frames_of
-from ninja.lattice.lattice import ListRecord, Origin
+from ninja.lattice.lattice import ListRecord, Origin, checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest, sentence, with_silence
 from ninja.lattice.symbols import SymbolTable
 

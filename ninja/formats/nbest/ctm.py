@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError
-from ninja.formats.content import Content, Entry, Pieces, check_choice, check_encoding, checked_shift
+from ninja.formats.content import Content, Entry, Pieces, check_choice, check_encoding
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.ctm_writing import KEPT, CtmEncoder, CtmLine, CtmLines, lost_of_ctm
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.nbest.timed import TimedOptions
-from ninja.lattice.lattice import ListRecord, Origin
+from ninja.lattice.lattice import ListRecord, Origin, checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 

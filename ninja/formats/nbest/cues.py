@@ -10,7 +10,7 @@ from typing import Literal
 
 from ninja.errors import FormatError, SymbolError
 from ninja.files.stream import BOM
-from ninja.formats.content import Content, Entry, check_choice, check_encoding, checked_shift
+from ninja.formats.content import Content, Entry, check_choice, check_encoding
 from ninja.formats.hypotheses.document import CHANGED, Corrections, Document, Rewritten
 from ninja.formats.nbest.cue_text import Markup, Token, tokens, voice, with_words
 from ninja.formats.nbest.lattices import list_entries
@@ -18,7 +18,7 @@ from ninja.formats.nbest.text_rows import decoded
 from ninja.formats.nbest.word_times import frames_of
 from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
-from ninja.lattice.lattice import ListRecord, Origin
+from ninja.lattice.lattice import ListRecord, Origin, checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 

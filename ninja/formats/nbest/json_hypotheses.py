@@ -10,10 +10,11 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from ninja.errors import FormatError, OptionError, counted
-from ninja.formats.content import check_choice, check_encoding, checked_shift
+from ninja.formats.content import check_choice, check_encoding
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
 from ninja.formats.nbest.text_rows import split
 from ninja.formats.nbest.word_times import frames_of
+from ninja.lattice.lattice import checked_shift
 from ninja.lattice.nbest import Hypothesis, sentence
 
 Costs = tuple[float, float]  # graph and acoustic

@@ -10,13 +10,14 @@ from itertools import pairwise
 from typing import Literal
 
 from ninja.errors import FormatError, LatticeError
-from ninja.formats.content import Content, Entry, check_choice, check_encoding, checked_shift
+from ninja.formats.content import Content, Entry, check_choice, check_encoding
 from ninja.formats.format import FIELDS, HEAD, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, scaled, spelled
 from ninja.formats.slf import SILENCES, SILENT
 from ninja.formats.textual import encoded, kept_costs
+from ninja.lattice.lattice import checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest, check, sentence, with_silence
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import used_names

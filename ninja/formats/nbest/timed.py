@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ninja.errors import LatticeError
-from ninja.formats.content import checked_shift
 from ninja.formats.hypotheses.alignment import changed_words
 from ninja.formats.kaldi.tables import read_segments
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import Origin, check_finite
+from ninja.lattice.lattice import Origin, check_finite, checked_shift
 from ninja.lattice.nbest import NBest
 
 ASSUMED_SHIFT = 0.01  # seconds per frame, as in readers

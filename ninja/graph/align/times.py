@@ -10,6 +10,7 @@ from ninja.errors import LatticeError, OptionError
 from ninja.graph.best_path import best_path
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.lattice import checked_shift
 from ninja.lattice.times import state_times
 
 
@@ -38,13 +39,12 @@ def word_times(
 
     Raises:
         LatticeError: The lattice has neither alignments nor times, or its times are inconsistent.
-        OptionError: ``frame_shift`` is missing, or not above 0.
+        OptionError: ``frame_shift`` is missing or out of range.
     """
     shift = lattice.frame_shift if frame_shift is None else frame_shift
     if shift is None:
         raise OptionError("the lattice has no frame shift; pass the seconds per label as frame_shift")
-    if not 0.0 < shift < np.inf:
-        raise OptionError(f"frame_shift is {shift}, but must be above 0")
+    checked_shift(shift)
     if lattice.time is None and not lattice.has_labels:
         raise LatticeError("the lattice has neither alignments nor times", key=lattice.key)
     arcs = (best_path(lattice, Scales(acoustic_scale)) if path is None else path).arcs
