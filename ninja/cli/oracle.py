@@ -20,6 +20,7 @@ from ninja.cli.options import command, output_file, reads, section, writes
 from ninja.cli.source import reads_lattices, results
 from ninja.errors import NAMED, FormatError, SymbolError, counted
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
+from ninja.evaluate.normal_form import reference_ids
 from ninja.evaluate.scoring import NEVER, lexical_ids, number, word_id
 from ninja.files.output import text_output
 from ninja.files.stream import text_of
@@ -226,7 +227,7 @@ def _remove_wildcards(
     """Return the words in a reference, without wildcards."""
     if not wildcards:
         return words
-    ids = [int(word) for word in words] if table is None else table.ids(words)
+    ids = [int(word) for word in words] if table is None else reference_ids(table, words)
     numbers = [unknown if number == NEVER else number for number in ids]
     return [word for word, number in zip(words, numbers, strict=True) if number not in wildcards]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from unicodedata import is_normalized, normalize
 
 from ninja.errors import NinjaWarning
+from ninja.lattice.symbols import SymbolTable
 
 
 def composed(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -17,14 +18,29 @@ def composed(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
     num_changed = 0
     results = []
     for words in sentences:
-        changed = [word if word.isascii() or is_normalized("NFC", word) else normalize("NFC", word) for word in words]
-        num_changed += sum(word is not old for word, old in zip(changed, words, strict=True))
+        changed = composed_words(words)
+        num_changed += sum(word != old for word, old in zip(changed, words, strict=True))
         results.append(changed)
     if num_changed:
         number = "1 word is" if num_changed == 1 else f"{num_changed} words are"
         message = f"{number} not in Unicode's composed form (NFC); words are compared in that form"
         warnings.warn(message, NinjaWarning, stacklevel=3)
     return results
+
+
+def composed_words(words: Iterable[str]) -> list[str]:
+    """Normalise words to NFC."""
+    return [word if word.isascii() else normalize("NFC", word) for word in words]
+
+
+def reference_ids(words: SymbolTable, reference: Sequence[str]) -> list[int]:
+    """Return the id of each reference word: that of the word itself, of its NFC, or of its NFD; -1 for other words."""
+    ids = words.ids(reference)
+    for form in ("NFC", "NFD"):
+        if -1 in ids:
+            equivalent = words.ids([normalize(form, word) for word in reference])
+            ids = [other if number < 0 else number for number, other in zip(ids, equivalent, strict=True)]
+    return ids
 
 
 def composed_texts(texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from ninja.errors import FormatError, OptionError, counted
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
 from ninja.evaluate.filtered_lattices import LatticeFilter
 from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts, refuse_strings
+from ninja.evaluate.normal_form import reference_ids
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
@@ -41,7 +42,7 @@ class Numbered:
         """Return the word ids of the reference for a lattice."""
         if self.words is None or lattice.words is None:
             return self.ids[lattice.key]
-        return np.array(lattice.words.ids(self.words[lattice.key]), np.int32)
+        return np.array(reference_ids(lattice.words, self.words[lattice.key]), np.int32)
 
     def unknown_in(self, keys: Iterable[str]) -> Counter[str]:
         """Count the words without an id in the references for the given utterances."""
@@ -88,7 +89,7 @@ def number(
             if wrong is not None:
                 advice = "specify the symbol table with --words if the references are words"
                 raise FormatError(f"{wrong!r} is not a word id; {advice}", key=key)
-        numbers = list(map(int, reference)) if words is None else words.ids(reference)
+        numbers = list(map(int, reference)) if words is None else reference_ids(words, reference)
         if words is not None and NEVER in numbers:
             unknown[key] = tuple(word for word, number in zip(reference, numbers, strict=True) if number == NEVER)
             numbers = [oov if number == NEVER else number for number in numbers]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ninja.errors import FormatError, LatticeError
 from ninja.evaluate import Alignment, ErrorRate, align, oracle_rate
+from ninja.evaluate.normal_form import composed_words, reference_ids
 from ninja.graph.best_path import best_path
 from ninja.graph.oracle import oracle
 from ninja.lattice import Lattice, Scales
@@ -38,7 +39,7 @@ class Outcomes:
             )
         best = best_path(lattice, self.scales)
         reference = self.references.get(lattice.key)
-        nearest = None if reference is None else oracle_rate(oracle(lattice, lattice.words.ids(reference)))
+        nearest = None if reference is None else oracle_rate(oracle(lattice, reference_ids(lattice.words, reference)))
         try:
             crossing = depth(lattice)
         except LatticeError:
@@ -127,7 +128,7 @@ def compare(
         FormatError: No utterance occurs in all three inputs.
     """
     utterances = tuple(
-        Utterance(key, tuple(reference), first, second, align(reference, first.words), align(reference, second.words))
+        Utterance(key, tuple(reference), first, second, *(_aligned(reference, outcome) for outcome in (first, second)))
         for key, reference in references.items()
         if (first := before.get(key)) and (second := after.get(key))
     )
@@ -144,6 +145,10 @@ def compare(
         "lattices without a reference, after rescoring": _without(after, references),
     }
     return Comparison(utterances, tuple(Absence(name, tuple(keys)) for name, keys in absences.items() if keys))
+
+
+def _aligned(reference: Sequence[str], outcome: Outcome) -> Alignment:
+    return align(composed_words(reference), composed_words(outcome.words))
 
 
 def _without(keys: Iterable[str], others: Container[str]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError, check_range
 from ninja.evaluate import align
+from ninja.evaluate.normal_form import composed_words, reference_ids
 from ninja.graph.best_path import best_path
 from ninja.graph.oracle import Oracle, oracle
 from ninja.graph.path import Path
@@ -151,7 +152,8 @@ class Drawing:
         if self.reference is None or self.oracle is None:
             return None
         shown = {"best": self.best.words, "oracle": self.oracle.words}
-        return {name: list(align(self.reference, self.spell(words)).pairs) for name, words in shown.items()}
+        reference = composed_words(self.reference)
+        return {name: list(align(reference, composed_words(self.spell(words))).pairs) for name, words in shown.items()}
 
 
 def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: ShowOptions = ShowOptions()) -> Drawing:
@@ -177,7 +179,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
                 "the lattice has no symbol table, which is required to show a reference; specify a symbol table",
                 key=lattice.key,
             )
-        nearest = oracle(lattice, lattice.words.ids(reference))
+        nearest = oracle(lattice, reference_ids(lattice.words, reference))
     paths = [best.arcs] if nearest is None else [best.arcs, nearest.arcs]
     partition = detours(lattice, scales, paths)
     rows = _within(partition.arcs, options.max_arcs, {arc for path in paths for arc in path.tolist()})

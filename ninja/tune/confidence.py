@@ -17,6 +17,7 @@ from ninja.errors import FormatError, Log, NinjaError
 from ninja.evaluate import align
 from ninja.evaluate.confidence import ConfidenceScores, score_confidences
 from ninja.evaluate.lexical import refuse_strings
+from ninja.evaluate.normal_form import composed_words
 from ninja.lattice import Scales
 from ninja.lattice.batch import Batch, Keyed, collect_batches, pairs
 from ninja.lattice.text import LexicalForms
@@ -187,7 +188,7 @@ def _decoded(
             reference = list(references[part.key])
             if forms is not None:
                 reference = forms.normalizer_of(reference).words(reference)
-            alignment = align(reference, hypothesis).pairs
+            alignment = align(composed_words(reference), composed_words(hypothesis)).pairs
             labels += [expected == word for expected, word in alignment if word is not None]
             features.append(part)
             keys += [part.key] * len(hypothesis)

@@ -17,6 +17,7 @@ from ninja.context.options import ContextOptions
 from ninja.errors import FormatError, Log, NinjaError, OptionError, named
 from ninja.evaluate import edits
 from ninja.evaluate.lexical import refuse_strings
+from ninja.evaluate.normal_form import composed_words
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import pairs
@@ -193,7 +194,7 @@ class Trials:
     def _errors_of(self, utterance: DevUtterance, ids: Ids) -> int:
         name = ids.tobytes()
         if name not in utterance.errors:
-            utterance.errors[name] = edits(utterance.reference, self.words.spell(ids))
+            utterance.errors[name] = edits(composed_words(utterance.reference), composed_words(self.words.spell(ids)))
         return utterance.errors[name]
 
     def _decoded(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import FormatError
+from ninja.evaluate.normal_form import reference_ids
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.text import LexicalForms, LexicalTable
@@ -33,13 +34,12 @@ class Reference:
     table: LexicalTable | None
 
     @classmethod
-    def of(cls, lattice: Lattice, words: Iterable[str], forms: LexicalForms) -> Reference:
+    def of(cls, lattice: Lattice, words: Sequence[str], forms: LexicalForms) -> Reference:
         """Create the reference for a lattice by looking up its words."""
         table = forms.table(lattice)
         if table is not None:
             return cls(table.ids(words), table)
-        numbers = (None if lattice.words is None else lattice.words.id(word) for word in words)
-        return cls([-1 if number is None else number for number in numbers], None)
+        return cls([-1] * len(words) if lattice.words is None else reference_ids(lattice.words, words), None)
 
     def errors(self, words: npt.NDArray[np.int32]) -> int:
         """Count the word errors on a path, given its word ids."""

@@ -30,7 +30,9 @@ from ninja.evaluate import (
 from ninja.evaluate.filtered_lattices import relabel
 from ninja.formats.nbest.espnet import read_espnet
 from ninja.formats.nbest.nemo import read_manifest
+from ninja.graph import linear
 from ninja.lattice.symbols import SymbolTable
+from ninja.show import draw
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -185,6 +187,31 @@ def test_composed_and_decomposed_letters_are_the_same_word(ninja: Run) -> None:
         assert "%WER 0.00" in ninja("score", "ref", "hyp.jsonl", *options)[1]
     with pytest.warns(NinjaWarning, match="composed form"):
         assert score({"u": [CAFE]}, {"u": [DECOMPOSED]}).errors == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("oracle hyp.jsonl", "Overall %WER 0 ["),
+        ("report hyp.jsonl hyp.jsonl -o out", "WER 0.00% before and 0.00% after, oracle 0.00% and 0.00%"),
+        ("tune hyp.jsonl --rnnlm none -o out", "WER 0.00 with the initial scales"),
+        ("tune hyp.jsonl --confidence -o out", "[ 2 correct of 2 words ]"),
+    ],
+)
+def test_lattices_are_compared_with_composed_letters(ninja: Run, command: str, result: str) -> None:
+    for reference, hypothesis in ((CAFE, DECOMPOSED), (DECOMPOSED, CAFE)):
+        write_lists("hyp.jsonl", u=[f"{hypothesis} noir", "noir"])
+        code, _, errors = ninja(*command.split(), "--ref", write("ref", f"u {reference} noir"))
+        assert (code, result in errors) == (0, True), errors
+
+
+def test_drawings_compare_composed_letters() -> None:
+    table = SymbolTable.from_words(["<eps>", DECOMPOSED, "noir"])
+    drawing = draw(linear("u", [1, 2], [1, 2]).with_words(table), [CAFE, "noir"])
+    assert drawing.oracle is not None
+    assert drawing.oracle.edits == 0
+    pairs = [(CAFE, CAFE), ("noir", "noir")]
+    assert drawing.as_dict()["pairs"] == {"best": pairs, "oracle": pairs}
 
 
 @pytest.mark.filterwarnings("ignore:.*composed form")
