@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -11,7 +12,9 @@ from typing import Any, Literal
 import click
 
 from ninja.cli.command import LAST_SECTIONS, Command, InputFile, LatticeFile, OutputFile, Sectioned
+from ninja.cli.main import current_console
 from ninja.errors import MAX_JOBS, OptionError
+from ninja.files.names import names_url
 from ninja.files.output import text_output, toml_text
 from ninja.lattice.lattice import checked_shift
 
@@ -234,6 +237,21 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
 
 
 def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> None:
-    """Write option values to a TOML file that begins with comments; option names are written with underscores."""
+    """Write option values to a TOML file that begins with comments; option names are written with underscores.
+
+    An option with a URL, which ``--config`` refuses in a file, is written as a comment and printed.
+    """
+    of_urls = {name: items for name, value in values.items() if any(map(names_url, items := _strings(value)))}
+    if of_urls:
+        flags = [
+            part for name, items in of_urls.items() for item in items for part in (f"--{name.replace('_', '-')}", item)
+        ]
+        comments = [*comments, f"URLs are allowed only on the command line; add {shlex.join(flags)}"]
+        current_console().say(f"{path}: {comments[-1]}")
     with text_output(path) as output:
-        output.write(toml_text(values, comments))
+        output.write(toml_text({name: value for name, value in values.items() if name not in of_urls}, comments))
+
+
+def _strings(value: Any) -> list[str]:
+    """Return the strings in an option value, which can be a list."""
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]

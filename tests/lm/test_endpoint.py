@@ -110,6 +110,12 @@ def test_commands_take_the_url_of_a_server_as_any_model(ninja, tmp_path):
         served = ninja("lm", "score", server.url, tmp_path / "text", *end)
         code, _, errors = ninja(*rescoring, "--old-lm", server.url, *end, "-o", tmp_path / "out.ark")
         assert "completions endpoint" in ninja("lm", "info", server.url, *end)[1]
+        tuning = ["tune", tmp_path / "lat.ark", "--ref", tmp_path / "ref", "--max-unknown", 1, "--rnnlm", server.url]
+        (tmp_path / "ref").write_text("utt0 the cat\nutt1 sat\n")
+        tuned = ninja(*tuning, *end, "-o", tmp_path / "weights.toml")
+        of_server = ["--config", tmp_path / "weights.toml", "--rnnlm", server.url, *end]
+        assert ninja("rescore", tmp_path / "lat.ark", *of_server, "-o", tmp_path / "tuned.ark")[0] == 0, tuned[2]
+    assert f"allowed only on the command line; add --rnnlm {server.url}" in tuned[2]
     assert (code, served[0]) == (0, 0), errors + served[2]
     local = ninja("lm", "score", folder("gpt2"), tmp_path / "text")
     scores = [[float(score) for score in output.split()[1:]] for _, output, _ in (served, local)]
