@@ -151,6 +151,7 @@ class CommandFiles:
         guard: Check that rejects outputs that would replace an input.
         tables: Input tables that belong to the shard; None without ``--shard``.
         inputs: Inputs of the shard; None until they are built.
+        reads_stdin: Whether one of the inputs is standard input.
 
     Raises:
         OptionError: An output is also an input, two outputs are the same file, the name of an output is invalid, or
@@ -166,8 +167,9 @@ class CommandFiles:
         self.guard = Guard(self._input_paths())
         self.sources = Sources((), allow_pipes=values.get("allow_pipes", False), guard=self.guard)
         self._check_outputs()
-        is_stdin = [is_standard_input(files) for _, files in self._inputs()]
-        if sum(is_stdin) > 1:
+        num_stdin = sum(is_standard_input(files) for _, files in self._inputs())
+        self.reads_stdin = num_stdin > 0
+        if num_stdin > 1:
             raise OptionError("only one of the inputs can be standard input (-)")
 
     def settings(

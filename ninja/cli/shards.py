@@ -103,6 +103,8 @@ def plan_of(context: click.Context, shards: int) -> Plan:
     names = _sources(values)
     sources = files.sources.select(names)
     source_units, states = units(sources, format=values.get("format"))
+    if files.reads_stdin:
+        raise OptionError("standard input cannot be read by several shards; use files instead")
     options, others = files.settings(_checksums)
     with contextlib.suppress(NinjaError):
         if values.get("words") is None:

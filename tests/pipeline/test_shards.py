@@ -326,6 +326,7 @@ def test_failures_stand_in_the_records(here, ninja):
 REFUSED = [
     (["prune", "lat.ark"], "--shard requires an output file; specify it with -o"),
     (["prune", "-", "-o", "out.ark"], "standard input cannot be divided into shards"),
+    (["copy", "lat.ark", "--include", "-", "-o", "out.ark"], "standard input cannot be read by several shards"),
     (["prune", "ark:cat lat.ark; |", "--allow-pipes", "-o", "out.ark"], "cannot be divided into shards"),
     (["prune", "lat.ark", "-o", "lat.JOB.ark"], "with --shard, the output must be a single file"),
     (["prune", "lat.ark", "-o", "folder/"], "with --shard, the output must be a single file"),
