@@ -451,12 +451,12 @@ def text_of(path: str | os.PathLike[str], *, plain: bool = False) -> str:
 
 
 def content_of(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
-    """Return the content of a file, decompressed if it is gzip; for `plain`, see `open_raw`.
+    """Return the content of a file or of stdin (``-``), decompressed if it is gzip; for `plain`, see `open_raw`.
 
-    The name ``-`` refers to a file, not to stdin.
+    If `plain` is set, ``-`` refers to a file, because the name comes from another file.
     """
     name = os.fspath(path)
-    with open_stream(Place(f"./{name}" if name == STDIN else name, plain=plain)) as stream:
+    with open_stream(Place(f"./{name}" if name == STDIN and plain else name, plain=plain)) as stream:
         return stream.rest()
 
 

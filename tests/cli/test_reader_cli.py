@@ -213,6 +213,23 @@ def test_the_standard_input_is_read_from_its_begin_as_second_archive(ninja, here
     assert (code, "not in" in errors) == (0, False)
 
 
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [
+        (["best", "a.ark", "--words"], "<eps> 0\nthe 5\ncat 6\nhat 7\n"),
+        (["context", "a.ark", "-o", "ark,t:-", "--entities"], "cat\n"),
+        (["compute-wer-bootci", "ref", "ref", "--utt2spk"], "one s\ntwo s\n"),
+    ],
+)
+def test_text_files_of_options_can_be_the_standard_input(ninja, here, monkeypatch, command, content):
+    (here / "file").write_text(content)
+    expected = ninja(*command, "file")
+    assert expected[0] == 0, expected[2]
+    with open("file", "rb") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert ninja(*command, "-")[:2] == expected[:2]
+
+
 def test_a_damaged_lattice_of_the_second_archive_is_that_lattices_failure(ninja, here):
     write("c.ark", lattice("one"), lattice("two"))
     content = (here / "c.ark").read_bytes()

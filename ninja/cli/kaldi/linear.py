@@ -136,7 +136,7 @@ def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArr
         return
     paths = [STDIN] if transcripts == STDIN else [source.place.path for source in tables(transcripts)]
     for path in paths:
-        for key, words in read_text("/dev/stdin" if path == STDIN else path).items():
+        for key, words in read_text(path).items():
             ids = table.ids(words)
             if -1 in ids:
                 message = f"the word {words[ids.index(-1)]!r} is not in the symbol table"
