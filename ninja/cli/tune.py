@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -36,9 +36,9 @@ from ninja.rescoring.utterances import RescoreReport
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import Tuned, tune_weights
 
-OF_BOTH = {"source", "ref", "utt2spk", "output_file", "old_lm", "acoustic_scale", "word_penalty", "map_words"}
-OF_BOTH |= {*OF_RESCORING, "normalizer", "oov_score"}
-OF_BOTH |= {"words", "format", "encoding", "on_error", "allow_pipes"}
+OF_SCALES = {"source", "ref", "utt2spk", "output_file", "acoustic_scale", "word_penalty", "normalizer"}
+OF_SCALES |= {"words", "format", "encoding", "on_error", "allow_pipes"}
+OF_BOTH = OF_SCALES | {*OF_RESCORING, "old_lm", "map_words", "oov_score"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # options shared with rescoring
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
@@ -158,6 +158,7 @@ def tune(
             raise OptionError(
                 "--carry-over requires a language model; specify a model with --rnnlm, or omit --carry-over"
             )
+        _refuse_all_but(OF_SCALES | {"rnnlm"}, f"--rnnlm {NO_MODEL} chooses scales of the first pass")
         _tune_first_pass(inputs, ref, options, speakers, output_file)
     else:
         _tune_weights(inputs, ref, models, options, num_sentences, speakers, history, output_file)
@@ -255,6 +256,12 @@ def _refuse_others(context: Context | None) -> None:
     """Raise `OptionError` if an option is set that applies only to another mode of ``ninja tune``."""
     if context is None:
         refuse_without("--entities", OF_CONTEXT)
-    others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
-    if context is not None and (wrong := given_on_command_line(others)):
-        raise OptionError(f"--entities chooses boosts instead of rescoring weights; omit {', '.join(wrong)}")
+    else:
+        _refuse_all_but(OF_CONTEXT | OF_BOTH, "--entities chooses boosts instead of rescoring weights")
+
+
+def _refuse_all_but(names: Collection[str], reason: str) -> None:
+    """Raise `OptionError` for options on the command line other than the named ones."""
+    others = {parameter.name or "" for parameter in click.get_current_context().command.params}.difference(names)
+    if flags := given_on_command_line(others):
+        raise OptionError(f"{reason}; omit {', '.join(flags)}")

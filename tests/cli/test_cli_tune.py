@@ -140,6 +140,7 @@ def test_scales_in_a_file_may_be_written_with_hyphens(ninja, bed, tmp_path):
     [
         (["--iterate", "forward"], "omit --iterate"),
         (["--rnnlm", "none", "--old-lm", "lm.arpa"], "there is no language model to tune"),
+        (["--rnnlm", "none", "--lm-weight", 0.5, "--beam", 3], "of the first pass; omit --beam, --lm-weight"),
         (["--rnnlm", "none", "--carry-over"], "--carry-over requires a language model"),
         (["--segments", "f"], "require --carry-over"),
     ],
