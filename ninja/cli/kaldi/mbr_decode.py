@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import consensus
-from ninja.cli.command import OutputFolder
+from ninja.cli.command import OutputFolder, refuse_without
 from ninja.cli.confidence import ConfidenceSettings, confidence_options
 from ninja.cli.confident_words import Confident, confidence_estimator, json_words
 from ninja.cli.kaldi.joined import combines_systems
@@ -176,6 +176,8 @@ def mbr_decode(
     files = {name: file for name in OUTPUTS if (file := values.pop(name)) is not None}
     if confidence.are_set and "json_file" not in files:
         raise click.UsageError("--confidence and --unboosted require --json; other outputs contain no confidences")
+    if not {"mesh_dir", "json_file"} & files.keys():
+        refuse_without("--mesh-dir or --json", ["frame_shift"])
     estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # a specifier selects Kaldi's table of ids
         inputs.needs_words = True
