@@ -120,7 +120,8 @@ class Decoder(nn.Module):
             assert state is not None
             assert valid is not None
             fit = torch.einsum("tbh,sbh->tbs", self.query(output), state)  # [time + 1, batch, states]
-            share = fit.masked_fill(~valid.T, -torch.inf).softmax(-1)
+            # Not -inf, whose softmax would be NaN for a phrase without symbols.
+            share = fit.masked_fill(~valid.T, torch.finfo(fit.dtype).min).softmax(-1)
             output = torch.cat([output, torch.einsum("tbs,sbh->tbh", share, state)], -1)
         logits = self.output(output)
         return functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING)

@@ -111,6 +111,16 @@ def test_training_brings_near_what_sounds_alike():
     assert near[at["cat"], at["gat"]] > near[at["cat"], at["tosh"]] + 0.2
 
 
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_phrases_without_phones_are_trained_on(extractor, inputs):
+    losses = []
+    options = EncoderOptions(**TINY | {"steps": 20, "extractor": extractor, "inputs": inputs})
+    entries = [*ENTRIES, ("x", ()), ("yz", ())]
+    train_encoder(entries, SYMBOLS, CONFUSION, options, lambda progress: losses.append(progress.loss))
+    assert np.isfinite(losses).all()
+
+
 def test_training_again_gives_the_same_encoder():
     one, other = (tiny().network.state_dict() for _ in range(2))
     assert all(torch.equal(one[name], other[name]) for name in one)
