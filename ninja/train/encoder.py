@@ -19,6 +19,7 @@ from ninja.context.sound.pronunciation import Phones
 from ninja.lm.stored_network import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder
 from ninja.train.pairs import SHARPNESS, LettersAndPhones, Mishearing, TrainingWords, training_words
+from ninja.train.step import clip_gradient
 
 REPORT = 100  # number of steps between progress reports
 Numbers = npt.NDArray[np.int64]
@@ -47,6 +48,7 @@ def train_encoder(
         progress: Called with progress reports.
 
     Raises:
+        ModelError: Training diverged.
         OptionError: Fewer than two entries have known letters and phones.
 
     Source: Hinton and Roweis 2002, "Stochastic neighbor embedding" (the loss), as Jeon 2020 uses it for words.
@@ -90,7 +92,7 @@ def train_on(
             )
         optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+        clip_gradient(network, 5.0, step, options.learning_rate)
         optimiser.step()
         num_steps = step
         total += float(loss.detach())

@@ -25,6 +25,7 @@ from ninja.lm.protocol import LanguageModel
 from ninja.lm.stored_network import CardEntry
 from ninja.models.phrase_pointer import Config, PhrasePointer
 from ninja.train.simulated_lists import SimulatedText, Span, simulate
+from ninja.train.step import clip_gradient
 
 REPORT = 100  # number of steps between progress reports
 READ_AT_ONCE = 256  # sentences whose states are computed at once
@@ -65,7 +66,7 @@ def train_pointer(
         progress: Called with progress reports.
 
     Raises:
-        ModelError: The language model does not provide its hidden state, or has no <unk>.
+        ModelError: The language model does not provide its hidden state, or has no <unk>; or training diverged.
         OptionError: The text has no rare words.
     """
     if lm.state_size is None or lm.unk is None:
@@ -89,7 +90,7 @@ def train_pointer(
         loss = _loss(network, states, phrases, simulated, options, rng)
         optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        clip_gradient(network, 1.0, step, options.learning_rate)
         optimiser.step()
         total += float(loss.detach())
         if progress is not None and (step % REPORT == 0 or step == options.steps):

@@ -110,7 +110,22 @@ def update(module: Module, optimizer: torch.optim.Optimizer, rate: float, option
     """
     for group in optimizer.param_groups:
         group["lr"] = rate
-    norm = torch.nn.utils.clip_grad_norm_(module.parameters(), options.clip)
-    if not torch.isfinite(norm):
-        raise ModelError(f"training diverged at step {step}; use a learning rate below {options.learning_rate}")
+    clip_gradient(module, options.clip, step, options.learning_rate)
     optimizer.step()
+
+
+def clip_gradient(module: torch.nn.Module, largest: float, step: int, learning_rate: float) -> None:
+    """Clip the gradient of a network.
+
+    Args:
+        module: The network.
+        largest: Maximum norm of the gradient, > 0.
+        step: Number of the step, for the error message.
+        learning_rate: Maximum learning rate of the training run, for the error message.
+
+    Raises:
+        ModelError: The gradient is not finite.
+    """
+    norm = torch.nn.utils.clip_grad_norm_(module.parameters(), largest)
+    if not torch.isfinite(norm):
+        raise ModelError(f"training diverged at step {step}; use a learning rate below {learning_rate}")

@@ -356,6 +356,13 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
         assert lm.logprob(after, name)[0] - lm.below(after, name)[0] > (5.0 if size == 1 else 2.0)
 
 
+def test_a_training_that_diverges_ends_at_once():
+    text = [["w1", f"name{number}", "w2"] for number in range(20)]
+    options = PointerOptions(positions=100, common=2, steps=20, batch=4, width=4, threads=1, learning_rate=1e38)
+    with pytest.raises(ModelError, match=r"diverged at step \d; use a learning rate below"):
+        train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options)
+
+
 def test_lists_of_training_may_have_only_the_phrases_of_their_sentences():
     text = [["w1", f"w{number % 3 + 2}", "w7", f"name{chr(97 + number % 20)}", "w2"] for number in range(100)]
     options = PointerOptions(positions=600, common=8, steps=20, batch=16, most_phrases=0, width=4, threads=1)

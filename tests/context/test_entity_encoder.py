@@ -121,6 +121,11 @@ def test_phrases_without_phones_are_trained_on(extractor, inputs):
     assert np.isfinite(losses).all()
 
 
+def test_a_training_that_diverges_ends_at_once():
+    with pytest.raises(ModelError, match="diverged at step 2; use a learning rate below"):
+        tiny(learning_rate=1e38)
+
+
 def test_training_again_gives_the_same_encoder():
     one, other = (tiny().network.state_dict() for _ in range(2))
     assert all(torch.equal(one[name], other[name]) for name in one)
