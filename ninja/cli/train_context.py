@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.command import InputFile
+from ninja.cli.command import InputFile, given_on_command_line
 from ninja.cli.main import Console
 from ninja.cli.options import command, from_fields, reads, writes
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOptions
 from ninja.context.deep.symbols import Symbols
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer, phones_of
+from ninja.errors import OptionError
 from ninja.files.stream import text_of
 from ninja.libraries import needed_for
 from ninja.lm.load import load, place_of
@@ -55,6 +56,9 @@ def context(
     Example:
       ninja train context names.txt -o context.safetensors
     """
+    ignored = ["lexicon", "confusion", *(name for name in ("inputs", "outputs") if chosen[name] != "letters")]
+    if letters_only and (wrong := given_on_command_line(ignored)):
+        raise OptionError(f"--letters-only trains on letters alone; omit {', '.join(wrong)}")
     options = EncoderOptions(**chosen)
     with needed_for("training a network"):
         from ninja.context.deep.encoder import PhraseEncoder

@@ -204,6 +204,20 @@ def test_the_command_trains_by_letters_of_any_alphabet(tmp_path):
     assert not encoder.takes_phones
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        ("--inputs phones --outputs letters", "--inputs"),
+        ("--lexicon names --confusion names", "--confusion, --lexicon"),
+    ],
+)
+def test_letters_only_refuses_the_options_of_phones(tmp_path, monkeypatch, capsys, arguments, wrong):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "names").write_text("a\nb\n")
+    assert main(["train", "context", "names", "-o", "context.pt", "--letters-only", *arguments.split()]) == 2
+    assert capsys.readouterr().err.endswith(f"trains on letters alone; omit {wrong}\n")
+
+
 def test_options_are_those_of_the_network():
     names = {field.name for field in dataclasses.fields(Config)}
     assert {"extractor", "inputs", "outputs", "hidden"} <= names
