@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ninja.errors import OptionError, described, documented
+from ninja.errors import MAX_JOBS, OptionError, check_count, described, documented
 
 Architecture = Literal["lstm", "transformer"]
 Parallel = Literal["none", "ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"]
@@ -88,10 +88,12 @@ class TrainOptions:
         for name, least in lowest.items():
             if not getattr(self, name) >= least:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        for name in ("epochs", "learning_rate", "clip", "max_minutes", "threads", "block_rate", "node_size"):
+        for name in ("epochs", "learning_rate", "clip", "max_minutes", "block_rate", "node_size"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise OptionError(f"{name} is {value}; it must be above 0")
+        if self.threads is not None:
+            check_count("threads", self.threads, least=1, most=MAX_JOBS)
         if self.epochs == math.inf:
             raise OptionError("epochs is inf; it must be finite; use max_minutes or patience to end training")
         if not 0 <= self.dropout < 1:

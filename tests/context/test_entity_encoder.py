@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ninja.cli.main import main
 from ninja.context.deep.encoder import PhraseEncoder
-from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS, EncoderOptions
+from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS, EncoderOptions, PointerOptions
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.distances import NO_PHONE, distances
@@ -216,6 +216,12 @@ def test_letters_only_refuses_the_options_of_phones(tmp_path, monkeypatch, capsy
     (tmp_path / "names").write_text("a\nb\n")
     assert main(["train", "context", "names", "-o", "context.pt", "--letters-only", *arguments.split()]) == 2
     assert capsys.readouterr().err.endswith(f"trains on letters alone; omit {wrong}\n")
+
+
+@pytest.mark.parametrize("kind", [EncoderOptions, PointerOptions])
+def test_more_threads_than_a_process_can_have_are_refused(kind):
+    with pytest.raises(OptionError, match="threads is 100000000, but must be at most 4096"):
+        kind(threads=100_000_000)
 
 
 def test_options_are_those_of_the_network():

@@ -322,6 +322,7 @@ def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
     [
         ({"vocabulary": 3}, "vocabulary is 3; it must be at least 4"),
         ({"epochs": 0}, "epochs is 0; it must be above 0"),
+        ({"threads": 100_000_000}, "threads is 100000000, but must be at most 4096"),
         ({"epochs": float("inf")}, "epochs is inf; it must be finite"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"max_minutes": -1.0}, "max_minutes is -1.0"),

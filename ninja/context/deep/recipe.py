@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ninja.errors import OptionError, check_range, described, documented
+from ninja.errors import MAX_JOBS, OptionError, check_count, check_range, described, documented
 
 EXTRACTORS = ("boundary", "last", "average", "attention", "attention-boundary", "s2s-last", "nnlm-last")
 INPUTS = ("letters", "phones", "both")
@@ -36,9 +36,11 @@ class EncoderOptions:
                 raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(known)}")
         for name, least in (("hidden", 1), ("steps", 1), ("batch", 4), ("seed", 0), ("metric", 0)):
             check_range(name, getattr(self, name), least=least)
-        for name in ("learning_rate", "max_minutes", "threads"):
+        for name in ("learning_rate", "max_minutes"):
             if getattr(self, name) is not None:
                 check_range(name, getattr(self, name), above=0, finite=True)
+        if self.threads is not None:
+            check_count("threads", self.threads, least=1, most=MAX_JOBS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,6 @@ class PointerOptions:
         least = {"positions": 100, "common": 0, "steps": 1, "batch": 1, "most_phrases": 0, "width": 2, "seed": 0}
         for name, lowest in least.items():
             check_range(name, getattr(self, name), least=lowest)
-        for name in ("learning_rate", "threads"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), above=0, finite=True)
+        check_range("learning_rate", self.learning_rate, above=0, finite=True)
+        if self.threads is not None:
+            check_count("threads", self.threads, least=1, most=MAX_JOBS)
