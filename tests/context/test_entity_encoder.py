@@ -178,6 +178,11 @@ def test_an_unknown_variant_is_refused(field):
         EncoderOptions(**{field: "oracle"})
 
 
+def test_an_infinite_weight_is_refused():
+    with pytest.raises(OptionError, match="metric is inf, but must be 0 or more"):
+        EncoderOptions(metric=float("inf"))
+
+
 def test_letters_fall_back_to_what_is_known():
     assert plain_letters("Côte d'Azur-2") == "coted'azur2"
     assert SYMBOLS.spelled("서울 Ab") == [FIRST, FIRST + 1]

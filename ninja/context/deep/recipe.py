@@ -34,8 +34,9 @@ class EncoderOptions:
         for name, known in (("extractor", EXTRACTORS), ("inputs", INPUTS), ("outputs", OUTPUTS)):
             if getattr(self, name) not in known:
                 raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(known)}")
-        for name, least in (("hidden", 1), ("steps", 1), ("batch", 4), ("seed", 0), ("metric", 0)):
+        for name, least in (("hidden", 1), ("steps", 1), ("batch", 4), ("seed", 0)):
             check_range(name, getattr(self, name), least=least)
+        check_range("metric", self.metric, least=0, finite=True)
         for name in ("learning_rate", "max_minutes"):
             if getattr(self, name) is not None:
                 check_range(name, getattr(self, name), above=0, finite=True)
