@@ -44,7 +44,7 @@ def enumerated(lattice, unit, options):
 
     def follow(state, reached, sound, words):
         for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
-            if SOUNDS[unit[arc]] is None or words == options.max_words:
+            if SOUNDS[unit[arc]] is None or words + bool(SOUNDS[unit[arc]]) > options.max_words:
                 continue
             after, dst = reached + cost[arc], int(lattice.dst[arc])
             whole = after + both.beta[dst] - both.total
@@ -52,7 +52,7 @@ def enumerated(lattice, unit, options):
                 longer = sound + SOUNDS[unit[arc]]
                 if longer:
                     found[longer] = min(found.get(longer, np.inf), whole)
-                follow(dst, after, longer, words + 1)
+                follow(dst, after, longer, words + bool(SOUNDS[unit[arc]]))
 
     for state in range(lattice.num_states):
         if np.isfinite(both.alpha[state]):

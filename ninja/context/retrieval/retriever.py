@@ -89,34 +89,35 @@ def likely_spans(
     both = forward_backward(lattice, Scales(acoustic=acoustic_scale))
     cost = lattice.graph.astype(np.float64) + acoustic_scale * lattice.acoustic.astype(np.float64)
     posterior = both.alpha[lattice.src] + cost + both.beta[lattice.dst] - both.total
-    is_audible = np.array([phones is not None for phones in pronunciations], np.bool_)
-    arcs = np.flatnonzero(is_audible[unit] & (posterior <= options.beam))
-    if not len(arcs):
-        return []
+    silence = len(pronunciations)  # next to units, the symbol of arcs whose unit has no phones
+    symbol = np.array([number if phones else silence for number, phones in enumerate(pronunciations)], np.int64)[unit]
+    is_usable = np.array([phones is not None for phones in pronunciations], np.bool_)[unit]
+    arcs = np.flatnonzero(is_usable & (posterior <= options.beam))
     begin = np.searchsorted(lattice.src[arcs], np.arange(lattice.num_states + 1))
-    num_units = len(pronunciations)
-    # Partial spans, which grow by one unit per round: last state, index of their units in `units`, and cost.
-    end, number = lattice.dst[arcs].astype(np.int64), unit[arcs].astype(np.int64)
-    reached = both.alpha[lattice.src[arcs]] + cost[arcs]
-    units: list[tuple[int, ...]] = [(single,) for single in range(num_units)]
-    best = np.full(num_units, np.inf)
-    np.minimum.at(best, number, reached + both.beta[end] - both.total)
-    costs: dict[tuple[int, ...], float] = {(single,): best[single] for single in np.unique(number).tolist()}
-    for _ in range(options.max_words - 1):
+    # Partial spans, which grow by one arc per round: last state, index of their units in `units`, and cost.
+    end = np.unique(lattice.src[arcs[symbol[arcs] != silence]]).astype(np.int64)
+    number, reached = np.zeros(len(end), np.int64), both.alpha[end]
+    units: list[tuple[int, ...]] = [()]
+    costs: dict[tuple[int, ...], float] = {}
+    while len(end):
         count = begin[end + 1] - begin[end]
         row = np.repeat(np.arange(len(end)), count)
         arc = arcs[np.repeat(begin[end] - np.cumsum(count) + count, count) + np.arange(int(count.sum()))]
         after = reached[row] + cost[arc]
         whole = after + both.beta[lattice.dst[arc]] - both.total
-        within = whole <= options.beam
+        length = np.array(list(map(len, units)))[number[row]]
+        # Silence continues a span, but is none of its words.
+        within = (whole <= options.beam) & (length < options.max_words) & ((length > 0) | (symbol[arc] != silence))
         row, arc, after, whole = row[within], arc[within], after[within], whole[within]
-        if not len(arc):
-            break
-        key, longer = np.unique(number[row] * num_units + unit[arc], return_inverse=True)
-        units = [(*units[pair // num_units], pair % num_units) for pair in key.tolist()]
-        best = np.full(len(key), np.inf)
+        key, longer = np.unique(number[row] * (silence + 1) + symbol[arc], return_inverse=True)
+        index: dict[tuple[int, ...], int] = {}
+        pairs = [(units[pair // (silence + 1)], pair % (silence + 1)) for pair in key.tolist()]
+        grown = [span if last == silence else (*span, last) for span, last in pairs]
+        longer = np.array([index.setdefault(span, len(index)) for span in grown], np.int64)[longer]
+        units = list(index)
+        best = np.full(len(units), np.inf)
         np.minimum.at(best, longer, whole)
-        costs.update(zip(units, best.tolist(), strict=True))
+        costs |= {span: min(low, costs.get(span, np.inf)) for span, low in zip(units, best.tolist(), strict=True)}
         # Of equal unit sequences that lead to the same state, only the most probable is extended.
         order = np.lexsort((after, longer, lattice.dst[arc]))
         dst, longer = lattice.dst[arc][order].astype(np.int64), longer[order]
