@@ -81,7 +81,8 @@ def train_pointer(
     phrases = _Phrases(lm, encoder, simulated)
     network = PhrasePointer(Config(lm.state_size, encoder.network.config.vector, options.width))
     network.state_scale.fill_(1 / float(states.state[:10_000].float().square().mean().sqrt()))
-    network.word_scale.fill_(1 / max(float(phrases.first_word[phrases.known].square().mean().sqrt()), 1e-6))
+    if phrases.known.any():
+        network.word_scale.fill_(1 / max(float(phrases.first_word[phrases.known].square().mean().sqrt()), 1e-6))
     optimiser = torch.optim.Adam(network.parameters(), lr=options.learning_rate, betas=(0.9, 0.98))
     total = 0.0
     for step in range(1, options.steps + 1):

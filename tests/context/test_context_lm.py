@@ -363,6 +363,15 @@ def test_a_training_that_diverges_ends_at_once():
         train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options)
 
 
+def test_a_text_of_unknown_words_is_trained_on():
+    options = PointerOptions(positions=100, common=0, steps=2, batch=4, width=4, threads=1)
+    losses = []
+    train_pointer(
+        BASE, "tiny", lambda: [["hello", "world"]], POINTER.encoder, options, lambda each: losses.append(each.loss)
+    )
+    assert np.isfinite(losses).all()
+
+
 def test_lists_of_training_may_have_only_the_phrases_of_their_sentences():
     text = [["w1", f"w{number % 3 + 2}", "w7", f"name{chr(97 + number % 20)}", "w2"] for number in range(100)]
     options = PointerOptions(positions=600, common=8, steps=20, batch=16, most_phrases=0, width=4, threads=1)
