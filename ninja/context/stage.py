@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ninja.context.augmentation.augment import Added
+from ninja.context.augmentation.augment import Added, with_phrase_words
 from ninja.context.deep.phrase_list_ids import PhraseSet
 from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.exact import ExactBinding
@@ -16,7 +16,7 @@ from ninja.context.lexical import LexicalBinding
 from ninja.context.loader import ContextModels, load_entities, load_models
 from ninja.context.notes import augmenter_notes, class_notes, entity_notes, pointer_notes
 from ninja.context.pointer import PointerStage
-from ninja.context.settings import Context, Name
+from ninja.context.settings import Augmentation, Context, Name
 from ninja.errors import Log, NinjaError, OptionError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, collect_batches, in_order
@@ -178,6 +178,8 @@ class Contextual:
             normalizer = NONE if self._binding is None else self._binding.normalizer
             entities = Entities.from_dict(entities, words=lattice.words, normalizer=normalizer)
         more = () if entities is None else entities if isinstance(entities, tuple) else entities.of(lattice.key)
+        if self.context.augmentation is not None and lattice.words is not None:
+            self._include(more, lattice.words, self.context.augmentation, log)
         utterance.lattice = self.add_context(lattice, more)
         utterance.phrases = self.phrases_of(lattice, more)
 
@@ -254,6 +256,17 @@ class Contextual:
             if binding is None and log.on_note is not None and not words.grows:
                 self._note(log)
         return self.tracker
+
+    def _include(self, lists: Sequence[PhraseList], words: SymbolTable, augmentation: Augmentation, log: Log) -> None:
+        """Add the words of an utterance's phrases to a growing table, from which augmentation takes words and letters.
+
+        Lexical words are added when they are compared, so that only their letters must be known before.
+        """
+        assert self._binding is not None
+        files = self._binding.files
+        if files.words.grows and (isinstance(files, ExactBinding) or augmentation.letters_only):
+            with_phrase_words(files.words, lists)
+            self.bind(words, log, len(words) - 1)
 
     def _bind_to(self, lattice: Lattice, log: Log) -> None:
         if lattice.words is not None:

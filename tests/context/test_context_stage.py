@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lattice_files import write_all
@@ -13,6 +14,7 @@ from reference_ngram import SlowNgram, write_arpa
 from strategies import lattices
 
 from ninja import read
+from ninja.context import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.settings import Augmentation, Context
 from ninja.context.stage import Contextual
@@ -382,3 +384,14 @@ def test_invalid_options_are_reported_in_one_line(ninja, archive, file, tmp_path
     assert message in errors
     assert "Traceback" not in errors
     assert not (tmp_path / "out.ark").exists()
+
+
+@pytest.mark.parametrize(("normalizer", "grows"), [("none", True), ("basic", True), ("basic", False)])
+def test_phrases_of_a_submitted_lattice_may_have_new_words_and_letters(normalizer, grows):
+    words = SymbolTable.from_words(["<eps>", "w1", "w2kati"])
+    words = words.growing_copy() if grows else words
+    lattice = from_arcs("a", [0, 1], [1, 2], [1, 2], [1.0, 1.0], finals={2: 0.0}, words=words)
+    stage = Contextual(Context(Entities.from_dict({}), augmentation=Augmentation(letters_only=True)))
+    with Rescorer(FakeLM(), RescoreOptions(normalizer=normalizer, max_unknown=1.0), context=stage) as rescorer:
+        result = rescorer.submit(lattice, {"": ["w2katy"]}).result()
+    assert "w2katy" in result.words.spell(result.word)
