@@ -205,7 +205,10 @@ class WordMap:
 
     def covers(self, lattice: Lattice) -> bool:
         """Return whether the map covers all words of a lattice; words added to the table later are not covered."""
-        return not self.words.grows or int(lattice.word.max(initial=0)) < self._listed.size
+        if not self.words.grows:
+            return True
+        in_range = int(lattice.word.max(initial=0)) < self._listed.size
+        return in_range and bool(self._listed[lattice.word].all())  # new words may have ids below the largest
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Map the words on the arcs of a lattice to the model's words.

@@ -69,6 +69,15 @@ def test_a_grown_map_looks_up_only_new_words(monkeypatch: pytest.MonkeyPatch) ->
     assert asked == ["w1", "w2"]
 
 
+def test_a_map_does_not_cover_new_words_with_ids_below_the_largest() -> None:
+    table = SymbolTable([("<eps>", 0), ("w1", 1), ("w2", 50)]).growing_copy()
+    word_map = WordMap(table, FakeLM(), 1.0)
+    [new] = table.intern(["w3"])
+    lattice = from_arcs("a", [0], [1], [new], [0.0], finals={1: 0.0}, words=table)
+    assert not word_map.covers(lattice)
+    assert word_map.grown().of(lattice)[0].tolist() == FakeLM().vocabulary.ids(["w3"])
+
+
 @pytest.mark.parametrize("unk_penalty", [None, 1.0])
 def test_coverage_counts_words_that_are_added_to_a_growing_table(unk_penalty: float | None) -> None:
     words = SymbolTable.growing()
