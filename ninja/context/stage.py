@@ -249,7 +249,7 @@ class Contextual:
             binding is None
             or binding.words is not words
             or binding.normalizer is not normalizer
-            or (isinstance(binding.files, ExactBinding) and words.grows and largest >= binding.num_words)
+            or (isinstance(binding.files, ExactBinding) and words.grows and largest >= binding.num_words < len(words))
         ):
             self._binding = self._bound(words, log, normalizer)
             # Looking up all pronunciations is slow, so do it only once; for a growing table, `note_late` does it.

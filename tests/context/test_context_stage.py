@@ -395,3 +395,12 @@ def test_phrases_of_a_submitted_lattice_may_have_new_words_and_letters(normalize
     with Rescorer(FakeLM(), RescoreOptions(normalizer=normalizer, max_unknown=1.0), context=stage) as rescorer:
         result = rescorer.submit(lattice, {"": ["w2katy"]}).result()
     assert "w2katy" in result.words.spell(result.word)
+
+
+def test_a_growing_table_with_gaps_is_bound_again_only_if_it_has_grown():
+    words = SymbolTable([("<eps>", 0), ("w1", 1), ("w2", 50)]).growing_copy()
+    stage = Contextual(Context(Entities.from_dict({"": ["w1"]})))
+    tracker = stage.bind(words, RescoreReport(), 50)
+    assert stage.bind(words, RescoreReport(), 50) is tracker
+    [new] = words.intern(["w3"])
+    assert stage.bind(words, RescoreReport(), new) is not tracker
