@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, counted, named
+from ninja.errors import LatticeError, NinjaError, OptionError, OutputError, SymbolError, counted, named
 from ninja.files import remote
 from ninja.files.output import Facts, PartFile, Target, part_of, remove_facts, reported, toml_text, write_facts
 from ninja.files.stream import STDIN as STDOUT
@@ -25,6 +25,7 @@ from ninja.lattice.lattice import check_costs
 from ninja.lattice.symbols import SymbolTable
 
 _COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
+PARTLY_FAILED = "partly_failed"  # name among the facts of a run, see `KaldiWriter.note_failures`
 LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
 Lossy = Literal["allow", "refuse"]
 Self = TypeVar("Self", bound="LatticeWriter")
@@ -267,6 +268,14 @@ class LatticeWriter:
     def write_on_thread(self) -> None:
         """From now on, write encoded batches on a separate thread, if the format supports it."""
 
+    def note_failures(self, failures: Sequence[NinjaError], keys: Sequence[str]) -> None:
+        """Prepare to write lattices of which earlier lattices with the same keys failed.
+
+        Args:
+            failures: All failures of the run so far.
+            keys: Keys of the lattices that are written next.
+        """
+
     def notes(self) -> list[str]:
         """Return messages to show to the user once the output is complete."""
         notes = []
@@ -332,6 +341,9 @@ class KaldiWriter(LatticeWriter):
             raise OptionError(f"the output {self.name!r} is a folder; add a file name")
         self._archive = ArchiveOutput(output.target, output.guard)
         self._kind = output.kind
+        self._failed: set[str] = set()  # keys of failed lattices
+        self._num_failures = 0  # length of the list of failures whose keys are in `_failed`
+        self._partly_failed: set[str] = set()  # keys of failed lattices and of lattices in the output
 
     def _open(self) -> None:
         self._archive.open()
@@ -376,6 +388,14 @@ class KaldiWriter(LatticeWriter):
         """See `LatticeWriter.write_on_thread`."""
         self._archive.write_on_thread()
 
+    def note_failures(self, failures: Sequence[NinjaError], keys: Sequence[str]) -> None:
+        """Add these keys to the facts of the run, so that a resumed run processes all lattices with the keys again."""
+        self._failed.update(error.key for error in failures[self._num_failures :] if error.key is not None)
+        self._num_failures = len(failures)
+        if self._failed and (new := self._failed.intersection(keys) - self._partly_failed):
+            self._partly_failed |= new
+            self._write_facts()
+
     def _finish(self) -> None:
         self._archive.finish()
         self._remove_facts()
@@ -391,7 +411,8 @@ class KaldiWriter(LatticeWriter):
         """Write the run's version, command, options and sources to a file next to the archive, for resuming the run."""
         file, facts = self._archive.file, self._output.run
         if isinstance(file, PartFile) and not file.is_direct and facts is not None:
-            write_facts(self.name, facts, self._output.guard)
+            partly_failed = {PARTLY_FAILED: sorted(self._partly_failed)} if self._partly_failed else {}
+            write_facts(self.name, {**facts, **partly_failed}, self._output.guard)
 
     def _remove_facts(self) -> None:
         if self._output.run is not None and self.name != STDOUT:

@@ -414,6 +414,7 @@ class LatticeSink:
 
     def take(self, lattice: Lattice) -> bool:
         """Write a lattice and return whether it could be written."""
+        self.writer.note_failures(self._inputs.log.failures, [lattice.key])
         try:
             self.writer.write(lattice if self.lost is None else self.lost.restored(lattice))
         except NinjaError as error:
@@ -429,11 +430,8 @@ class LatticeSink:
         return True
 
     def take_all(self, batch: Batch, prepared: Any) -> Batch:
-        """Write a batch and return the lattices that could be written.
-
-        Args:
-            prepared: Return value of ``writer.prepared(batch)``, or None to write the lattices one by one.
-        """
+        """Write a batch with its value of ``writer.prepared``, or None; return the lattices that could be written."""
+        self.writer.note_failures(self._inputs.log.failures, batch.keys)
         if prepared is not None and self.writer.write_all(batch, prepared):
             if self.lost is not None and not batch.is_plain:
                 for lattice in batch:

@@ -212,6 +212,24 @@ def test_lattices_that_failed_are_added_to_the_finished_output_of_the_same_run(f
     assert list(package.keys("out.ark")) == ["a", "c", "d", "b"]
 
 
+@pytest.mark.parametrize("count", [2, 4, 9])
+@pytest.mark.parametrize("name", ["out.ark", "ark,t:out.txt", "out.gz"])
+def test_lattices_are_resumed_after_others_of_their_keys_failed(ninja, monkeypatch, name, count):
+    fails = dict.fromkeys("ABC", 1e38)
+    weights = [(key.lower(), fails.get(key, number)) for number, key in enumerate("AabababBAbcC")]
+    write_all("in.ark", (from_arcs(key, [0], [1], [5], [weight], finals={1: 0.0}) for key, weight in weights))
+    line = ["scale", "--lm-scale", "10", "in.ark", "--resume", "-o"]
+    ninja(*line, "whole.ark")
+    with ended_at(count, monkeypatch):
+        assert ninja(*line, name)[0] == (1 if count == 9 else 130)
+    code, _, errors = ninja(*line, name)
+    assert (code, errors.count("range of float32")) == (1, 4)
+    whole, resumed = (
+        [(key, lattice.graph.tolist()) for key, lattice in package.read(source)] for source in ("whole.ark", name)
+    )
+    assert whole == resumed
+
+
 def test_nothing_is_added_to_a_finished_output(files, ninja):
     write_all("few.ark", [lattice("a")])
     assert ninja("prune", "few.ark", "-o", "out.ark")[0] == 0
