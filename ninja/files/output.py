@@ -91,12 +91,12 @@ def _checked(target: Target) -> Target:
     if not target.archive:
         raise OptionError(f"the output {target.archive!r} is not a file name")
     if target.script is not None:
-        if target.packed or target.archive == STDOUT:
-            raise OptionError(f"a script file requires an uncompressed archive file, not {target.archive!r}")
+        if target.packed or target.archive == STDOUT or re.search(r"^\||\n", target.archive):
+            archive = "an uncompressed archive file with a one-line name"
+            raise OptionError(f"a script file requires {archive}, not {target.archive!r}")
         if target.script in ("", STDOUT, target.archive):
-            raise OptionError(
-                f"the script file {target.script!r} must have a different name from the archive, and cannot be stdout"
-            )
+            message = "must have a different name from the archive, and cannot be stdout"
+            raise OptionError(f"the script file {target.script!r} {message}")
     return target
 
 

@@ -72,6 +72,8 @@ def test_a_target_is_understood(target, file, packed, text):
         ("ark,scp:a.ark", "must specify two files"),
         ("ark,scp:a.gz,a.scp", "requires an uncompressed archive"),
         ("ark,scp:-,a.scp", "requires an uncompressed archive"),
+        ("ark,scp:a\nb.ark,a.scp", r"with a one-line name, not 'a\nb.ark'"),
+        ("scp,ark:a.scp,|a", "requires an uncompressed archive"),
         ("ark,scp:a,a", "must have a different name from the archive"),
         ("ark:| lattice-copy ark:- ark:-", "supported output command is '| gzip -c > FILE'"),
         ("ark:| gzip -c > a; rm b", "supported output command is '| gzip -c > FILE'"),
