@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from ninja import _core
 from ninja._tables import TableReader
-from ninja.errors import FormatError, OptionError, counted
+from ninja.errors import FormatError, OptionError, OutputError, counted
 from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, has_facts, part_of
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import is_file, open_raw
@@ -124,19 +124,33 @@ class ResumedWriter(KaldiWriter):
         if error is not None:  # save the output for the next attempt
             try:
                 self._archive.end()
-            except BaseException:
+            except BaseException as failure:
+                self._count_saved(failure)
                 self._give_up()
                 raise
-            if self._is_kept():
-                self.num_saved = self.keys_done.total() + self._recomputed.total() + self._keys.total()
+            self._count_saved(error)
         super().__exit__(kind, error, trace)
 
+    def _count_saved(self, error: BaseException) -> None:
+        """Count the lattices that are saved for the next attempt; if writing failed, look for them in the file."""
+        file = self._archive.file
+        if not isinstance(error, OutputError):
+            if self._is_kept():
+                self.num_saved = self.keys_done.total() + self._recomputed.total() + self._keys.total()
+        elif isinstance(file, PartFile) and is_file(file.part) and not self._is_closed:
+            self.num_saved = len((_plain if self._archive.packed is None else _packed)(file.part).entries)
+
     def _finish(self) -> None:
-        self._archive.finish()  # the facts stay, so that a later run can add lattices
+        try:
+            self._archive.finish()  # the facts stay, so that a later run can add lattices
+        except OutputError as error:
+            self._count_saved(error)
+            raise
         self._archive.file = None
 
     def _is_kept(self) -> bool:
-        return not self._is_closed and bool(self.keys_done or self._recomputed.total() or self._keys)
+        lattices = self.num_saved or self.keys_done or self._recomputed.total() or self._keys
+        return not self._is_closed and bool(lattices)
 
 
 @dataclass(slots=True, eq=False, repr=False)

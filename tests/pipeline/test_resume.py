@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,23 @@ def test_an_interrupted_command_says_what_is_kept(ninja, broken):
     assert (code, [*filter(None, errors.splitlines())]) == (130, messages)
     assert ninja("prune", "in.ark", "-o", "out.gz", "--resume")[0] == 0
     assert list(package.keys("out.gz")) == list("abcd")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("name", ["out.ark", "out.gz"])
+def test_lattices_on_a_full_disk_are_counted(ninja, name, jobs):
+    line = ["copy", "in.ark", "-o", name, "--resume", "--jobs", jobs]
+    write_all("in.ark", map(lattice, map(str, range(9999))))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        code, _, errors = ninja(*line)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    (count,) = re.findall(r"(\d+) lattices were saved; run the same command with --resume", errors)
+    assert (code, errors.count("cannot be written: File too large")) == (1, 1)
+    assert f"resuming after {count} lattices of an earlier attempt" in ninja(*line)[2]
+    assert list(package.keys(name)) == list(map(str, range(9999)))
 
 
 def test_an_interrupted_command_without_resume_leaves_no_folder(ninja, broken):
