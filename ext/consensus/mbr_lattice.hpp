@@ -74,6 +74,8 @@ inline double log_add(double x, double y) {
   return difference >= least ? x + std::log1p(std::exp(difference)) : x;
 }
 
+constexpr double kMostRounding = 1e-6;  // of the sum of the probabilities of the links that enter a state
+
 // Convert the connected part of a lattice; false if no path leads from the start to a final state. `time` is the frame
 // of each state, `form` the written form of each arc, or null. Buffers of `to` are reused.
 inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const int32_t* form,
@@ -155,6 +157,13 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
     MbrLattice::Link& link = to.link[at];
     link.prob = std::exp(alpha[link.src] + link.loglike - alpha[link.dst]);
     to.entering[place[link.dst]++] = static_cast<int64_t>(at);
+  }
+  // Large costs round the sums; Kaldi does not normalise, so that small deviations stay.
+  for (int64_t state = 1; state < to.num_states; ++state) {
+    double sum = 0.0;
+    for (int64_t at = to.in[state]; at < to.in[state + 1]; ++at) sum += to.link[to.entering[at]].prob;
+    if (std::abs(sum - 1.0) <= kMostRounding) continue;
+    for (int64_t at = to.in[state]; at < to.in[state + 1]; ++at) to.link[to.entering[at]].prob /= sum;
   }
   return true;
 }

@@ -176,13 +176,15 @@ def posteriors(object lattice not None, scales not None):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Scales factors = scales_of(scales)
     cdef object posterior = new_array(arcs.num_arcs, np.NPY_FLOAT64)
+    cdef object of_final = new_array(arcs.num_states, np.NPY_FLOAT64)
     cdef double* probability = <double*>np.PyArray_DATA(<np.ndarray>posterior)
+    cdef double* end_probability = <double*>np.PyArray_DATA(<np.ndarray>of_final)
     cdef bint found
     with nogil:
-        found = c.posteriors(arcs, factors, probability)
+        found = c.posteriors(arcs, factors, probability, end_probability)
     if not found:
         raise no_path(lattice)
-    return posterior
+    return posterior, of_final
 
 
 def probable_arcs(batch not None, scales not None, double least, cbool labels):

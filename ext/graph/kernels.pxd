@@ -88,7 +88,7 @@ cdef extern from "graph/best_path.hpp" namespace "ninja" nogil:
                     int32_t* words, int32_t* labels) noexcept
 
 cdef extern from "graph/posteriors.hpp" namespace "ninja" nogil:
-    cbool posteriors(const Arcs& arcs, const Scales& scales, double* posterior) except +
+    cbool posteriors(const Arcs& arcs, const Scales& scales, double* posterior, double* of_final) except +
     double forward_backward(const Arcs& arcs, const Scales& scales, double* alpha, double* beta) except +
 
 cdef extern from "core/top_sort.hpp" namespace "ninja" nogil:

@@ -26,12 +26,13 @@ struct LogSum {
   double cost() const { return sum > 0.0 ? least - std::log(sum) : kNoPath; }
 };
 
-// Compute the posterior of each arc; false if there is no path from the start to a final state.
+// Compute the posterior of each arc and, unless null, of the end of paths in each state; false if there is no path from
+// the start to a final state.
 //
 // The backward pass normalises the arcs of a state to probabilities given the state, relative to the largest term, so
 // that nothing overflows and only terms below 1e-300 underflow. The forward pass multiplies them by the probability of
 // the state. This takes one exponential per arc and one logarithm per state.
-inline bool posteriors(const Arcs& arcs, const Scales& scales, double* posterior) {
+inline bool posteriors(const Arcs& arcs, const Scales& scales, double* posterior, double* of_final = nullptr) {
   static thread_local std::vector<double> backward_space, inside_space;
   backward_space.resize(arcs.num_states);
   inside_space.assign(arcs.num_states, 0.0);
@@ -42,6 +43,7 @@ inline bool posteriors(const Arcs& arcs, const Scales& scales, double* posterior
     const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
     const double stop = final_cost(arcs, state, scales);
     double least = stop;
+    if (of_final != nullptr) of_final[state] = 0.0;
     for (int64_t arc = begin; arc < end; ++arc) {
       posterior[arc] += backward[arcs.dst[arc]];
       least = std::min(least, posterior[arc]);
@@ -60,12 +62,14 @@ inline bool posteriors(const Arcs& arcs, const Scales& scales, double* posterior
     for (int64_t arc = begin; arc < end; ++arc) sum += posterior[arc] = std::exp(least - posterior[arc]);
     backward[state] = least - std::log(sum);
     const double scale = 1.0 / sum;
+    if (of_final != nullptr && stop < kNoPath) of_final[state] = std::exp(least - stop) * scale;
     for (int64_t arc = begin; arc < end; ++arc) posterior[arc] *= scale;
   }
   if (!(backward[0] < kNoPath)) return false;
   inside[0] = 1.0;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     const double here = inside[state];
+    if (of_final != nullptr) of_final[state] *= here;
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       inside[arcs.dst[arc]] += posterior[arc] *= here;
     }

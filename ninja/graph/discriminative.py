@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError, OptionError, check_count
 from ninja.graph.connect import connect
-from ninja.graph.posteriors import forward_backward, posteriors
+from ninja.graph.posteriors import forward_backward, path_posteriors
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import owners
@@ -106,10 +106,9 @@ def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePoster
     Source: Kaldi, lat/lattice-functions.cc, LatticeForwardBackward.
     """
     lattice = connect(lattice)
-    costs = forward_backward(lattice, scales)
-    of_final = np.exp(costs.total - costs.alpha - _final_costs(lattice, scales))
-    log_likelihood = 0.0 - costs.total  # never -0.0
-    return _by_frame(lattice, posteriors(lattice, scales), of_final, log_likelihood)
+    posterior = path_posteriors(lattice, scales)
+    log_likelihood = 0.0 - forward_backward(lattice, scales).total  # never -0.0
+    return _by_frame(lattice, posterior.arc, posterior.final, log_likelihood)
 
 
 def accuracy_posteriors(
@@ -170,12 +169,11 @@ def accuracy_posteriors(
     src, dst, begin = lattice.src, lattice.dst, lattice.arc_begin
     of_arc = num_correct(lattice.ali_begin, lattice.ali, time[src])
     of_final = num_correct(lattice.final_ali_begin, lattice.final_ali, time)
-    costs = forward_backward(lattice, scales)
-    cost = scales.of_arcs(lattice)
-    final_cost = _final_costs(lattice, scales)
-    forward = np.exp(costs.alpha[dst] - costs.alpha[src] - cost)  # probability of an arc given its destination
-    backward = np.exp(costs.beta[src] - costs.beta[dst] - cost)  # probability of an arc given its source
-    before, after = np.zeros(lattice.num_states), np.exp(costs.beta - final_cost) * of_final  # expected accuracies
+    posterior = path_posteriors(lattice, scales)
+    forward, backward = posterior.conditional(dst), posterior.conditional(src)
+    is_probable = posterior.state > 0.0
+    end = np.divide(posterior.final, posterior.state, out=np.zeros(lattice.num_states), where=is_probable)
+    before, after = np.zeros(lattice.num_states), end * of_final  # expected accuracies
     for state in range(lattice.num_states):
         arcs = slice(int(begin[state]), int(begin[state + 1]))
         np.add.at(before, dst[arcs], forward[arcs] * (before[state] + of_arc[arcs]))
@@ -183,10 +181,8 @@ def accuracy_posteriors(
         arcs = slice(int(begin[state]), int(begin[state + 1]))
         after[state] += (backward[arcs] * (of_arc[arcs] + after[dst[arcs]])).sum()
     total = float(after[0])
-    probability = np.exp(costs.total - costs.alpha[src] - costs.beta[dst] - cost)
-    final_probability = np.exp(costs.total - costs.alpha - final_cost)
-    of_arc = probability * (before[src] + of_arc + after[dst] - total)
-    return _by_frame(lattice, of_arc, final_probability * (before + of_final - total), total)
+    of_arc = posterior.arc * (before[src] + of_arc + after[dst] - total)
+    return _by_frame(lattice, of_arc, posterior.final * (before + of_final - total), total)
 
 
 def _phones(ids: Collection[int]) -> npt.NDArray[np.int64]:
@@ -225,14 +221,6 @@ def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.ND
     """
     owner = owners(begin)
     return owner, start[owner].astype(np.int64) + np.arange(owner.size) - begin[owner]
-
-
-def _final_costs(lattice: Lattice, scales: Scales) -> Floats:
-    is_final = lattice.is_final
-    cost = np.full(lattice.num_states, np.inf)
-    cost[is_final] = scales.lm * lattice.final_graph[is_final]
-    cost[is_final] += scales.acoustic * lattice.final_acoustic[is_final].astype(np.float64)
-    return cost
 
 
 def _by_frame(lattice: Lattice, of_arc: Floats, of_final: Floats, total: float) -> FramePosteriors:

@@ -34,7 +34,26 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 
     Source: Kaldi, latbin/lattice-arc-post.cc, for the definition.
     """
-    return _graph.posteriors(lattice, scales)
+    return path_posteriors(lattice, scales).arc
+
+
+class PathPosteriors(NamedTuple):
+    """Probabilities of the arcs and states of the true path; each state's are normalised, whatever its costs."""
+
+    arc: npt.NDArray[np.float64]  # [num_arcs]
+    final: npt.NDArray[np.float64]  # [num_states], the true path ends in the state
+    state: npt.NDArray[np.float64]  # [num_states], the true path contains the state
+
+    def conditional(self, state: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+        """Return the probability of each arc, given that the true path contains this state of the arc."""
+        total = self.state[state]
+        return np.divide(self.arc, total, out=np.zeros_like(total), where=total > 0.0)
+
+
+def path_posteriors(lattice: Lattice, scales: Scales = Scales()) -> PathPosteriors:
+    """Compute the posteriors of arcs, final states and states; see `posteriors`."""
+    of_arc, of_final = _graph.posteriors(lattice, scales)
+    return PathPosteriors(of_arc, of_final, np.bincount(lattice.src, of_arc, lattice.num_states) + of_final)
 
 
 class ProbableArcs(NamedTuple):

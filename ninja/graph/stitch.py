@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError, OptionError, counted
 from ninja.graph.connect import connect
-from ninja.graph.posteriors import forward_backward
+from ninja.graph.posteriors import forward_backward, posteriors
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.lattice import checked_shift
@@ -53,8 +53,7 @@ class _Part:
         paths = forward_backward(lattice, scales)
         self.before, self.after = paths.alpha, paths.beta
         self.src = lattice.src.astype(np.int64)
-        through = self.before[self.src] + scales.of_arcs(lattice) + self.after[lattice.dst]
-        self.posterior = np.exp(np.minimum(paths.total - through, 0.0))  # [num_arcs]
+        self.posterior = posteriors(lattice, scales)  # [num_arcs]
 
     def boundary_probability(self, first: int, last: int, before: int, after: int) -> Doubles:
         """Return, for each frame t in a range, the probability that the true path has a state close to t.

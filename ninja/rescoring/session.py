@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import ClosedError, VocabularyError, check_range, described, documented
-from ninja.graph import best_path, forward_backward
+from ninja.graph import best_path
+from ninja.graph.posteriors import path_posteriors
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import EPSILON
 from ninja.rescoring.utterances import Submission
@@ -153,12 +154,9 @@ def prefix_posteriors(lattice: Lattice, words: Sequence[int], scales: Scales) ->
         words: Word ids, without epsilons.
         scales: Scales of the total cost.
     """
-    paths = forward_backward(lattice, scales)
-    cost = scales.of_arcs(lattice)
-    with np.errstate(invalid="ignore"):  # unreachable states
-        fraction = np.nan_to_num(np.exp(paths.alpha[lattice.dst] - paths.alpha[lattice.src] - cost))
-        of_state = np.nan_to_num(np.exp(paths.total - paths.alpha - paths.beta)).tolist()
-    arcs = list(zip(lattice.dst.tolist(), lattice.word.tolist(), fraction.tolist(), strict=True))
+    paths = path_posteriors(lattice, scales)
+    of_state = paths.state.tolist()
+    arcs = list(zip(lattice.dst.tolist(), lattice.word.tolist(), paths.conditional(lattice.dst).tolist(), strict=True))
     begin = lattice.arc_begin.tolist()
     # By state and n: the fraction of the paths to the state that have the first n words.
     shares: list[dict[int, float]] = [{} for _ in range(lattice.num_states)]

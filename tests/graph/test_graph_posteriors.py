@@ -10,9 +10,11 @@ from reference_graph import cost_of, log_space_posteriors, paths
 from strategies import costs, lattices
 from strategies_graph import scaled
 
+from ninja.consensus import mbr_decode
 from ninja.errors import LatticeError, OptionError
-from ninja.graph import forward_backward, from_arcs, posteriors
+from ninja.graph import forward_backward, frame_posteriors, from_arcs, posteriors
 from ninja.lattice import Lattice, Scales
+from ninja.rescoring.session import prefix_posteriors
 
 SCALES = st.fixed_dictionaries(
     {"acoustic_scale": st.floats(0, 2), "lm_scale": st.floats(0, 2), "word_penalty": costs()}
@@ -74,6 +76,16 @@ def test_arcs_on_no_whole_path_have_no_posterior() -> None:
         "a", [0, 2, 2, 3, 3], [1, 3, 3], [1, 2, 3], [0, 0, -700], [0, 0, 0], [np.inf, np.inf, np.inf, 0]
     )
     assert posteriors(lattice).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("cost", [1e3, 1e16, -1e20, 3e38])
+def test_posteriors_of_large_costs_are_probabilities(cost: float) -> None:
+    src, labels = np.repeat(np.arange(3), 3), [[number % 3 + 1] for number in range(9)]
+    lattice = from_arcs("a", src, src + 1, np.arange(1, 10), [cost] * 9, finals={3: cost}, labels=labels)
+    assert frame_posteriors(lattice).posterior == pytest.approx([1 / 3] * 9)
+    assert prefix_posteriors(lattice, [1, 4, 7], Scales()) == pytest.approx([1 / 3, 1 / 9, 1 / 27])
+    result = mbr_decode(lattice)
+    assert np.add.reduceat(result.posterior, result.bin_begin[:-1]) == pytest.approx(1.0)
 
 
 def test_posteriors_refuse_a_scale_that_is_no_number() -> None:
