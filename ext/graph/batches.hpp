@@ -159,6 +159,7 @@ Results push_with(const Items& items, bool strings, bool weights, double acousti
              "; push costs only";
     }
     apply(item, plan, result);
+    if (!costs_fit(result.arcs)) return "the new costs exceed the range of float32; scale the costs down first";
     if (result.memory != nullptr) result.compact = with_strings || item.compact;
     return "";
   });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -255,6 +256,17 @@ inline void push_costs(const Arcs& arcs, const std::vector<Costs>& rest, const B
     to.final_graph[state] = static_cast<float>(arcs.final_graph[state] - here.graph);
     to.final_acoustic[state] = static_cast<float>(arcs.final_acoustic[state] - here.acoustic);
   }
+}
+
+// Whether costs that were computed in double precision fit in single precision.
+inline bool costs_fit(const Arcs& arcs) {
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) {
+    if (!std::isfinite(arcs.graph[arc]) || !std::isfinite(arcs.acoustic[arc])) return false;
+  }
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    if (std::isfinite(arcs.final_graph[state]) != std::isfinite(arcs.final_acoustic[state])) return false;
+  }
+  return true;
 }
 
 inline void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) {

@@ -9,7 +9,7 @@ from ninja.errors import check_count
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets, owners, sums
-from ninja.lattice.lattice import check_finite
+from ninja.lattice.lattice import check_costs, check_finite
 
 
 def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 10_000_000) -> Lattice:
@@ -30,14 +30,17 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
         their order; costs are summed in float64.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or the result has more than ``max_arcs`` arcs.
+        LatticeError: No path leads from the start to a final state, the result has more than ``max_arcs`` arcs, or a
+            cost exceeds the range of float32.
         OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` is below 1.
 
     Source: Mohri 2002, "Generic ε-removal and input ε-normalization algorithms for weighted transducers".
     """
     check_finite("acoustic_scale", acoustic_scale)
     check_count("max_arcs", max_arcs, least=1)
-    return _graph.remove_epsilons(lattice, acoustic_scale, max_arcs)
+    result = _graph.remove_epsilons(lattice, acoustic_scale, max_arcs)
+    check_costs(result)
+    return result
 
 
 def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:

@@ -26,7 +26,8 @@ def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acou
         field ``time`` is dropped. Costs are differences of float64 sums.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or pushing would create too many labels.
+        LatticeError: No path leads from the start to a final state, pushing would create too many labels, or a cost
+            exceeds the range of float32.
         OptionError: ``acoustic_scale`` is not finite.
 
     Source: Kaldi, latbin/lattice-push.cc, lat/push-lattice.cc.
@@ -66,7 +67,8 @@ def minimize(
         A connected lattice, of kind "compact" if an arc has several labels.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or pushing would create too many labels.
+        LatticeError: No path leads from the start to a final state, pushing would create too many labels, or a cost
+            exceeds the range of float32.
         OptionError: ``acoustic_scale`` is not finite, or ``delta`` is not above 0.
 
     Source: Kaldi, latbin/lattice-minimize.cc, lat/minimize-lattice.cc; Mohri 2000, "Minimization algorithms for

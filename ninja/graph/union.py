@@ -16,6 +16,7 @@ from ninja.graph.scale import add_word_penalty, check_costs, scale
 from ninja.lattice import Array, Lattice, Scales
 from ninja.lattice.arrays import offsets
 from ninja.lattice.batch import bare
+from ninja.lattice.lattice import check_costs as check_new_costs
 from ninja.lattice.lattice import check_finite, frozen
 from ninja.lattice.times import is_timed, state_times
 from ninja.lattice.word_ids import check_one_table
@@ -52,7 +53,8 @@ def union(
         A connected lattice; costs are summed in float64.
 
     Raises:
-        LatticeError: The union is too large, or a lattice has no path from the start to a final state.
+        LatticeError: The union is too large, a lattice has no path from the start to a final state, or a cost exceeds
+            the range of float32.
         SymbolError: The lattices have different symbol tables.
         OptionError: There are no lattices, ``acoustic_scale`` is not finite, ``delta`` is not above 0, or ``max_arcs``
             is below 1.
@@ -74,6 +76,7 @@ def union(
         for lattice in lattices
     ]
     united = _graph.unite(plain, acoustic_scale, delta, max_arcs, MAX_LABELS)
+    check_new_costs(united)
     return united.replace(frame_shift=_frame_shift(lattices))
 
 

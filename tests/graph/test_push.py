@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from reference_openfst import without_ties
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.graph import connect, determinize, from_arcs, minimize, push
+from ninja.graph import connect, determinize, from_arcs, minimize, push, remove_epsilons, union
 from ninja.lattice import Lattice, check
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -220,6 +221,18 @@ def test_push_takes_the_kind_and_time_that_are_right() -> None:
     assert push(raw, strings=False).kind == "raw"
     assert push(raw).kind == "compact"
     assert push(raw).ali_begin.tolist() == [0, 2, 2]
+
+
+def union_with_another(lattice: Lattice) -> Lattice:
+    return union([lattice, from_arcs("a", [0, 1], [1, 2], [1, 5], [-3e38, 0], finals={2: 0.0})])
+
+
+@pytest.mark.parametrize("operation", [push, minimize, remove_epsilons, union_with_another])
+def test_costs_beyond_float32_are_refused(operation: Callable[[Lattice], Lattice]) -> None:
+    src, dst, word = [0, 1, 0, 1, 0, 2, 1, 3], [1, 4, 2, 3, 3, 4, 2, 4], [1, 0, 2, 3, 1, 4, 1, 4]
+    lattice = from_arcs("a", src, dst, word, [3e38, 3e38, 1, 3e38, 1, 3e38, 1, -3e38], finals={4: 3e38})
+    with pytest.raises(LatticeError, match="exceed the range of float32; scale the costs down first"):
+        operation(lattice)
 
 
 def test_options_out_of_range_are_refused() -> None:
