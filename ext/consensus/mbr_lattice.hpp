@@ -76,8 +76,9 @@ inline double log_add(double x, double y) {
 
 constexpr double kMostRounding = 1e-6;  // of the sum of the probabilities of the links that enter a state
 
-// Convert the connected part of a lattice; false if no path leads from the start to a final state. `time` is the frame
-// of each state, `form` the written form of each arc, or null. Buffers of `to` are reused.
+// Convert the connected part of a lattice; false if no path leads from the start to a final state, or if the costs of
+// all paths exceed single precision. `time` is the frame of each state, `form` the written form of each arc, or null.
+// Buffers of `to` are reused.
 inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const int32_t* form,
                         const Scales& exact, MbrLattice& to) {
   const Scales scales = single(exact);
@@ -150,19 +151,21 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
     alpha[link.dst] = log_add(alpha[link.dst], alpha[link.src] + link.loglike);
     ++to.in[link.dst + 1];
   }
+  if (!std::isfinite(alpha[end])) return false;
   for (int64_t state = 0; state < to.num_states; ++state) to.in[state + 1] += to.in[state];
   std::vector<int64_t> place(to.in.begin(), to.in.end() - 1);
   to.entering.resize(to.link.size());
   for (size_t at = 0; at < to.link.size(); ++at) {
     MbrLattice::Link& link = to.link[at];
-    link.prob = std::exp(alpha[link.src] + link.loglike - alpha[link.dst]);
+    // 0 if all paths to the state have infinite costs
+    link.prob = alpha[link.dst] > -kNoPath ? std::exp(alpha[link.src] + link.loglike - alpha[link.dst]) : 0.0;
     to.entering[place[link.dst]++] = static_cast<int64_t>(at);
   }
   // Large costs round the sums; Kaldi does not normalise, so that small deviations stay.
   for (int64_t state = 1; state < to.num_states; ++state) {
     double sum = 0.0;
     for (int64_t at = to.in[state]; at < to.in[state + 1]; ++at) sum += to.link[to.entering[at]].prob;
-    if (std::abs(sum - 1.0) <= kMostRounding) continue;
+    if (sum == 0.0 || std::abs(sum - 1.0) <= kMostRounding) continue;
     for (int64_t at = to.in[state]; at < to.in[state + 1]; ++at) to.link[to.entering[at]].prob /= sum;
   }
   return true;

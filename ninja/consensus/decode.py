@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from ninja import _consensus
 from ninja.consensus.written import ArcForms, BinForms, arc_forms
+from ninja.errors import LatticeError
 from ninja.graph.kinds import to_compact
-from ninja.graph.path import no_path
+from ninja.graph.posteriors import posteriors
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.batch import Batch, as_batch
@@ -115,7 +116,8 @@ def mbr_decode(
         confidences are 1.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or state times are inconsistent.
+        LatticeError: No path leads from the start to a final state, state times are inconsistent, or the scaled costs
+            of all paths exceed the range of float32.
         OptionError: A word id in `hypothesis` is out of range, or a batch has another number of lattices.
         SymbolError: With `forms`, a word id is not in the symbol table.
 
@@ -161,7 +163,10 @@ def decode_with_limits(
     batch = as_batch(lattices)
     if failed >= 0:
         state_times(batch[failed])
-        raise no_path(batch.keys[failed])
+        posteriors(batch[failed], scales)
+        raise LatticeError(
+            "the scaled costs exceed the range of float32; scale the costs down first", key=batch.keys[failed]
+        )
     bins, bin_begin, bin_times = of_bins
     risk, rounds, touches_band = of_lattices
     columns = (

@@ -271,6 +271,14 @@ def test_a_batch_with_another_number_of_hypotheses_is_refused() -> None:
         mbr_decode(batch, hypothesis=[[5]])
 
 
+def test_only_paths_with_costs_in_the_range_of_float32_are_decoded() -> None:
+    src, dst, word = [0, 0, 1, 2], [1, 2, 3, 3], [1, 2, 3, 4]
+    lattice = from_arcs("a", src, dst, word, [1.0] * 4, [2e38, 1.0, 1.0, 1.0], finals={3: 0.0})
+    assert mbr_decode(lattice, Scales(2.0)).confidences.tolist() == [1.0, 1.0]
+    with pytest.raises(LatticeError, match=r"key 'a': the scaled costs exceed the range of float32; scale the costs"):
+        mbr_decode(lattice, Scales(1e39))
+
+
 def test_times_that_contradict_each_other_are_refused() -> None:
     lattice = from_arcs("c", [0, 0], [1, 1], [5, 6], [0.0] * 2, finals={1: 0.0}, labels=[[1], [1, 1]])
     with pytest.raises(LatticeError, match="state 1 is at frame 1 on one path, but at frame 2 via arc 1"):
