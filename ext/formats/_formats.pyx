@@ -195,8 +195,8 @@ def look_at_fst_text(bytes content not None):
 
     Returns:
         (three, five, is_integer, is_weight, fields): whether there are lines of three fields, and of five fields; and,
-        if there are neither, whether the last of four fields is always an integer, whether it is always a weight, and
-        its distinct values.
+        if there are neither, whether the last of four fields is always an integer, whether it is always a weight but
+        not always equal to the third field, and its distinct values.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)

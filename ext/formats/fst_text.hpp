@@ -185,6 +185,7 @@ inline FstTextLook look_at_fst_text(const char* at, const char* end) {
   using namespace fst_text;
   FstTextLook look;
   Vocabulary fourth;
+  bool repeats = true;  // all lines of four fields have the same label twice, for example a word that is a number
   std::string_view fields[kMostFields];
   while (at < end) {
     const int64_t count = split(at, end, fields);
@@ -196,8 +197,10 @@ inline FstTextLook look_at_fst_text(const char* at, const char* end) {
     if (look.three || count != 4) continue;
     look.fourth_integer = look.fourth_integer && is_integer(fields[3]);
     look.fourth_weight = look.fourth_weight && is_weight(fields[3]);
+    repeats = repeats && fields[2] == fields[3];
     fourth.add(fields[3], 0);
   }
+  look.fourth_weight = look.fourth_weight && (!repeats || fourth.entries().empty());
   for (const Vocabulary::Entry& entry : fourth.entries()) look.fourth.push_back(entry.text);
   return look;
 }

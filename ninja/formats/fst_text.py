@@ -117,7 +117,8 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
 def _is_acceptor(content: bytes, naming: Naming, options: FstTextOptions, line: int) -> bool:
     """Return whether arcs have one label instead of two, as set by an option or else inferred from the lines.
 
-    Lines with four fields are ambiguous: they can contain two labels, or a label and a weight.
+    Lines with four fields are ambiguous: they can contain two labels, or a label and a weight. They contain two labels
+    if both are equal in all lines.
     """
     if options.acceptor is not None:
         return options.acceptor

@@ -24,6 +24,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Sym
 from ninja.formats.format import HEAD
 from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
+from ninja.graph import from_arcs
 from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
@@ -60,6 +61,14 @@ def test_columns_tell_an_acceptor_from_a_transducer() -> None:
     assert read_fst_text(b"0 1 4\n1 2 4 5\n2\n", "utt").graph.tolist() == [0, 5]
     assert read_fst_text(b"0 1 one two\n1\n", "utt", words=WORDS).word.tolist() == [2]
     assert read_fst_text(b"0 1 one 2.5\n1\n", "utt", words=WORDS).graph.tolist() == [2.5]
+
+
+@pytest.mark.parametrize("words", [("1.5", "-3"), ("7", "Infinity"), ("inf", "1e3")])
+def test_words_like_weights_are_read_back(words: tuple[str, str]) -> None:
+    lattice = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0.0, 0.0], finals={2: 0.0})
+    content = write_fst_text(lattice, SymbolTable.from_words(["<eps>", *words]), FstTextWriteOptions(labels="words"))
+    seen = read_fst_text(content, "utt", options=FstTextOptions(labels="words"))
+    assert (seen.words.spell(seen.word), seen.graph.tolist()) == ([*words], [0, 0])
 
 
 def test_words_get_a_table_of_their_own() -> None:

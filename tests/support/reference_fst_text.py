@@ -88,7 +88,8 @@ def _is_acceptor(lines, words, options):
         return False
     if words is not None and options.labels != "ids":
         return not all(label.decode(options.encoding, "replace") in words for label in fourth)
-    return all(map(_WEIGHT.fullmatch, fourth))
+    repeats = bool(fourth) and all(row[2] == row[3] for _, row in lines if len(row) == 4)
+    return not repeats and all(map(_WEIGHT.fullmatch, fourth))
 
 
 def _state(text, line, refuse):
