@@ -191,7 +191,7 @@ def write_fst_text(
     """Encode a lattice as an FST in text format: a word acceptor with one cost per arc, without alignments or times.
 
     Each weight is written as the shortest decimal number that is read back as the same cost. As in fstprint, a weight
-    of 0 is omitted.
+    of 0 is omitted, except in a first line that would be that of an archive.
 
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """
@@ -218,7 +218,9 @@ def write_fst_text(
             label = names[arc] if options.acceptor else f"{names[arc]}\t{names[arc]}"
             rows.append(f"{state}\t{dst[arc]}\t{label}{cost[arc]}\n")
         if state in end_of:
-            rows.append(f"{state}{end_of[state]}\n")
+            # Without a weight, a first line would look like the key in an archive.
+            zero = "\t0" if not rows and lattice.num_states > 1 else ""
+            rows.append(f"{state}{end_of[state] or zero}\n")
         elif begin[state] == begin[state + 1]:
             rows.append(f"{state}\tInfinity\n")  # a dead end, which may have no other line
     return "".join(rows).encode(encoding)

@@ -71,6 +71,14 @@ def test_words_like_weights_are_read_back(words: tuple[str, str]) -> None:
     assert (seen.words.spell(seen.word), seen.graph.tolist()) == ([*words], [0, 0])
 
 
+@pytest.mark.parametrize("cost", [0.0, 0.5, np.inf])
+def test_a_first_state_without_arcs_is_read_back(tmp_path: Path, cost: float) -> None:
+    lattice = Lattice.from_arrays("x", [0, 0, 1, 1], [2], [5], [1.0], [0.0], [cost, np.inf, 0.25])
+    (tmp_path / "x.att").write_bytes(write_fst_text(lattice))
+    [(_, seen)] = package.read(tmp_path / "x.att")
+    assert (seen.graph.tolist(), seen.final_graph.tolist()) == ([1.0], lattice.final_graph.tolist())
+
+
 def test_words_get_a_table_of_their_own() -> None:
     lattice = read_fst_text("0 1 yes yes 1\n1 2 <eps> <eps>\n2 3 né né\n3\n".encode(), "utt")
     assert lattice.words is not None
