@@ -37,7 +37,7 @@ def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDA
         paths: Complete paths, as arc ids, that come first regardless of their costs.  [default: the best path]
 
     Raises:
-        LatticeError: No path leads from the start to a final state.
+        LatticeError: No path leads from the start to a final state, or a path has an arc that does not exist.
     """
     cost = scales.of_arcs(lattice)
     with np.errstate(invalid="ignore"):  # 0 times +inf
@@ -63,6 +63,8 @@ def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDA
             rows.append(tuple(row))
 
     for path in paths:
+        if other := [arc for arc in path.tolist() if not 0 <= arc < lattice.num_arcs]:
+            raise LatticeError(f"arc {other[0]} does not exist: the path belongs to another lattice", key=lattice.key)
         row: list[int] = []
         for arc in path.tolist():
             if not is_used[arc]:

@@ -22,7 +22,7 @@ from strategies import lattices
 from strategies_graph import scaled, timed_lattices
 
 from ninja.errors import LatticeError, OptionError
-from ninja.graph import best_path, oracle, posteriors, select_arcs, state_times
+from ninja.graph import best_path, from_arcs, oracle, posteriors, select_arcs, state_times
 from ninja.io import read
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
@@ -96,6 +96,12 @@ def test_a_given_path_comes_before_cheaper_ones(lattice, reference):
 def test_a_lattice_without_a_complete_path_is_refused():
     with pytest.raises(LatticeError, match="key 'dead': no path leads from the start to a final state"):
         detours(dead_end())
+
+
+def test_a_path_of_another_lattice_is_refused():
+    lattice = from_arcs("a", [0], [1], [5], [1.0], finals={1: 0.0})
+    with pytest.raises(LatticeError, match="key 'a': arc 1 does not exist: the path belongs to another lattice"):
+        detours(lattice, paths=[np.array([0, 1])])
 
 
 def dead_end() -> Lattice:
