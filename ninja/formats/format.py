@@ -338,6 +338,8 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
         OptionError: The format does not exist, the extension belongs to several formats or to a read-only format, or
             `name` is a wspecifier for another format than `to`.
     """
+    if not isinstance(name, str | os.PathLike):
+        raise OptionError(f"name is {name!r:.60}, but must be a path or a wspecifier")
     place = target(name)
     if to is None:
         return OutputFormat(os.fspath(name), None, place, _by_extension(name, place), {})

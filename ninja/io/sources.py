@@ -11,7 +11,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -255,7 +255,10 @@ class Sources:
         self, names: Source | SourceFile | Sequence[Name], *, allow_pipes: bool = False, guard: Guard | None = None
     ) -> None:
         is_single = isinstance(names, str | os.PathLike | Table | SourceFile)
-        self.names: tuple[Name, ...] = (names,) if is_single else tuple(names)  # type: ignore[assignment, arg-type]
+        is_one = is_single or not isinstance(names, Iterable)
+        self.names: tuple[Name, ...] = (names,) if is_one else tuple(names)  # type: ignore[assignment, arg-type]
+        if other := [name for name in self.names if not isinstance(name, str | os.PathLike | Table | SourceFile)]:
+            raise OptionError(f"source is {other[0]!r:.60}, but must be a path, or several paths")
         self._allow_pipes = allow_pipes
         self._guard = guard
         self._files: dict[Name, list[SourceFile]] = {}

@@ -117,6 +117,8 @@ class LatticeWriter:
     def __init__(self, output: OutputSettings) -> None:
         if output.lossy not in ("allow", "refuse"):
             raise OptionError(f"lossy is {output.lossy!r}, but must be allow or refuse")
+        if output.kind not in (None, "compact", "raw"):
+            raise OptionError(f"kind is {output.kind!r}, but must be compact or raw")
         assert output.format.write is not None
         self.name = output.place
         self.format = output.format

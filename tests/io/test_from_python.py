@@ -127,6 +127,20 @@ def test_malformed_lists_are_refused_in_words(rows: object, how: dict[str, objec
         ninja.from_nbest("utt", rows, **how)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ninja.read(None), "source is None, but must be a path, or several paths"),  # type: ignore[call-overload]
+        (lambda: ninja.read(["a", 5]), "source is 5, but must be"),  # type: ignore[call-overload]
+        (lambda: ninja.write(None), "name is None, but must be a path or a wspecifier"),  # type: ignore[arg-type]
+        (lambda: ninja.write("a.ark", kind="x"), "kind is 'x', but must be compact or raw"),  # type: ignore[arg-type]
+    ],
+)
+def test_sources_and_outputs_of_wrong_types_are_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        call()
+
+
 def test_pairs_name_their_lattices_in_every_call() -> None:
     named = [(key, ninja.from_nbest("utt", LIST)) for key in ("a", "b")]
     lm = ninja.lm.load("english-ngram")
