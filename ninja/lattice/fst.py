@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ class Fst:
     start: int = 0
     path: str | None = None  # source file, for messages
     is_sorted: bool = False  # whether it is known that the arcs of each state are sorted by input label
+    _sorted: Fst | None = field(default=None, init=False, repr=False)  # result of `sorted_by_input`
 
     @property
     def num_states(self) -> int:
@@ -35,9 +36,15 @@ class Fst:
         return len(self.dst)
 
     def sorted_by_input(self) -> Fst:
-        """Sort the arcs of each state by input label, as composition requires; equal labels keep their order."""
+        """Sort the arcs of each state by input label, as composition requires; equal labels keep their order.
+
+        The arcs are sorted by the first call; the arrays must not be changed afterwards.
+        """
         if self.is_sorted:
             return self
-        order = np.lexsort((self.ilabel, owners(self.arc_begin)))
-        columns = {name: getattr(self, name)[order] for name in ("dst", "ilabel", "olabel", "cost")}
-        return replace(self, **columns, is_sorted=True)
+        if self._sorted is None:
+            order = np.lexsort((self.ilabel, owners(self.arc_begin)))
+            columns = {name: getattr(self, name)[order] for name in ("dst", "ilabel", "olabel", "cost")}
+            object.__setattr__(self, "_sorted", replace(self, **columns, is_sorted=True))
+        assert self._sorted is not None
+        return self._sorted

@@ -29,6 +29,14 @@ def in_common(a: Lattice, b: Lattice) -> bool:
     return bool({way.words for way in ways(a)} & {way.words for way in ways(b)})
 
 
+def test_the_arcs_of_an_fst_are_sorted_once() -> None:
+    arrays = [np.array([0, 2, 2]), *(np.array(column, np.int32) for column in ([1, 1], [7, 5], [1, 2]))]
+    fst = Fst(*arrays, cost=np.array([0.5, 0.0]), final_cost=np.array([np.inf, 0.0]))
+    machine = fst.sorted_by_input()
+    assert (machine.ilabel.tolist(), machine.olabel.tolist(), machine.cost.tolist()) == ([5, 7], [2, 1], [0.0, 0.5])
+    assert fst.sorted_by_input() is machine is machine.sorted_by_input()
+
+
 @given(SMALL, SMALL, st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 def test_interpolation_pairs_up_every_two_paths_of_equal_words_once(a: Lattice, b: Lattice, alpha: float) -> None:
     if not in_common(a, b):
