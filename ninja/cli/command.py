@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import stat
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from typing import Any, Literal
@@ -268,9 +269,19 @@ class CommandFiles:
 
 
 def is_standard_input(files: list[SourceFile]) -> bool:
-    """Return whether any file is standard input, by any of its names."""
+    """Return whether any file is standard input: one of its usual names, or any name of the pipe."""
     names = {"-", STDIN, "/dev/fd/0", "/proc/self/fd/0"}
-    return any(file.path in names and file.place.command is None for file in files)
+    paths = [file.path for file in files if file.place.command is None]
+    return any(path in names or _is_standard_pipe(path) for path in paths)
+
+
+def _is_standard_pipe(path: str) -> bool:
+    try:
+        status = os.stat(path)
+        is_pipe = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
+        return is_pipe and os.path.samestat(status, os.fstat(0))
+    except (OSError, ValueError):
+        return False
 
 
 class ShardType(click.ParamType):

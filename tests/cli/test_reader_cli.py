@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -168,6 +170,14 @@ def test_compute_wer_takes_text_as_kaldi_does(ninja, here, option):
 def test_the_standard_input_is_one_source_however_it_is_spelled(ninja, here, arguments):
     code, _, errors = ninja(*arguments)
     assert (code, "only one of the inputs can be standard input (-)" in errors) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["/dev/../dev/stdin", "link"])
+def test_a_pipe_at_the_standard_input_is_one_source_by_any_name(here, name):
+    os.symlink("/dev/stdin", "link")
+    line = [sys.executable, "-m", "ninja", "union", "-", name, "-o", "out.ark"]
+    run = subprocess.run(line, input=b"", stderr=subprocess.PIPE)
+    assert (run.returncode, b"only one of the inputs can be standard input (-)" in run.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("arguments", [["prune", "", "-o", "out.ark"], ["best", "a.ark", "--words", ""]])
