@@ -67,6 +67,15 @@ def test_phrases_are_marked_in_written_text(ninja, tmp_path):
     assert (code, out) == (0, f"one Call [@name Tom Chen,] now!\n{two}\n"), err
 
 
+def test_phrases_in_one_hyphenated_word_do_not_overlap(ninja, tmp_path):
+    texts = ["Go, to Paris-London-Rome now.", "See Tom Paris-London here."]
+    rows = ({"key": str(key), "nbest": [{"text": text, "score": -1}]} for key, text in enumerate(texts))
+    (tmp_path / "lists.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "e.json").write_text(json.dumps({"@a": ["Paris", "Tom Paris"], "@b": ["London", "London here"]}))
+    code, out, _ = ninja("best", tmp_path / "lists.jsonl", "--tags", tmp_path / "e.json")
+    assert (code, out) == (0, "0 Go, to [@a Paris-London-Rome] now.\n1 See [@a Tom Paris-London] here.\n")
+
+
 def test_costs_are_written_beside_tagged_transcripts(ninja, files, tmp_path):
     code, out, _ = ninja("best", *files, "--cost", tmp_path / "costs")
     assert (code, out) == (0, TAGGED)

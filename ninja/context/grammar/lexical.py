@@ -109,22 +109,22 @@ class LexicalContext:
             self._ids.update((word, [next(ids) for _ in form]) for word, form in zip(new, forms, strict=True))
 
     def matches(self, tracker: Tracker, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases, with their positions, on the grammar's best path through a sequence of written words."""
+        """Return the phrases, with their positions, on the grammar's best path through a sequence of written words.
+
+        If several phrases contain parts of the same written word, only the first of them is returned.
+        """
         forms = self.table.normalizer.forms(words)
         self.learn(lists)
         position = [index for index, form in enumerate(forms) for _ in form]
         tracker.clear()
         start = tracker.start(lists)
         ids = self.table.lexical.ids(word for form in forms for word in form)
-        return [
-            Match(
-                position[match.begin],
-                position[match.end - 1] + 1,
-                match.cls,
-                " ".join(words[position[match.begin] : position[match.end - 1] + 1]),
-            )
-            for match in tracker.matches(start, ids)
-        ]
+        matches: list[Match] = []
+        for match in tracker.matches(start, ids):
+            begin, end = position[match.begin], position[match.end - 1] + 1
+            if not matches or begin >= matches[-1].end:
+                matches.append(Match(begin, end, match.cls, " ".join(words[begin:end])))
+        return matches
 
     def _trie(self, phrases: PhraseList) -> PhraseTrie:
         if phrases not in self._tries:
