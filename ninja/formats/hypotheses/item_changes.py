@@ -67,12 +67,16 @@ class ItemRevision:
                 self._change(*stretch, change.words, old if len(old) == len(change.words) else change.words)
 
     def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
-        """Replace the words ``first : last`` of the list with `new`.
+        """Replace the words ``first : last`` of the list with `new`, without words that all fields would leave empty.
 
         Args:
             old: The replaced words as the utterance spells them, or `new` if their number differs.
         """
         bounds, items = self._entries.bounds, self._entries.items
+        if items:
+            forms = [self._form(path) for path, _ in items[0].texts]
+            old = [former for former, word in zip(old, new, strict=True) if any(form(word) for form in forms)]
+            new = tuple(word for word in new if any(form(word) for form in forms))
         begin = bounds[first][0] if first < len(bounds) else len(items)
         end = bounds[last - 1][1] if last else 0
         if first == last and begin >= end:  # not within an item

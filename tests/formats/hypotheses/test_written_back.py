@@ -75,6 +75,15 @@ def test_a_corrected_word_changes_its_letters_alone(path, tmp_path):
     assert new != path.read_text()
 
 
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem.startswith("azure")], ids=lambda path: path.name)
+@pytest.mark.parametrize("new", ["{} &", "- {}", "&"])
+def test_words_of_punctuation_do_not_become_empty_words(path, new, tmp_path):
+    word, target = WORDS[path.name], tmp_path / path.name
+    correct(path, target, FILES[path], replacing(word, new.format(word)))
+    assert new.strip("{} ") in target.read_text()
+    assert target.read_text().count('""') == path.read_text().count('""')
+
+
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 @pytest.mark.parametrize("new", ["two words", ""])
 def test_a_word_becomes_two_words_or_none_in_every_form_of_a_text(path, new, tmp_path):
