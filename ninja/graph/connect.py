@@ -60,6 +60,6 @@ def select_arcs(
     """
     mask = np.ascontiguousarray(keep, np.bool_)
     if mask.shape != (lattices.num_arcs,):
-        key = as_batch(lattices).keys[0]
+        key = next(iter(as_batch(lattices).keys), None)
         raise LatticeError(f"keep has shape {mask.shape}, but must have shape ({lattices.num_arcs},)", key=key)
     return _graph.connect(lattices, mask, return_arc_map)

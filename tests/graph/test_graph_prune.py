@@ -16,6 +16,7 @@ from strategies_graph import SCALES, scaled, timed_lattices
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, connect, depth_per_frame, from_arcs, limit_depth, prune, select_arcs, state_times
 from ninja.lattice import Lattice, Scales, check
+from ninja.lattice.batch import Batch
 
 
 def assert_is_part(smaller: Lattice, lattice: Lattice, arc_map: np.ndarray) -> None:
@@ -65,6 +66,8 @@ def test_selected_arcs_stay_as_far_as_they_form_paths(lattice: Lattice, data: st
     assert_is_part(selected, lattice, arc_map)
     with pytest.raises(LatticeError, match="keep has shape"):
         select_arcs(lattice, np.ones(size + 1, bool))
+    with pytest.raises(LatticeError, match="keep has shape"):
+        select_arcs(Batch.of([]), np.ones(1, bool))
 
 
 @given(lattices(max_states=7, connected=False), costs(0, 20), SCALES)
