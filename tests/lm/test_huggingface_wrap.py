@@ -20,6 +20,7 @@ transformers = pytest.importorskip("transformers", reason="Hugging Face's transf
 
 from reference_transformer import stepwise  # noqa: E402
 from tiny_hf import (  # noqa: E402
+    SIZES,
     TABLE,
     folder,
     make_trie,
@@ -137,6 +138,18 @@ def test_half_precision_runs_and_is_near():
 def test_a_module_without_logits_is_refused():
     with pytest.raises(ModelError, match="Linear returns no logits for input_ids"):
         wrap(torch.nn.Linear(2, 2), in_memory("gpt2")[1])
+
+
+def test_a_network_that_reads_later_pieces_is_refused():
+    tokenizer = in_memory("gpt2")[1]
+    options = {"vocab_size": len(tokenizer), "intermediate_size": 32, "initializer_range": 0.3, **SIZES}
+    decoder, encoder = (
+        transformers.BertLMHeadModel(transformers.BertConfig(is_decoder=is_decoder, **options))
+        for is_decoder in (True, False)
+    )
+    assert wrap(decoder, tokenizer).scores_tries
+    with pytest.raises(ModelError, match="BertLMHeadModel is not causal: its scores depend on later pieces"):
+        wrap(encoder, tokenizer)
 
 
 class Counted:

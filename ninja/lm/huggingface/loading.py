@@ -94,8 +94,8 @@ def wrap(
         text_transform: ``"lower"`` to lower-case words, for lattices in upper case.  [default: words are unchanged]
 
     Raises:
-        ModelError: The module returns no logits, or neither the tokenizer nor the configuration defines an end-of-text
-            piece.
+        ModelError: The module returns no logits, its scores depend on later pieces, or neither the tokenizer nor the
+            configuration defines an end-of-text piece.
     """
     model.eval()
     config = getattr(model, "config", None)

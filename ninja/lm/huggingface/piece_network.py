@@ -352,16 +352,22 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
         path: Path of the model, for messages.
 
     Raises:
-        ModelError: The module returns no logits.
+        ModelError: The module returns no logits, or they depend on later pieces.
     """
     device = device_of_module(model)
     options = replace(options, device=str(device))
     sentence = torch.tensor([[bos, 0, 1, 2]], device=device)
     try:
-        logits = model(input_ids=sentence).logits
+        logits, prefix_logits = (model(input_ids=sentence[:, :length]).logits for length in (4, 2))
     except UNSUPPORTED as error:
         message = f"{type(model).__name__} returns no logits for input_ids ({reason(error)}), so Ninja cannot run it"
         raise ModelError(message, path) from error
+    change = logits[:, :2].float().log_softmax(-1) - prefix_logits.float().log_softmax(-1)
+    if change.square().mean().sqrt() > HALF_TOLERANCE:
+        message = f"{type(model).__name__} is not causal: its scores depend on later pieces; if it was trained as a"
+        raise ModelError(
+            f"{message} decoder, set is_decoder to true in its configuration, else save it as MaskedLM", path
+        )
     num_pieces = logits.shape[-1]
 
     def make(cache: list[_CacheLayer] | None) -> PieceLM:
