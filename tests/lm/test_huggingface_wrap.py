@@ -67,6 +67,18 @@ def test_a_masked_model_in_memory_is_one():
     assert lm.score_sentences([sentence]) == pytest.approx(opened("bert").score_sentences([sentence]), abs=1e-4)
 
 
+@pytest.mark.parametrize("family", ["FNet", "ConvBert"])
+def test_other_sentences_do_not_change_the_score_of_a_network_that_ignores_masks(family):
+    tokenizer = in_memory("bert", "AutoModelForMaskedLM")[1]
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=len(tokenizer), intermediate_size=32, initializer_range=0.3, **SIZES
+    )
+    lm = wrap(getattr(transformers, f"{family}ForMaskedLM")(config), tokenizer)
+    sentences = [lm.vocabulary.ids(text.split()) for text in ("the cat", "the dog sat on the mat", "a dog saw")]
+    alone = [lm.score_sentences([sentence])[0] for sentence in sentences]
+    assert lm.score_sentences(sentences) == pytest.approx(alone, abs=1e-4)
+
+
 class Module(torch.nn.Module):
     """A module that accepts only input_ids and returns logits."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NoReturn
 
 import numpy as np
@@ -122,13 +123,15 @@ class MaskedLM(LanguageModel):
         """
         pieces = [self._pieces(np.asarray(sentence, np.int64)) for sentence in sentences]
         total = np.zeros(len(pieces))
-        # Each piece of each sentence is masked in one row; rows are sorted by length.
+        # Each piece of each sentence is masked in one row. Rows are not padded, because some networks, such as ConvBERT
+        # and FNet, read padding in spite of the attention mask.
         row = [(number, index) for number, sentence in enumerate(pieces) for index in range(len(sentence))]
         row.sort(key=lambda item: len(pieces[item[0]]))
-        width = [min(len(pieces[number]) + 2, self._longest) for number, _ in row]
-        for run in runs(width, BATCH_PIECES, self._max_batch):
-            windows = [self._window(pieces[number], index) for number, index in row[run]]
-            np.add.at(total, [number for number, _ in row[run]], self._score(windows))
+        for width, group in groupby(row, lambda item: min(len(pieces[item[0]]) + 2, self._longest)):
+            rows = list(group)
+            for run in runs([width] * len(rows), BATCH_PIECES, self._max_batch):
+                windows = [self._window(pieces[number], index) for number, index in rows[run]]
+                np.add.at(total, [number for number, _ in rows[run]], self._score(windows))
         return total
 
     def _window(self, pieces: npt.NDArray[np.int64], index: int) -> tuple[npt.NDArray[np.int64], int]:
@@ -142,24 +145,15 @@ class MaskedLM(LanguageModel):
         """Mask one piece in each window, and return the natural-log probabilities of the masked pieces, float64 [rows].
 
         Args:
-            rows: Pairs of a window and the index of the piece to mask; the last window must be the longest.
+            rows: Pairs of a window and the index of the piece to mask; all windows have the same length.
         """
-        sentence = np.full((len(rows), len(rows[-1][0])), self._marks[1], np.int64)
-        inside = np.zeros(sentence.shape, np.int64)
-        for number, (window, _) in enumerate(rows):
-            sentence[number, : len(window)] = window
-            inside[number, : len(window)] = 1
+        sentence = np.stack([window for window, _ in rows])
         row, masked = np.arange(len(rows)), np.array([index for _, index in rows])
         target = torch.from_numpy(sentence[row, masked]).to(self._device)
         sentence[row, masked] = self._marks[2]
-        logits = (
-            self._model(
-                input_ids=torch.from_numpy(sentence).to(self._device),
-                attention_mask=torch.from_numpy(inside).to(self._device),
-            )
-            .logits[torch.from_numpy(row), torch.from_numpy(masked)]
-            .float()
-        )  # [rows, pieces]
+        read = torch.from_numpy(sentence).to(self._device)
+        output = self._model(input_ids=read, attention_mask=torch.ones_like(read))
+        logits = output.logits[torch.from_numpy(row), torch.from_numpy(masked)].float()  # [rows, pieces]
         logprob = logits.log_softmax(-1).gather(1, target[:, None])[:, 0]
         return np.asarray(logprob.double().cpu())
 
