@@ -108,8 +108,8 @@ def wrap(
 
 def _causal(model: Any, tokenizer: Any, options: LoadOptions, path: str | None = None) -> CausalLM:
     config = getattr(model, "config", None)
-    eos = _first_id(tokenizer.eos_token_id, getattr(config, "eos_token_id", None))
-    bos = _first_id(tokenizer.bos_token_id, getattr(config, "bos_token_id", None), eos)
+    eos = _first_id(tokenizer.eos_token_id, _configured_id(config, "eos_token_id"))
+    bos = _first_id(tokenizer.bos_token_id, _configured_id(config, "bos_token_id"), eos)
     if bos is None or eos is None:
         raise ModelError(
             "neither the tokenizer nor the configuration defines an end-of-text piece; set eos_token in the tokenizer",
@@ -234,6 +234,13 @@ def _is_masked(config: dict[str, Any], path: str) -> bool:
     if causal and masked:  # such as BERT
         return not any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures)
     return masked
+
+
+def _configured_id(config: Any, name: str) -> int | None:
+    """Return the id of a special piece in a configuration; None if it exceeds the vocabulary, as default ids can."""
+    number = _first_id(getattr(config, name, None))
+    size = getattr(config, "vocab_size", None)
+    return None if number is None or (size is not None and number >= size) else number
 
 
 def _first_id(*ids: Any) -> int | None:
