@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -28,7 +27,7 @@ from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError, check_range
 from ninja.files.output import text_output
-from ninja.files.stream import text_of
+from ninja.files.stream import Place, decoded, open_stream
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.libraries import needed_for
@@ -268,7 +267,9 @@ def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
 
     Fields are separated by spaces and tabs only, since words in some vocabularies contain other whitespace.
     """
-    text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else text_of(path)
+    place = Place(path)
+    with open_stream(place) as stream:
+        text = decoded(stream.rest(), place.name)
     lines = text.removesuffix("\n").split("\n") if text else []
     for number, line in enumerate(lines, start=1):
         yield number, number / len(lines), [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]

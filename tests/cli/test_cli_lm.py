@@ -1,6 +1,8 @@
 """``ninja lm``: description of models, probabilities of the words of a text, and messages about texts that cannot be
 scored."""
 
+import codecs
+import gzip
 import io
 import json
 import re
@@ -123,8 +125,9 @@ def test_results_go_to_a_file_when_asked(ninja, bed, tmp_path):
     assert (tmp_path / "scores").read_text() == expected
 
 
-def test_a_text_is_read_from_stdin(ninja, bed, monkeypatch):
-    text = io.TextIOWrapper(io.BytesIO((bed / "text").read_bytes()), encoding="ascii", errors="strict")
+@pytest.mark.parametrize("encode", [bytes, gzip.compress, codecs.BOM_UTF8.__add__])
+def test_a_text_is_read_from_stdin(ninja, bed, monkeypatch, encode):
+    text = io.TextIOWrapper(io.BytesIO(encode((bed / "text").read_bytes())), encoding="ascii", errors="strict")
     monkeypatch.setattr(sys, "stdin", text)
     assert ninja("lm", "score", bed / "rnnlm", "-")[1] == ninja("lm", "score", bed / "rnnlm", bed / "text")[1]
 
