@@ -8,7 +8,7 @@ from ninja.errors import ModelError
 from ninja.lm import checkpoint
 from ninja.lm.imported.export import to_caffe2, to_onnx
 from ninja.lm.kaldi import rnnlm
-from ninja.lm.load import CHECKPOINT, KALDI_RNNLM, detect_format
+from ninja.lm.load import CHECKPOINT, KALDI_RNNLM, detect_format, place_of
 from ninja.lm.stored_network import ENDING, read_network
 
 
@@ -16,7 +16,8 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     """Convert a model to another format without changing its scores.
 
     Args:
-        source: A checkpoint, or a Kaldi RNNLM (its directory or its network file ``final.raw``).
+        source: A checkpoint, the shipped model ``english``, or a Kaldi RNNLM (its directory or its network file
+            ``final.raw``).
         target: The file or directory to write. A Kaldi RNNLM is converted to a checkpoint. A ``.pt`` checkpoint is
             converted to a ``.safetensors`` file, or vice versa. A checkpoint of Ninja's LSTM can also be converted to
             an ONNX file (``.onnx``), or to a pair of Caffe2 nets in a directory. The directory must exist, or its name
@@ -26,7 +27,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         ModelError: The source cannot be converted to the target's format, or is incomplete, damaged or not supported.
         FormatError: A source file is damaged or not supported.
     """
-    name, output = os.fspath(source), os.fspath(target)
+    name, output = place_of(source), os.fspath(target)
     kind = detect_format(name).name
     if kind == CHECKPOINT and output.endswith(".onnx"):
         to_onnx(checkpoint.read(name), output)

@@ -96,3 +96,11 @@ def test_the_trigram_goes_by_its_name_and_fits_its_card(tmp_path, monkeypatch, l
     (tmp_path / "english-ngram").write_text("this is a file of the user's")
     with pytest.raises(ModelError, match="a text file"):
         load("english-ngram")
+
+
+def test_it_is_converted_by_its_name(tmp_path, lm):
+    pytest.importorskip("torch")
+    from ninja.lm.convert import convert
+
+    convert("english", tmp_path / "lm.pt")
+    assert load(tmp_path / "lm.pt").num_parameters == lm.num_parameters
