@@ -79,6 +79,19 @@ def test_other_sentences_do_not_change_the_score_of_a_network_that_ignores_masks
     assert lm.score_sentences(sentences) == pytest.approx(alone, abs=1e-4)
 
 
+def test_positions_begin_after_the_padding_piece_in_roberta():
+    options = {"intermediate_size": 32, "initializer_range": 0.3, "pad_token_id": 4, **SIZES}
+    (_, pieces), (_, causal_pieces) = in_memory("bert", "AutoModelForMaskedLM"), in_memory("gpt2")
+    config = transformers.RobertaConfig(vocab_size=len(pieces), **options)
+    masked = wrap(transformers.RobertaForMaskedLM(config), pieces)
+    config = transformers.RobertaConfig(vocab_size=len(causal_pieces), is_decoder=True, **options)
+    causal = wrap(transformers.RobertaForCausalLM(config), causal_pieces)
+    assert masked._longest == causal._pieces.longest == SIZES["max_position_embeddings"] - 5
+    sentence = ["the", "cat"] * 40
+    assert np.isfinite(masked.score_sentences([masked.vocabulary.ids(sentence)])).all()
+    assert np.isfinite(package.lm.sentence_logprobs(causal, [causal.vocabulary.ids(sentence)])).all()
+
+
 class Module(torch.nn.Module):
     """A module that accepts only input_ids and returns logits."""
 

@@ -15,7 +15,7 @@ from ninja.libraries import needed_for
 from ninja.lm.compute import device_of, reason
 from ninja.lm.huggingface.causal import CausalLM
 from ninja.lm.huggingface.masked import MaskedLM
-from ninja.lm.huggingface.piece_network import open_pieces
+from ninja.lm.huggingface.piece_network import longest_input, open_pieces
 from ninja.lm.huggingface.spelling import Spelling
 from ninja.lm.protocol import LanguageModel, LoadOptions, TextTransform
 
@@ -131,8 +131,7 @@ def _masked(model: Any, tokenizer: Any, options: LoadOptions, path: str | None =
         )
     num_pieces = model.get_input_embeddings().weight.shape[0]
     spelling = Spelling(tokenizer, before, after, num_pieces, options.text_transform, options.multi_char, path)
-    longest = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
-    longest = min(longest, tokenizer.model_max_length)  # some models reserve the first positions
+    longest = min(longest_input(model), tokenizer.model_max_length)
     return MaskedLM(model, spelling, (before, after, tokenizer.mask_token_id), longest, options.max_batch)
 
 

@@ -83,7 +83,7 @@ class PieceLM(AttentionLM):
         config = getattr(model, "config", None)
         windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
         self._window = min((window for window in windows if window), default=None)
-        self.longest = max(getattr(config, "max_position_embeddings", None) or NO_LIMIT, 2)  # pieces per input
+        self.longest = longest_input(model)
         self._reads_below = False  # the network reads tries after cached keys and values; set by `open_pieces`
         self._num_parameters = sum(weight.numel() for weight in model.parameters())
         self._begin()
@@ -409,6 +409,17 @@ def device_of_module(model: Any) -> torch.device:
     """Return the device of a module."""
     tensor = next(itertools.chain(model.parameters(), model.buffers()), None)
     return torch.device("cpu") if tensor is None else tensor.device
+
+
+def longest_input(model: Any) -> int:
+    """Return the maximum number of pieces per input; `NO_LIMIT` if the configuration of the network does not limit it.
+
+    The positions of RoBERTa and similar networks begin after the id of the padding piece.
+    """
+    longest = getattr(getattr(model, "config", None), "max_position_embeddings", None) or NO_LIMIT
+    embeddings = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
+    padding = [number for module in embeddings if (number := getattr(module, "padding_idx", None)) is not None]
+    return max(longest - max(padding, default=-1) - 1, 2)
 
 
 def dtype_of(model: Any) -> torch.dtype:
