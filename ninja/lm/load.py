@@ -72,6 +72,7 @@ class ModelFormat:
     recognise: Callable[[Candidate], bool]
     opener: str  # MODULE:FUNCTION in ninja.lm, imported on use; called with a path and `arguments`
     arguments: Callable[[LoadOptions], tuple[object, ...]] = lambda options: (options,)
+    reads_gzip: bool = False  # whether its files can be compressed
 
     def open(self, path: str, options: LoadOptions) -> LanguageModel:
         """Open a model of this format."""
@@ -200,8 +201,8 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
     """Detect the format of a language model.
 
     Raises:
-        ModelError: The file is missing, has an unknown format, or contains a torch program, which may access memory
-            outside its tensors.
+        ModelError: The file is missing, has an unknown format, is compressed although its format is read uncompressed,
+            or contains a torch program, which may access memory outside its tensors.
     """
     name = place_of(path)
     if is_endpoint(name):
@@ -217,6 +218,8 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
         )
     for model_format in FORMATS:
         if model_format.recognise(candidate):
+            if head.startswith(GZIP_MAGIC) and not model_format.reads_gzip:
+                raise ModelError(f"this is {model_format.name} compressed with gzip; decompress it with gunzip", name)
             return model_format
     described = "a directory of an unknown format" if os.path.isdir(name) else _describe(head, candidate.head)
     *names, last = (model_format.name for model_format in FORMATS)
@@ -320,10 +323,14 @@ def _only_words(options: LoadOptions) -> tuple[SymbolTable | None]:
 FORMATS = [  # the first format that recognises a model opens it
     ModelFormat(CHECKPOINT, _is_checkpoint, "load:open_network"),
     ModelFormat("a Hugging Face directory", _is_huggingface, "huggingface.loading:open_directory"),
-    ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "load:open_rnnlm"),
-    ModelFormat("an ARPA file", _is_arpa, "ngram.model:read_arpa", lambda options: ()),
-    ModelFormat("a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model:read_const_arpa", _only_words),
-    ModelFormat("a grammar (OpenFst)", _begins(b"\xd6\xfd\xb2\x7e"), "ngram.model:read_grammar", _only_words),
+    ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "load:open_rnnlm", reads_gzip=True),
+    ModelFormat("an ARPA file", _is_arpa, "ngram.model:read_arpa", lambda options: (), reads_gzip=True),
+    ModelFormat(
+        "a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model:read_const_arpa", _only_words, reads_gzip=True
+    ),
+    ModelFormat(
+        "a grammar (OpenFst)", _begins(b"\xd6\xfd\xb2\x7e"), "ngram.model:read_grammar", _only_words, reads_gzip=True
+    ),
     ModelFormat("a KenLM binary", _begins(b"mmap lm http://kheafield.com/code"), "ngram.kenlm:KenLM", _only_words),
     ModelFormat("an ONNX model", _is_onnx, "imported.onnx:open_model"),
     ModelFormat("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2:open_nets"),

@@ -182,6 +182,12 @@ def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
         load(tmp_path / "file.pt")
 
 
+def test_a_compressed_checkpoint_is_refused(tmp_path, path):
+    (tmp_path / "model.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(ModelError, match="this is a Ninja checkpoint compressed with gzip; decompress it"):
+        load(tmp_path / "model.gz")
+
+
 def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
     torch.save({"format": "ninja-lm", "state": torch.nn.Linear(1, 1)}, tmp_path / "file.pt")
     wanted = (
