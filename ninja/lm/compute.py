@@ -33,9 +33,9 @@ def device_of(name: str) -> torch.device:
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of another library's error message; re-raise the error if memory ran out."""
+    """Return the first line of another library's error message; raise a `MemoryError` if memory ran out."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_MEMORY.search(str(error)):
-        raise error
+        raise MemoryError(_first_line(error)) from error
     return _first_line(error)
 
 

@@ -237,6 +237,19 @@ def test_a_model_that_fails_when_it_runs_is_told(tmp_path):
         sentence_logprobs(lm, [[5]])
 
 
+def test_a_lack_of_memory_is_one_that_smaller_batches_may_avoid(tmp_path):
+    nodes = [
+        helper.make_node("Shape", ["word"], ["num"]),
+        helper.make_node("Mul", ["num", "many"], ["size"]),
+        helper.make_node("ConstantOfShape", ["size"], ["zeros"]),
+        helper.make_node("ReduceSum", ["zeros"], ["logits"], keepdims=0),
+    ]
+    inputs = [value("word", ["batch"], I64)]
+    path = save(tmp_path / "m.onnx", nodes, inputs, [value("logits", [])], {"many": np.array([10**15])})
+    with pytest.raises(MemoryError, match="allocate"):
+        load(path)
+
+
 def test_weights_in_a_file_beside_the_model_are_read(tmp_path):
     model = external(tmp_path / "model.onnx", "weights.bin")
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
