@@ -92,6 +92,18 @@ def test_positions_begin_after_the_padding_piece_in_roberta():
     assert np.isfinite(package.lm.sentence_logprobs(causal, [causal.vocabulary.ids(sentence)])).all()
 
 
+def test_a_network_of_text_and_images_has_the_window_of_its_text_part():
+    tokenizer = in_memory("llama")[1]
+    sizes = {**SIZES, "intermediate_size": 32, "num_attention_heads": 2}
+    image = {"vision_config": {**sizes, "image_size": 16, "patch_size": 8}, "image_token_index": 3}
+    text = {"vocab_size": len(tokenizer), "num_key_value_heads": 2, "sliding_window": 4, "initializer_range": 0.3}
+    config = transformers.Gemma3Config(text_config={**sizes, **text}, **image)
+    lm = looked_up(wrap(transformers.Gemma3ForConditionalGeneration(config), tokenizer))
+    parent, word = make_trie(lm, size=8, reach=1)
+    np.testing.assert_allclose(lm.score_trie(parent, word), stepwise(lm, parent, word), atol=1e-4)
+    assert lm._pieces.longest == SIZES["max_position_embeddings"]
+
+
 class Module(torch.nn.Module):
     """A module that accepts only input_ids and returns logits."""
 

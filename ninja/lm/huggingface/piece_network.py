@@ -80,7 +80,7 @@ class PieceLM(AttentionLM):
         self._dtype = dtype_of(model)
         self._uncached = {"use_cache": False} if _takes(network, "use_cache") else {}
         # Custom masks override sliding-window attention, so they must not cover more pieces than its window.
-        config = getattr(model, "config", None)
+        config = _text_config(model)
         windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
         self._window = min((window for window in windows if window), default=None)
         self.longest = longest_input(model)
@@ -416,10 +416,17 @@ def longest_input(model: Any) -> int:
 
     The positions of RoBERTa and similar networks begin after the id of the padding piece.
     """
-    longest = getattr(getattr(model, "config", None), "max_position_embeddings", None) or NO_LIMIT
+    longest = getattr(_text_config(model), "max_position_embeddings", None) or NO_LIMIT
     embeddings = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
     padding = [number for module in embeddings if (number := getattr(module, "padding_idx", None)) is not None]
     return max(longest - max(padding, default=-1) - 1, 2)
+
+
+def _text_config(model: Any) -> Any:
+    """Return the configuration of a network, or of its text part if it also reads images; None if it has none."""
+    config = getattr(model, "config", None)
+    text_config = getattr(config, "get_text_config", None)
+    return config if text_config is None else text_config()
 
 
 def dtype_of(model: Any) -> torch.dtype:
