@@ -104,6 +104,17 @@ def test_a_network_of_text_and_images_has_the_window_of_its_text_part():
     assert lm._pieces.longest == SIZES["max_position_embeddings"]
 
 
+def test_a_network_that_needs_another_type_of_cache_runs_without_one():
+    tokenizer = in_memory("llama")[1]
+    sizes = {**SIZES, "intermediate_size": 32, "num_key_value_heads": 2, "initializer_range": 0.3}
+    states = {"mamba_d_ssm": 16, "mamba_n_heads": 4, "mamba_d_head": 4, "mamba_d_state": 4, "mamba_chunk_size": 4}
+    config = transformers.FalconH1Config(vocab_size=len(tokenizer), **sizes, **states)
+    lm = looked_up(wrap(transformers.FalconH1ForCausalLM(config), tokenizer))
+    parent, word = make_trie(lm, size=8)
+    np.testing.assert_allclose(lm.score_trie(parent, word), stepwise(lm, parent, word), atol=1e-4)
+    assert lm._pieces._cache is None
+
+
 class Module(torch.nn.Module):
     """A module that accepts only input_ids and returns logits."""
 

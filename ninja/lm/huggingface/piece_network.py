@@ -391,7 +391,10 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     layers = _cache_layers(uncached)
     if layers is None:
         return uncached
-    lm = make(layers)
+    try:
+        lm = make(layers)
+    except UNSUPPORTED:  # the network needs another type of cache
+        return uncached
     lm.enable_tries(reads_tries)
     if not _agree(lm, lambda: score_by_levels(lm, parent, piece), expected):
         return uncached
