@@ -34,7 +34,7 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 
     Source: Kaldi, latbin/lattice-arc-post.cc, for the definition.
     """
-    return path_posteriors(lattice, scales).arc
+    return _graph.posteriors(lattice, scales)[0]
 
 
 class PathPosteriors(NamedTuple):
