@@ -3,6 +3,7 @@ laws."""
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -403,6 +404,22 @@ def test_a_word_that_the_class_model_does_not_allow_ends_a_history(loaded):
     states, gains = tracker.advance(np.array([tracker.start()] * 2), np.array(TABLE.ids(["a", "b"]), np.int32))
     assert (states >= 0).tolist() == [True, False]
     assert gains[1] == -math.inf
+
+
+def test_threads_share_a_tracker():
+    table = SymbolTable.from_words(["<eps>", *(f"w{number}" for number in range(400))])
+    src = np.repeat(np.arange(200), 8)
+    rng = np.random.default_rng(1)
+    words = [rng.permutation(src.size) % 400 + 1 for _ in range(4)]
+    lattices = [from_arcs("u", src, src + 1, word, src, finals={200: 0.0}) for word in words]
+    lists = [list_of({"": {(f"w{number}", f"w{number + 1}"): 1.0 for number in range(399)}})]
+
+    def graph_costs(tracker):
+        return [add_context(lattice, tracker, lists).graph.tolist() for lattice in lattices]
+
+    expected = graph_costs(Tracker(table))
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(graph_costs, [Tracker(table)] * 12)) == [expected] * 12
 
 
 def test_too_many_arcs_are_refused():

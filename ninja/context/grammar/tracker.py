@@ -18,6 +18,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.ngram.classes import is_class
 from ninja.lm.ngram.model import NgramLM
+from ninja.lm.protocol import exclusive
 from ninja.lm.word_map import MARKS, NO_WORD, WordMap, complete
 
 NO_CLASS = ""  # class of phrases that are boosted after any history
@@ -45,7 +46,8 @@ class Tracker:
         states, gains = tracker.advance(states, words)      for each word
         gains += tracker.final(states)                      at the end of the sentence
 
-    The score of a sentence is the sum of its gains.
+    The score of a sentence is the sum of its gains. Several threads can use one tracker: a call waits while another
+    thread calls the tracker, and `clear` deletes the states of all threads.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Tracker:
         )
         self._names: dict[int, tuple[str, ...]] = {}
 
+    @exclusive
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
         """Return the state before the first word of an utterance with the given phrase lists."""
         boosted: list[tuple[_context.Phrases, int]] = []
@@ -127,6 +130,7 @@ class Tracker:
         self._names[state] = tuple(names)
         return state
 
+    @exclusive
     def advance(
         self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -153,6 +157,7 @@ class Tracker:
         )
         return after, gain
 
+    @exclusive
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return the score of a sentence end after each history.
 
@@ -166,6 +171,7 @@ class Tracker:
         score: npt.NDArray[np.float32] = self._tracker.final(np.ascontiguousarray(states, np.int64))
         return score
 
+    @exclusive
     def compose(self, lattice: Lattice, start: int) -> tuple[Lattice, npt.NDArray[np.int64]]:
         """Add the costs of the grammar to every path of a lattice, as `add_context` does.
 
@@ -185,11 +191,19 @@ class Tracker:
         """Return the words of a sequence of ids."""
         return self.words.spell(words)
 
+    @exclusive
     def clear(self) -> None:
         """Delete all states, but keep the compiled phrase lists."""
         self._tracker.clear()
         self._names.clear()
 
+    @exclusive
+    def _add_context(self, lattice: Lattice, lists: Sequence[PhraseList]) -> tuple[Lattice, npt.NDArray[np.int64]]:
+        """Delete all states, and compose a lattice with the grammar of the given phrase lists; see `compose`."""
+        self.clear()
+        return self.compose(lattice, self.start(lists))
+
+    @exclusive
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
         """Return the phrases on the grammar's best path through a sentence.
 
@@ -250,8 +264,7 @@ def add_context(
     Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing, class and keyword boosts; the
     paper applies them in the beam search of an end-to-end model).
     """
-    tracker.clear()
-    composed, arc_map = tracker.compose(lattice, tracker.start(lists))
+    composed, arc_map = tracker._add_context(lattice, lists)
     return (composed, arc_map) if return_arc_map else composed
 
 
