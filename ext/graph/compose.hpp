@@ -50,8 +50,7 @@ class Composer {
     for (size_t at = 0; at < triples_.size(); ++at) {
       leave(triples_[at]);
       raw_.arc_begin.push_back(static_cast<int64_t>(raw_.dst.size()));
-      raw_.too_large = static_cast<int64_t>(raw_.dst.size()) > max_arcs_;
-      if (raw_.too_large) return std::move(raw_);
+      if (exceeds_bound()) return std::move(raw_);
     }
     const auto num_states = static_cast<int64_t>(triples_.size());
     std::vector<int32_t> number(triples_.size());
@@ -67,6 +66,8 @@ class Composer {
   struct Triple {
     int32_t state, fst, filter;
   };
+
+  bool exceeds_bound() { return raw_.too_large = static_cast<int64_t>(raw_.dst.size()) > max_arcs_; }
 
   int32_t triple(int32_t state, int32_t fst, int32_t filter) {
     int32_t& found = known_[filter](state, fst);
@@ -116,6 +117,7 @@ class Composer {
     raw_.fst_state.push_back(here.fst);
     raw_.final_cost.push_back(is_final(arcs_, here.state) ? final_cost(here.fst) : kNever);
     for (int64_t arc = arcs_.arc_begin[here.state]; arc < arcs_.arc_begin[here.state + 1]; ++arc) {
+      if (exceeds_bound()) return;  // many arcs of a state may have the same word on both sides
       const int32_t word = arcs_.word[arc];
       if (word == 0) {
         if (here.filter == 0) add(arc, -1, 0, 0.0, triple(arcs_.dst[arc], here.fst, 0));

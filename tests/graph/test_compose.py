@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linear_time import assert_linear
 from reference_algebra import PHI, all_ways, composed, machines, rounded, through_machine
 from reference_openfst import Way, ways
 from strategies import lattices
@@ -136,6 +138,19 @@ def test_composition_stays_within_its_bound() -> None:
     machine = parse_transducer(image([(0, 1, 1, 1, 0.0)] * count, [math.inf, 0.0]))
     with pytest.raises(LatticeError, match="the composition has more than 100 arcs"):
         compose(lattice, machine, max_arcs=100)
+
+
+def test_the_bound_is_checked_within_a_state() -> None:
+    def make(count: int) -> Callable[[], None]:
+        lattice = from_arcs("wide", [0] * count, [1] * count, [1] * count, [0.0] * count, finals={1: 0.0})
+
+        def run() -> None:
+            with pytest.raises(LatticeError, match="more than 100 arcs"):
+                compose(lattice, lattice, max_arcs=100)
+
+        return run
+
+    assert_linear(make, 1000)
 
 
 def test_costs_beyond_single_precision_are_refused() -> None:
