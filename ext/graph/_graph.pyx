@@ -267,14 +267,15 @@ def path_extremes(const int64_t[::1] arc_begin not None, const int32_t[::1] dst 
     return least, most
 
 
-def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs):
+def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs, int64_t max_labels):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
     cdef c.EpsilonFree arrays
     with nogil:
-        arrays = c.remove_epsilons(arcs, labels, acoustic_scale, max_arcs)
+        arrays = c.remove_epsilons(arcs, labels, acoustic_scale, max_arcs, max_labels)
     if arrays.too_large:
-        raise too_large(lattice, f"more than {max_arcs} arcs remain without the epsilons")
+        limit = f"{max_arcs} arcs" if <int64_t>arrays.dst.size() > max_arcs else f"{max_labels} labels"
+        raise too_large(lattice, f"more than {limit} remain without the epsilons")
     if arrays.state.empty():
         raise no_path(lattice)
     time = lattice.time

@@ -26,8 +26,8 @@ struct Reached {
 
 // For every state and every epsilon path that leaves it, copy the arcs at the end of the path to the state. Among
 // copies with the same word and destination, the best is kept. The result has only states on a path to a final state.
-inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
-                                   int64_t max_arcs) {
+inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale, int64_t max_arcs,
+                                   int64_t max_labels) {
   EpsilonFree result;
   const std::vector<uint8_t> leads = coaccessible(arcs);
   if (arcs.num_states == 0 || !leads[0]) return result;
@@ -82,6 +82,8 @@ inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, d
     for (const auto& [cost, arc] : kept) {
       append_chain(source_of[arc], result.ali);
       append_labels(labels.ali, labels.ali_begin, arc, result.ali);
+      result.too_large = static_cast<int64_t>(result.ali.size()) > max_labels;
+      if (result.too_large) return result;
       result.add_arc(arcs.dst[arc], arcs.word[arc], static_cast<float>(cost.graph), static_cast<float>(cost.acoustic));
       wanted[arcs.dst[arc]] = 1;
     }

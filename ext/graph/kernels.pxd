@@ -107,7 +107,7 @@ cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
     cdef cppclass EpsilonFree(GrowingLattice):
         vector[int32_t] state
     EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
-                                int64_t max_arcs) except +
+                                int64_t max_arcs, int64_t max_labels) except +
 
 cdef extern from "graph/determinize.hpp" namespace "ninja" nogil:
     cdef cppclass Determinized:

@@ -59,8 +59,9 @@ FUZZ_TARGET(mutate_drawn) {
     fuzz::expect(selection.num_arcs <= arcs.num_arcs, "fewer arcs are left");
   }
 
-  const ninja::EpsilonFree one = ninja::remove_epsilons(arcs, first.labels(), acoustic_scale, most);
-  const ninja::EpsilonFree other = ninja::remove_epsilons(second.arcs(), second.labels(), acoustic_scale, most);
+  const ninja::EpsilonFree one = ninja::remove_epsilons(arcs, first.labels(), acoustic_scale, most, 20 * most);
+  const ninja::EpsilonFree other =
+      ninja::remove_epsilons(second.arcs(), second.labels(), acoustic_scale, most, 20 * most);
   if (one.too_large || one.state.empty()) return;
   const ninja::Flaw flaw = fuzz::flaw_of(one.arcs(), one.alignments());
   if (flaw != ninja::Flaw::kNone) {

@@ -11,6 +11,8 @@ from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets, owners, sums
 from ninja.lattice.lattice import check_costs, check_finite
 
+MAX_LABELS = 1 << 28  # maximum number of alignment labels of the arcs without epsilons; 1 GB
+
 
 def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 10_000_000) -> Lattice:
     """Remove the arcs without a word; the best path for each word sequence keeps its costs and alignment.
@@ -30,15 +32,15 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
         their order; costs are summed in float64.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, the result has more than ``max_arcs`` arcs, or a
-            cost exceeds the range of float32.
+        LatticeError: No path leads from the start to a final state, the result has more than ``max_arcs`` arcs or 2^28
+            alignment labels, or a cost exceeds the range of float32.
         OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` is below 1.
 
     Source: Mohri 2002, "Generic ε-removal and input ε-normalization algorithms for weighted transducers".
     """
     check_finite("acoustic_scale", acoustic_scale)
     check_count("max_arcs", max_arcs, least=1)
-    result = _graph.remove_epsilons(lattice, acoustic_scale, max_arcs)
+    result = _graph.remove_epsilons(lattice, acoustic_scale, max_arcs, MAX_LABELS)
     check_costs(result)
     return result
 

@@ -196,6 +196,16 @@ def test_remove_epsilons_stays_within_its_bound() -> None:
         remove_epsilons(lattice, max_arcs=100)
 
 
+def test_remove_epsilons_bounds_the_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    src, dst, word = [0, 1, 0, 1, 2], [1, 2, 3, 3, 3], [0, 0, 1, 2, 3]  # the words follow 0, 1 and 2 epsilons
+    lattice = from_arcs("k", src, dst, word, [0.0] * 5, finals={3: 0.0}, labels=[[7]] * 5)
+    monkeypatch.setitem(remove_epsilons.__globals__, "MAX_LABELS", 6)
+    assert len(remove_epsilons(lattice).ali) == 1 + 2 + 3
+    monkeypatch.setitem(remove_epsilons.__globals__, "MAX_LABELS", 5)
+    with pytest.raises(LatticeError, match="key 'k': more than 5 labels remain without the epsilons; prune the"):
+        remove_epsilons(lattice)
+
+
 def test_options_out_of_range_are_refused() -> None:
     lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0.5], [0.5], [np.inf, 0])
     with pytest.raises(OptionError, match="max_arcs is 0, but must be 1 or more"):
