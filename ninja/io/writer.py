@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -103,7 +104,7 @@ class LatticeWriter:
 
     Files get their final names when the block ends without an exception; otherwise they are removed. If an error has a
     ``key``, only the lattice with that key is not written, and writing can continue. After any other error, writing
-    cannot continue.
+    cannot continue. Several threads can call `write`.
 
     Attributes:
         keys_done: Number of lattices with each key that a resumed output already contains.
@@ -136,6 +137,7 @@ class LatticeWriter:
         self._keeps_untimed = output.format.holds == "lattice" and self._keeps >= untimed and not self._write.also_lost
         self._keys: Counter[str] = Counter()
         self._is_open = False
+        self._lock = threading.Lock()  # held while a lattice is written
         self._words: OutputWords | None = None  # symbol table of the output; None while no lattice has words
         beside = filter(None, (output.target.archive, output.target.script))
         self._scales = ScalesOutput(beside, output.chosen if self._keeps >= COSTS else None, output.guard)
@@ -158,7 +160,8 @@ class LatticeWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_open = False
+        with self._lock:
+            self._is_open = False
         if error is not None:
             self._give_up()
             return
@@ -196,11 +199,16 @@ class LatticeWriter:
             OutputError: The item cannot be written, for example because the disk is full, or because the file stores a
                 single lattice and already contains one.
         """
-        if not self._is_open:
-            raise OutputError("the writer is not open; use it in a with block", self.name)
         refuse_pair(item)
         if key is not None and key != item.key:
             item = item.with_key(key) if isinstance(item, Lattice) else replace(item, key=key)
+        with self._lock:
+            if not self._is_open:
+                raise OutputError("the writer is not open; use it in a with block", self.name)
+            self._append(item)
+
+    def _append(self, item: Item) -> None:
+        """Append an item; see `write`."""
         name = item.key
         try:
             output_item: Any = item

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,16 @@ def test_a_lattice_is_written_as_the_kind_asked_for():
     put("a.ark", kind="raw")
     assert [lattice.kind for _, lattice in read("a.ark")] == ["raw"] * 3
     assert next(read("a.ark"))[1].ali.tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize("target", ["a.txt", "a.ark.gz"])
+def test_threads_share_a_writer(target):
+    lattices = [small(str(number), labels=5000) for number in range(200)]
+    with write(target) as output, ThreadPoolExecutor(4) as pool:
+        list(pool.map(output.write, lattices))
+    written = dict(read(target))
+    assert len(written) == len(lattices)
+    assert all(lattice.identical(written[lattice.key]) for lattice in lattices)
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\n", "a\t"])
