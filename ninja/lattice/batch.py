@@ -95,7 +95,8 @@ class Batch:
             LatticeError: The arrays of a lattice are inconsistent.
         """
         if self._items is None:
-            self._items = _core.gathered(self._origins)
+            items = _core.gathered(self._origins)
+            self._items = self._items or items  # a kernel may be using the items that another thread has created
         return self._items
 
     @property
@@ -126,9 +127,7 @@ class Batch:
     @property
     def num_arcs(self) -> int:
         """Total number of arcs."""
-        if self._items is None:
-            return sum(lattice.num_arcs for lattice in self._origins)
-        return _core.arcs_in(self._items)
+        return sum(lattice.num_arcs for lattice in self._origins) if self._items is None else _core.arcs_in(self._items)
 
     @property
     def keys(self) -> list[str]:

@@ -18,7 +18,7 @@ from strategies_align import BOUNDARY, Spoken, anything, damaged, spoken_rows, s
 from strategies_graph import timed_lattices
 
 import ninja
-from ninja import _align, graph
+from ninja import _align, _core, graph
 from ninja._tables import TableWriter
 from ninja.consensus import mbr_decode
 from ninja.errors import LatticeError, NinjaError
@@ -343,3 +343,18 @@ def test_arrays_that_do_not_fit_are_refused():
         for function in (partial(graph.prune, beam=1.0), graph.connect, graph.push, graph.best_path, mbr_decode):
             with pytest.raises(LatticeError, match="do not fit together"):
                 function(misfit)
+
+
+def test_threads_share_the_items_of_a_batch(monkeypatch):
+    batch = Batch.of([graph.from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0})])
+    gathered = _core.gathered
+    of_others = []
+
+    def gather_after_another_thread(origins):
+        monkeypatch.setattr(_core, "gathered", gathered)
+        of_others.append(batch.items)
+        return gathered(origins)
+
+    monkeypatch.setattr(_core, "gathered", gather_after_another_thread)
+    assert batch.items is of_others[0]
+    assert batch.items is of_others[0]
