@@ -53,6 +53,7 @@ inline void adopt(Block& block, Item& item) {
 // Move the arrays that a kernel has written to an item.
 inline void adopt(LatticeArrays&& made, Item& item) {
   auto kept = std::make_shared<LatticeArrays>(std::move(made));
+  for (auto* labels : {&kept->ali, &kept->final_ali}) labels->reserve(1);  // not null: writers copy 0 labels by memcpy
   item.arcs = kept->arcs();
   item.labels = kept->alignments();
   item.time = nullptr;
