@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.output import Target, is_specifier, target
-from ninja.files.stream import BOM
+from ninja.files.stream import BOM, is_remote
 from ninja.files.stream import STDIN as STDOUT
 from ninja.formats import unsupported
 from ninja.formats.content import Content, Entry
@@ -287,6 +287,8 @@ def detect(head: bytes, name: str) -> Format | None:
 
 def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
     """Return the reader for a folder that forms a single source, or None if the files in it are separate sources."""
+    if is_remote(path):  # the formats read local folders only
+        return None
     with os.scandir(path) as entries:
         if not any(entry.is_dir() for entry in entries):
             return None

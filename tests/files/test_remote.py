@@ -88,6 +88,8 @@ def test_patterns_and_folders_of_urls(ninja, memory, pruned):
     assert sorted(memory.ls("/out", detail=False)) == ["/out/p.10.ark", "/out/p.2.ark"]
     assert ninja(*PRUNE, "memory://many/", "-o", "memory://outs/")[0] == 0
     assert gzip.decompress(memory.cat_file("/outs/lat.10.gz")) == pruned
+    assert ninja(*PRUNE, "memory://many/", "-o", "memory://out/all.ark")[0] == 0
+    assert memory.cat_file("/out/all.ark") == 2 * pruned
     names = [each.place.path for each in package.io.sources.tables("memory://many/lat.*.gz")]
     assert names == ["memory:///many/lat.2.gz", "memory:///many/lat.10.gz"]
     with pytest.raises(InputError, match="no file matches"):
