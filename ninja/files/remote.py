@@ -67,7 +67,6 @@ def matching(pattern: str) -> list[str]:
         return [pattern]
     with _store_errors(pattern):
         system, name = _file_system(pattern)
-        system.invalidate_cache()
         paths = system.glob(name if "JOB" not in base else name[: -len(base)] + base.replace("JOB", "*"))
         urls = [_check_inside(str(system.unstrip_protocol(path)), pattern, system) for path in paths]
     shape = re.compile(re.escape(base).replace("JOB", r"\d+")) if "JOB" in base else re.compile(r"[^.].*", re.DOTALL)
@@ -79,7 +78,6 @@ def listing(folder: str) -> tuple[list[str], list[str]]:
     urls: tuple[list[str], list[str]] = [], []
     with _store_errors(folder):
         system, name = _file_system(folder)
-        system.invalidate_cache()
         for entry in system.ls(name, detail=True):
             url = _check_inside(
                 str(system.unstrip_protocol(entry["name"])).rstrip("/"), f"{folder.rstrip('/')}/", system
@@ -119,7 +117,6 @@ def put(path: str, url: str) -> None:
                 if system.exists(part):
                     system.rm_file(part)
                 raise
-        system.invalidate_cache()
 
 
 def _replace(system: Any, part: str, name: str) -> None:
@@ -148,7 +145,6 @@ def remove(url: str) -> None:
         system, name = _file_system(url)
         if system.isfile(name):
             system.rm_file(name)
-            system.invalidate_cache()
 
 
 def check_target(url: str) -> None:
@@ -264,6 +260,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     except ImportError as error:
         library = getattr(error.__cause__, "name", None) or error.name or "a library"
         raise DependencyError(f"{protocol}:// requires {library}, which is not installed; {INSTALL}") from error
+    system.invalidate_cache()  # listings are outdated once another process writes a file
     return system, str(name)
 
 

@@ -333,6 +333,14 @@ def test_an_exception_publishes_nothing_in_s3(bucket, scratch):
     assert os.listdir(scratch) == []
 
 
+def test_a_listing_is_outdated_once_another_process_writes_a_file(bucket):
+    other = type(bucket)(skip_instance_cache=True)
+    assert len(package.io.sources.tables("s3://bucket/in/*")) == 2
+    for name in ("words.txt", "more.txt"):
+        other.pipe_file(f"bucket/in/{name}", b"<eps> 0\n")
+        assert len(package.SymbolTable.read(f"s3://bucket/in/{name}")) == 1
+
+
 KILLED = """
 import os, signal, sys
 from ninja.cli.main import main
