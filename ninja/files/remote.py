@@ -79,10 +79,12 @@ def listing(folder: str) -> tuple[list[str], list[str]]:
     with _store_errors(folder):
         system, name = _file_system(folder)
         for entry in system.ls(name, detail=True):
+            if entry["name"].rstrip("/") == name.rstrip("/"):  # the empty object by which consoles create a folder
+                continue
             url = _check_inside(
                 str(system.unstrip_protocol(entry["name"])).rstrip("/"), f"{folder.rstrip('/')}/", system
             )
-            if not url.rpartition("/")[2].startswith(".") and url != folder.rstrip("/"):
+            if not url.rpartition("/")[2].startswith("."):
                 urls[entry["type"] == "directory"].append(url)
     return urls
 
