@@ -194,7 +194,10 @@ class RemoteFile(io.RawIOBase):
         self._url = url
         with _store_errors(url):
             self._system, self._name = _file_system(url)
-            self.size = int(self._system.info(self._name)["size"])
+            details = self._system.info(self._name)
+        if details["type"] == "directory":
+            raise InputError("is a folder, not a file; append / to read the lattices in a folder", url)
+        self.size = int(details["size"])
         self._position = 0
         self._range = b""
         self._begin = 0  # offset of the range

@@ -399,6 +399,7 @@ def _check_exists(sources: Sources) -> None:
     files = sources.resolvable_files
     if (
         len(files) == 1
+        and files[0].table.kind != "folder"
         and files[0].place.command is None
         and files[0].path != STDIN
         and not os.path.exists(files[0].path)

@@ -234,6 +234,13 @@ def test_a_file_that_stops_coming_ends_the_run_and_publishes_nothing(memory, mon
         package.SymbolTable.read("memory://in/words.txt")
 
 
+def test_a_folder_is_no_empty_file(ninja, memory):
+    for arguments in (["memory://in"], ["memory://in/lat.ark.gz", "--words", "memory://in"]):
+        code, _, errors = ninja("best", *arguments)
+        assert (code, "memory://in: is a folder, not a file; append /" in errors) == (1, True)
+    assert ninja("best", "memory://in/")[0] == 0
+
+
 def test_messages_name_what_is_missing(memory, monkeypatch):
     with pytest.raises(InputError, match=r"^memory://in/x.gz: cannot be read: no such file or bucket$"):
         list(package.read("memory://in/x.gz"))
