@@ -53,8 +53,13 @@ def state_of(url: str) -> tuple[int | None, str]:
             details = system.info(name)
         except FileNotFoundError:
             return None, ""
-    tags = (str(details[field]) for field in ("ETag", "etag", "mtime", "LastModified", "created") if details.get(field))
-    return int(details["size"]), next(tags, "")
+    return int(details["size"]), _tag(details)
+
+
+def _tag(details: dict[str, Any]) -> str:
+    """Return the first field that changes with a file."""
+    fields = ("ETag", "etag", "mtime", "LastModified", "created")
+    return next((str(details[field]) for field in fields if details.get(field)), "")
 
 
 def matching(pattern: str) -> list[str]:
@@ -197,7 +202,7 @@ class RemoteFile(io.RawIOBase):
             details = self._system.info(self._name)
         if details["type"] == "directory":
             raise InputError("is a folder, not a file; append / to read the lattices in a folder", url)
-        self.size = int(details["size"])
+        self.size, self._tag = int(details["size"]), _tag(details)
         self._position = 0
         self._range = b""
         self._begin = 0  # offset of the range
@@ -236,12 +241,15 @@ class RemoteFile(io.RawIOBase):
         begin, end = self._position, min(self._position + self._length, self.size)
         try:
             content = self._system.cat_file(self._name, start=begin, end=end)
+            is_same = not self._range or state_of(self._url) == (self.size, self._tag)
         except Exception as error:  # the exception type depends on the library of the store
             raise StoreError(f"cannot be read: {_reason(error)}", self._url) from error
         if len(content) != end - begin:
             raise StoreError(
                 f"read {len(content)} bytes instead of {end - begin}; was the file overwritten?", self._url
             )
+        if not is_same:
+            raise StoreError("was overwritten while it was read; run the command again", self._url)
         self._range, self._begin = content, begin
 
 

@@ -234,6 +234,16 @@ def test_a_file_that_stops_coming_ends_the_run_and_publishes_nothing(memory, mon
         package.SymbolTable.read("memory://in/words.txt")
 
 
+def test_a_file_that_is_overwritten_while_it_is_read_is_refused(memory, monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_RANGE", 64)
+    with open_stream(Place("memory://in/words.txt")) as stream:
+        size = len(stream.head(100))
+        memory.pipe_file("/in/words.txt", memory.cat_file("/in/words.txt"))
+        with pytest.raises(StoreError, match=r"^memory://in/words.txt: was overwritten while it was read"):
+            stream.rest()
+    assert size == 100
+
+
 def test_a_folder_is_no_empty_file(ninja, memory):
     for arguments in (["memory://in"], ["memory://in/lat.ark.gz", "--words", "memory://in"]):
         code, _, errors = ninja("best", *arguments)
