@@ -22,7 +22,7 @@ from ninja.io.detection import other_kind
 from ninja.io.layouts import Plain
 from ninja.io.losses import converted
 from ninja.io.sources import KALDI_HEAD, KALDI_READ, is_kaldi
-from ninja.io.writer import check_field
+from ninja.io.writer import check_key
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import check, frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
@@ -254,8 +254,8 @@ def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> b
         LatticeError: The format cannot store the lattice.
     """
     assert format.write is not None
+    check_key(lattice.key, format.write, "utf-8")
     if format.name in KALDI_FORMATS:
-        check_field(lattice.key)
         table = TableWriter(text=format.name == KALDI_FORMATS[1])
         table.append(lattice, lattice.key.encode("utf-8", "surrogateescape"), lattice.kind == "compact")
         return bytes(table.view())

@@ -121,6 +121,12 @@ def test_the_response_may_be_a_lattice_in_a_format(client: Client, format: str, 
     assert words_of(read_back(answer.body, format, tmp_path)) == expected([lattice])[0]
 
 
+@pytest.mark.parametrize("format", ["text", "transcripts", "nbest-kaldi", "mesh"])
+def test_a_format_whose_keys_are_fields_refuses_a_key_with_whitespace(client: Client, format: str) -> None:
+    answer = client.rescore_json(nbest=[{"text": "w1", "score": 0}], key="a\nb c", to=format)
+    assert (answer.status, "whitespace" in answer.json["detail"]) == (422, True)
+
+
 def test_the_body_may_be_compressed_or_in_base64(client: Client) -> None:
     body = file_of(MANY[0])
     plain = client.rescore(body).json
