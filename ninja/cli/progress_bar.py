@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from rich.console import Console as Terminal
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task
 from rich.text import Text
 
 from ninja.files.output import printable
@@ -25,7 +25,7 @@ class ProgressBar:
     def __init__(self, unit: str, *, by_reading: bool = False) -> None:
         self.by_reading = by_reading
         self._count = 0
-        columns = (SpinnerColumn(), _Bar(bar_width=24), _Statistics(unit), TextColumn("[dim]{task.description}"))
+        columns = (SpinnerColumn(), _Bar(bar_width=24), _Statistics(unit))
         self._progress = Progress(
             *columns, console=Terminal(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
         )
@@ -40,9 +40,10 @@ class ProgressBar:
             share: Fraction of the total that is complete, in [0, 1]; None if unknown.
         """
         self._count = self._count + 1 if count is None else count
-        text = printable(description.replace("[", ""))
         total = None if share is None else 1.0  # None keeps the total
-        self._progress.update(self._task, completed=share, total=total, count=self._count, description=text)
+        self._progress.update(
+            self._task, completed=share, total=total, count=self._count, description=printable(description)
+        )
 
     def say(self, message: str) -> None:
         """Print a message above the progress line."""
@@ -65,9 +66,10 @@ class _Bar(BarColumn):
 
 
 class _Statistics(ProgressColumn):
-    """Column of a progress line with the number of completed items and the elapsed time.
+    """Column of a progress line with the number of completed items, the elapsed time and the description.
 
-    If the total is known, the column also contains the percentage and the remaining time, otherwise the rate.
+    If the total is known, the column also contains the percentage and the remaining time, otherwise the rate. On a
+    narrow terminal, the end of the text is omitted.
     """
 
     max_refresh = 0.2  # seconds
@@ -86,7 +88,8 @@ class _Statistics(ProgressColumn):
         columns.append(_clock(seconds))
         if task.total is not None and task.completed:
             columns.append(f"{_clock(seconds * (1.0 - task.completed) / task.completed)} left")
-        return Text("  ".join(columns))
+        text = "  ".join(columns)
+        return Text.assemble(f"{text}  ", (task.description, "dim"), no_wrap=True, overflow="ellipsis")
 
 
 def _clock(seconds: float) -> str:

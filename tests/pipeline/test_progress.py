@@ -245,8 +245,8 @@ def test_the_share_of_a_pipe_is_not_known(files: Path, monkeypatch: pytest.Monke
     assert {reading.share for _ in reading.lattices()} == {None}
 
 
-def drawn(line: ProgressBar) -> str:
-    screen = Terminal(file=io.StringIO(), width=100)
+def drawn(line: ProgressBar, width: int = 100) -> str:
+    screen = Terminal(file=io.StringIO(), width=width)
     screen.print(line._progress.get_renderable())
     return screen.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
@@ -260,7 +260,7 @@ def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
     text = drawn(line)
     assert "25%  1 lattices  0:00:30  0:01:30 left" in text
     assert "━" in text
-    assert "utt1]" in text
+    assert "utt[1]" in text
     line = ProgressBar("lattices")
     line._progress.tasks[0].get_time = lambda: 100.0  # type: ignore[method-assign]
     line._progress.tasks[0].start_time = 70.0
@@ -269,6 +269,16 @@ def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
     assert "60 lattices  2/s  0:00:30" in text
     assert "%" not in text
     assert "━" not in text
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("share", [0.25, None])
+def test_the_line_is_one_line_on_a_narrow_terminal(width: int, share: float | None) -> None:
+    line = ProgressBar("lattices")
+    line.step("libri-1089-134686-0003-of-a-long-recording", 1, share=share)
+    text = drawn(line, width)
+    assert text.count("\n") == 1
+    assert "1 l" in text
 
 
 def test_no_line_is_drawn_among_results_on_the_terminal(
