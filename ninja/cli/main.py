@@ -368,8 +368,8 @@ class Console:
         from ninja.cli.progress_bar import ProgressBar
 
         self.bar = _shown = ProgressBar(unit, by_reading=by_reading)
-        self.bar.start()
         try:
+            self.bar.start()  # hides the cursor, even if it is interrupted
             yield self.bar
         finally:
             self.bar.stop()

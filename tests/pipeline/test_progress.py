@@ -281,6 +281,17 @@ def test_the_line_is_one_line_on_a_narrow_terminal(width: int, share: float | No
     assert "1 l" in text
 
 
+def test_a_line_is_removed_if_its_start_is_interrupted(
+    files: Path, terminal: list[Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(line: Recorder) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Recorder, "start", start)
+    assert entry.main(["prune", str(files / "a.ark.gz"), "-o", str(files / "interrupted.ark")]) == 130
+    assert [line.state for line in terminal] == ["stopped"]
+
+
 def test_no_line_is_drawn_among_results_on_the_terminal(
     files: Path, terminal: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
