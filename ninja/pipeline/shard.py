@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ninja.files.output import reported
-from ninja.files.stream import Table
+from ninja.files.stream import Table, open_raw
 from ninja.pipeline.plan import Plan, Shard, renamed
 from ninja.pipeline.record import (
     Failure,
@@ -162,9 +162,9 @@ def remove_stale_attempts(folder: ShardFolder, shard: Shard | None = None) -> No
 
 
 def checksum(path: str) -> str:
-    """Return the SHA-256 digest of the content of a file, as hexadecimal digits."""
+    """Return the SHA-256 digest of the content of a file or URL, as hexadecimal digits."""
     digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
+    with open_raw(path) as file:
         while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()

@@ -63,6 +63,19 @@ def test_parts_in_a_store_are_joined_to_the_bytes_of_one_run(ninja, memory, sour
     assert not left()
 
 
+@pytest.mark.parametrize("options", [[], ["--words", "memory://in/words.txt"]])
+def test_a_symbol_table_in_a_store_belongs_to_the_plan(ninja, memory, options):
+    memory.pipe_file("/in/words.txt", (EXAMPLES / "words.txt").read_bytes())
+    command = ["best", "memory://in/lat.ark", *options, "-o", "memory://out/text"]
+    for number in (1, 2):
+        code, _, errors = ninja(*command, "--shard", f"{number}/2")
+        assert code == 0, errors
+    assert ninja("gather", "memory://out/text")[0] == 0
+    assert memory.cat_file("/out/text").decode() == ninja(*command[:-2])[1]
+    memory.pipe_file("/in/words.txt", b"<eps> 0\n")
+    assert "run with another --words" in ninja(*command, "--shard", "1/2")[2]
+
+
 def test_only_a_missing_folder_has_no_files(memory, monkeypatch):
     assert ShardFolder("memory://out/no").names() == []
 
