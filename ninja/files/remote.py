@@ -163,8 +163,11 @@ def check_target(url: str) -> None:
     with _store_errors(url, OutputError):
         system, name = _file_system(url)
         if url.partition("://")[0] in _STORES:
+            bucket, _, key = name.strip("/").partition("/")
+            if not key:
+                raise OutputError("is a bucket, not a file; append / and the name of a file", url)
             with suppress(PermissionError):  # permission to write does not imply permission to list
-                system.info(name.strip("/").partition("/")[0])
+                system.info(bucket)
 
 
 def part_of(url: str) -> str:

@@ -342,6 +342,8 @@ def test_lattices_are_read_and_written_through_s3(ninja, bucket, pruned, scratch
     assert (code, "is an input and would be overwritten" in errors) == (2, True)
     code, _, errors = ninja(*PRUNE, "s3://bucket/in/lat.ark.gz", "-o", "s3://bucket2/p.ark")
     assert (code, "bucket2/p.ark: cannot be written: no such file or bucket" in errors) == (1, True)
+    code, _, errors = ninja(*PRUNE, "s3://bucket/in/lat.ark.gz", "-o", "s3://bucket")
+    assert (code, "s3://bucket: is a bucket, not a file" in errors) == (1, True)
     assert os.listdir(scratch) == []
 
 
