@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ended import ended_at
+from ended import interrupt_at
 from lattice_files import write_all
 
 import ninja as package
@@ -76,7 +76,7 @@ def test_a_resumed_union_looks_up_the_lattices_that_it_skips(
     assert ninja(*line)[0] == 1
     whole = out.read_bytes()
     out.unlink()
-    with ended_at(3, monkeypatch):
+    with interrupt_at(3, monkeypatch):
         assert ninja(*line, "--resume")[0] == 130
     code, _, errors = ninja(*line, "--resume")
     assert (code, f"2 keys are missing from {second}: u3, u1\n" in errors) == (1, True), errors
@@ -117,7 +117,7 @@ def test_union_goes_on_where_it_was_cut_short(
     assert ninja("union", first, second, "-o", out)[0] == 0
     whole = out.read_bytes()
     out.unlink()
-    with ended_at(2, monkeypatch):
+    with interrupt_at(2, monkeypatch):
         assert ninja("union", first, second, "-o", out, "--resume")[0] == 130
     code, _, errors = ninja("union", first, second, "-o", out, "--resume")
     assert code == 0

@@ -37,7 +37,7 @@ def bed(tmp_path_factory):
     lines = [*builder.lines, f"output-node name=output input={last}"]
     embedding = np.random.default_rng(1).normal(size=(len(WORDS), 4)).astype(np.float32)
     for name, oov in (("rnnlm", "<unk>"), ("closed", None)):
-        writer.directory(folder / name, lines, builder.components, WORDS, embedding, bos=1, eos=2, oov=oov)
+        writer.write_directory(folder / name, lines, builder.components, WORDS, embedding, bos=1, eos=2, oov=oov)
     torch.manual_seed(0)
     module = LSTMLanguageModel(Config(4, embedding=4, hidden=6, layers=1)).eval()
     stored = checkpoint.Checkpoint(module, ["<s>", "</s>", "<unk>", "a"], {"perplexity": 12.5, "unk_words": 3})

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from boost_cases import CLASS_LM, FAR, MISLED, NAMES, NEAR, OTHER, TABLE, dev_set, lattice
+from boost_cases import CLASS_LM, FALSE_ALARM, LARGE_BOOST, NAMELESS, NAMES, SMALL_BOOST, TABLE, dev_set, lattice
 from lattice_files import write_all
 
 import ninja as package
@@ -20,8 +20,8 @@ from ninja.tune import boosts as tuning
 def bed(tmp_path):
     """Create a folder with both sets and their phrases, and return the arguments that name them."""
     for name, part in {
-        "calls": dev_set(NAMES, near=NEAR, far=FAR),
-        "talk": dev_set(NAMES, misled=MISLED, other=OTHER),
+        "calls": dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
+        "talk": dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
     }.items():
         write_all(tmp_path / f"{name}.ark", (each for _, each in part.lattices))
         text = "".join(f"{key} {' '.join(said)}\n" for key, said in part.references.items())

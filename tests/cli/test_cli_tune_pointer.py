@@ -14,7 +14,7 @@ from ninja.graph import from_arcs
 pytest.importorskip("torch")
 
 from tiny_lstm import CHECKPOINT
-from tiny_pointer import TABLE, made_pointer
+from tiny_pointer import TABLE, random_pointer
 
 from ninja.lm.checkpoint import save
 
@@ -24,7 +24,7 @@ def bed(tmp_path_factory):
     """Create a folder with a lattice, its reference and phrases, a language model and its pointer."""
     folder = tmp_path_factory.mktemp("bed")
     save(CHECKPOINT, folder / "lm.pt")
-    made_pointer(package.lm.load(folder / "lm.pt")).save(folder / "pointer.pt")
+    random_pointer(package.lm.load(folder / "lm.pt")).save(folder / "pointer.pt")
     first, second = (TABLE.ids(text.split()) for text in ("w1 w2", "w1 w3"))
     lattice = from_arcs("utt", [0, 1, 1], [1, 2, 2], [first[0], first[1], second[1]], [1.0, 1.0, 2.0],
                         finals={2: 0.0}, words=TABLE)  # fmt: skip

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 from lattice_files import write_all
-from reference_determinize import TRANSITIONS, assert_as_kaldi, assert_kept, exploding, transitions, within
-from reference_openfst import best_of_each
+from reference_determinize import (
+    TRANSITIONS,
+    assert_contains,
+    assert_matches_kaldi,
+    exponential_lattice,
+    transitions,
+    within_beam,
+)
+from reference_openfst import best_ways
 
 from ninja.graph import is_deterministic
 from ninja.graph.phone_labels import state_level
@@ -15,7 +22,7 @@ from ninja.io import read
 
 
 def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:
-    write_all(f"ark:{tmp_path}/raw.ark", (state_level(exploding(steps)) for steps in (3, 4)))
+    write_all(f"ark:{tmp_path}/raw.ark", (state_level(exponential_lattice(steps)) for steps in (3, 4)))
     code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam", 3, "-o", f"ark,t:{tmp_path}/det.txt")
     assert (code, "2 lattices" in err, "hold less" in err) == (0, True, False)
     code, out, _ = ninja("convert", f"ark:{tmp_path}/det.txt", "-o", "ark,t:-")
@@ -23,12 +30,12 @@ def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:
     assert out.splitlines()[1].count(",") == 2  # graph cost, acoustic cost, alignment
     for (_, ours), steps in zip(read(f"ark:{tmp_path}/det.txt"), (3, 4), strict=True):
         assert is_deterministic(ours)
-        assert_kept(best_of_each(ours), within(exploding(steps), 3.0 - 1e-3))
+        assert_contains(best_ways(ours), within_beam(exponential_lattice(steps), 3.0 - 1e-3))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_path: Path, jobs: int) -> None:
-    write_all(f"ark:{tmp_path}/raw.ark", (exploding(steps) for steps in (3, 10, 11)))
+    write_all(f"ark:{tmp_path}/raw.ark", (exponential_lattice(steps) for steps in (3, 10, 11)))
     code, _, err = ninja(
         "determinize-pruned",
         f"{tmp_path}/raw.ark",
@@ -48,7 +55,7 @@ def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_pat
 
 
 def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
-    write_all(f"ark:{tmp_path}/raw.ark", [exploding(9), exploding(2)])
+    write_all(f"ark:{tmp_path}/raw.ark", [exponential_lattice(9), exponential_lattice(2)])
     code, _, err = ninja(
         "determinize-pruned", f"{tmp_path}/raw.ark", "--max-arcs=6", "--retry-cutoff=0", "-o", tmp_path / "o"
     )
@@ -58,7 +65,7 @@ def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
 
 
 def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> None:
-    write_all(f"ark:{tmp_path}/raw.ark", [exploding(10)])
+    write_all(f"ark:{tmp_path}/raw.ark", [exponential_lattice(10)])
     transitions()  # or skip
     code, _, err = ninja(
         "determinize-phone-pruned", "--model", TRANSITIONS, f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "phones"
@@ -66,7 +73,7 @@ def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> 
     assert code == 0, err
     code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "words")
     phones, words = (dict(read(str(tmp_path / name)))["exploding-10"] for name in ("phones", "words"))
-    assert_as_kaldi(phones, words, 3.0, 1.0)
+    assert_matches_kaldi(phones, words, 3.0, 1.0)
     code, _, err = ninja("determinize", f"{tmp_path}/raw.ark", "--max-mem=100000", "-o", tmp_path / "whole")
     assert code == 0
     assert "exploding-10: beam " in err

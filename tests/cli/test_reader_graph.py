@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from lattice_files import write_all
 from reference_graph import SHARED
-from reference_verbs import arcs_of, stories
+from reference_verbs import arcs_of, symbols_and_costs
 from reference_word_align import model_of
 from strategies import lattices
 
@@ -75,7 +75,7 @@ def test_boosting_does_not_look_at_what_is_on_no_path() -> None:
     whole = replace(spoken(), acoustic=np.zeros(4, np.float32))
     alignment = np.array([2, 1, 3, 6, 2, 2], np.int32)
     found = boost(with_dead_ends(whole), alignment, PHONE_OF, 1.0)
-    assert stories(found) == stories(boost(whole, alignment, PHONE_OF, 1.0))
+    assert symbols_and_costs(found) == symbols_and_costs(boost(whole, alignment, PHONE_OF, 1.0))
 
 
 def test_paths_that_end_earlier_than_the_alignment_are_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import SHARED
-from reference_verbs import accuracy_shares, frame_shares, stories
+from reference_verbs import accuracy_shares, frame_shares, symbols_and_costs
 from strategies_graph import timed_lattices
 
 from ninja.errors import LatticeError, OptionError
@@ -85,7 +85,7 @@ def test_accuracy_posteriors_are_those_of_all_paths_together(lattice, criterion,
     model, ids = small_model(), st.integers(1, 4)
     changed = np.array(data.draw(st.lists(ids, min_size=lattice.ali.size, max_size=lattice.ali.size)), np.int32)
     lattice = type(lattice)(**{**{n: getattr(lattice, n) for n in lattice.__slots__}, "ali": changed})
-    frames = len(only("label", stories(lattice)[0][0]))
+    frames = len(only("label", symbols_and_costs(lattice)[0][0]))
     alignment = data.draw(st.lists(ids, min_size=frames, max_size=frames))
     kind = (model.pdf if criterion == "smbr" else model.phone).tolist()
     silent = [phone in silences for phone in model.phone.tolist()]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import SHARED, best_sequences, paths
-from reference_verbs import arcs_of, boosted_costs, machine_costs, stories
+from reference_verbs import arcs_of, boosted_costs, machine_costs, symbols_and_costs
 from strategies import costs, lattices
 from strategies_graph import timed_lattices
 
@@ -40,7 +40,7 @@ def test_a_raw_lattice_has_the_same_paths_and_a_label_an_arc(lattice):
     assert raw.kind == "raw"
     assert np.diff(raw.ali_begin).max(initial=0) <= 1
     assert not raw.final_ali.size
-    assert stories(raw) == stories(lattice)
+    assert symbols_and_costs(raw) == symbols_and_costs(lattice)
 
 
 @given(lattices(max_states=6))
@@ -49,7 +49,7 @@ def test_a_compact_lattice_has_the_paths_of_the_raw_one_and_no_more_arcs(lattice
     compact = to_compact(raw)
     check(compact)
     assert compact.kind == "compact"
-    assert stories(compact) == stories(raw)
+    assert symbols_and_costs(compact) == symbols_and_costs(raw)
     assert compact.num_arcs <= raw.num_arcs
 
 
@@ -77,15 +77,15 @@ def test_raw_lattices_are_as_large_as_kaldis():
 def test_projected_lattices_say_their_words_twice_or_their_labels_twice(lattice):
     words = project(lattice)
     assert words.kind == "raw"
-    assert [said for said, _ in stories(words)] == sorted(
-        tuple(step for step in twice(said)) for said in (only("word", said) for said, _ in stories(lattice))
+    assert [said for said, _ in symbols_and_costs(words)] == sorted(
+        tuple(step for step in twice(said)) for said in (only("word", said) for said, _ in symbols_and_costs(lattice))
     )
     labels = project(lattice, project_output=False)
-    assert sorted(only("label", said) for said, _ in stories(labels)) == sorted(
-        only("label", said) for said, _ in stories(lattice)
+    assert sorted(only("label", said) for said, _ in symbols_and_costs(labels)) == sorted(
+        only("label", said) for said, _ in symbols_and_costs(lattice)
     )
-    assert sorted(only("word", said) for said, _ in stories(labels)) == sorted(
-        only("label", said) for said, _ in stories(lattice)
+    assert sorted(only("word", said) for said, _ in symbols_and_costs(labels)) == sorted(
+        only("label", said) for said, _ in symbols_and_costs(lattice)
     )
 
 
@@ -115,7 +115,7 @@ def test_without_alignments_only_words_and_costs_are_left(lattice):
     check(bare)
     assert not bare.ali.size
     assert not bare.final_ali.size
-    assert sorted(cost for _, cost in stories(bare)) == sorted(cost for _, cost in stories(lattice))
+    assert sorted(cost for _, cost in symbols_and_costs(bare)) == sorted(cost for _, cost in symbols_and_costs(lattice))
 
 
 FACTORS = st.floats(-2, 2).map(lambda each: round(each, 3))
@@ -161,7 +161,7 @@ PHONES = [0, 1, 1, 2, 2, 3, 3, 9]
 @given(timed_lattices(max_arcs=6), st.data())
 def test_boosting_counts_the_wrong_phones_of_each_path(lattice, data):
     ids = st.integers(1, len(PHONES) - 1)
-    frames = sum(what == "label" for what, _ in stories(lattice)[0][0])
+    frames = sum(what == "label" for what, _ in symbols_and_costs(lattice)[0][0])
     many = st.lists(ids, min_size=lattice.ali.size, max_size=lattice.ali.size)
     changed = np.array(data.draw(many), np.int32)
     lattice = type(lattice)(**{**{n: getattr(lattice, n) for n in lattice.__slots__}, "ali": changed})
@@ -170,7 +170,7 @@ def test_boosting_counts_the_wrong_phones_of_each_path(lattice, data):
     b, most = data.draw(costs(0, 2)), data.draw(st.sampled_from([0.0, 0.25, 1.0]))
     found = boost(lattice, np.array(alignment, np.int32), np.array(PHONES, np.int32), b, silences, most)
     expected = boosted_costs(lattice, alignment, PHONES, b, silences, most)
-    for (said, (graph, _)), (told, cost) in zip(stories(found), expected, strict=True):
+    for (said, (graph, _)), (told, cost) in zip(symbols_and_costs(found), expected, strict=True):
         assert said == told
         assert graph == pytest.approx(cost, abs=1e-4)
 
@@ -178,10 +178,10 @@ def test_boosting_counts_the_wrong_phones_of_each_path(lattice, data):
 @given(lattices(max_states=5, max_labels=2, kind="compact"))
 def test_labels_of_final_states_are_boosted_too(lattice):
     try:
-        frames = len({len(only("label", said)) for said, _ in stories(lattice)}) == 1
+        frames = len({len(only("label", said)) for said, _ in symbols_and_costs(lattice)}) == 1
     except NinjaError:
         return
-    length = len(only("label", stories(lattice)[0][0]))
+    length = len(only("label", symbols_and_costs(lattice)[0][0]))
     if not frames:
         return
     phones = np.arange(12001, dtype=np.int32)
@@ -190,7 +190,7 @@ def test_labels_of_final_states_are_boosted_too(lattice):
     except LatticeError:  # times of inner states may still contradict each other
         return
     expected = boosted_costs(lattice, [12000] * length, phones.tolist(), 1.0, set(), 0.0)
-    assert [graph for _, (graph, _) in stories(found)] == pytest.approx([cost for _, cost in expected])
+    assert [graph for _, (graph, _) in symbols_and_costs(found)] == pytest.approx([cost for _, cost in expected])
 
 
 def test_labels_of_final_states_are_compared_with_their_own_frames():
@@ -288,9 +288,9 @@ def test_random_paths_are_paths_and_the_same_for_the_same_seed(lattice, n, seed)
         drawn = random_paths(lattice, n, seed)
     except LatticeError:  # no path at all
         return
-    told = {said for said, _ in stories(lattice)}
+    told = {said for said, _ in symbols_and_costs(lattice)}
     assert len(drawn) == n
-    assert all(stories(each)[0][0] in told for each in drawn)
+    assert all(symbols_and_costs(each)[0][0] in told for each in drawn)
     assert [each.identical(again) for each, again in zip(drawn, random_paths(lattice, n, seed), strict=True)] == [
         True
     ] * n

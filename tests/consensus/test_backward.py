@@ -9,8 +9,8 @@ import pytest
 from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_rescore import LogProb, PathCost, close, path_costs, path_costs_under, spelled, total
-from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
+from reference_rescore import LogProb, PathCost, close, path_costs, path_costs_under, total, word_logprob
+from rescoring_cases import EXACT, mixture_logprob, models, penalized_logprob, random_lattice
 from strategies import lattices
 
 from ninja.errors import OptionError
@@ -87,7 +87,7 @@ def test_an_unlimited_backward_search_equals_enumeration_of_all_paths(lattice: L
     lattice = replace(lattice, words=TABLE)
     options = replace(BACKWARD, output=output)
     lm = FakeLM()
-    expected = path_costs_backward(lattice, under_penalty(lm), options, 1 - options.lm_weight)
+    expected = path_costs_backward(lattice, penalized_logprob(lm), options, 1 - options.lm_weight)
     [(_, result)] = rescore([("k", lattice)], lm, options)
     costs = path_costs(result)
     if output == "lattice":
@@ -102,7 +102,7 @@ def test_a_backward_model_with_an_old_model_and_input_topology() -> None:
     lattice = random_lattice(2, num_states=8, fan=1)
     new, old, _ = models()
     [(_, result)] = rescore([("k", lattice)], new, BACKWARD, old_lm=old)
-    difference = mixed([(under_penalty(new), 1.0), (under_penalty(old), -1.0)], "loglinear")
+    difference = mixture_logprob([(penalized_logprob(new), 1.0), (penalized_logprob(old), -1.0)], "loglinear")
     assert close(path_costs(result), path_costs_backward(lattice, difference, BACKWARD, 1.0))
     [(_, same_topology)] = rescore([("k", lattice)], new, replace(BACKWARD, output="input"))
     assert (same_topology.num_states, same_topology.num_arcs) == (lattice.num_states, lattice.num_arcs)
@@ -121,12 +121,12 @@ def test_iterate_equals_repeated_interpolation_along_every_path(lattice: Lattice
         (c, replace(EXACT, lm_weight=weights[2])),
     ]
     # Every pass scales all previous costs by 1 - w, so that the new costs add up along each path.
-    expected = path_costs_under(lattice, spelled(a), replace(EXACT, lm_weight=0.0), 1.0)
+    expected = path_costs_under(lattice, word_logprob(a), replace(EXACT, lm_weight=0.0), 1.0)
     for lm, options in passes:
         new = {
             (cost.words, cost.labels, round(cost.acoustic, 3)): cost.graph
             for cost in (path_costs_backward if options.backward else path_costs_under)(
-                lattice, under_penalty(lm), replace(options, lm_weight=1.0), 0.0
+                lattice, penalized_logprob(lm), replace(options, lm_weight=1.0), 0.0
             )
         }
         expected = [

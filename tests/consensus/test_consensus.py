@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reference_consensus import expected_errors, slow_decode
 from reference_graph import SHARED, archive
 from strategies import costs, lattices
-from strategies_graph import SCALES, scaled, timed_lattices
+from strategies_graph import SCALES, scales_of, timed_lattices
 
 from ninja.consensus import Consensus, mbr_decode, sentence_confidence
 from ninja.consensus.decode import decode_with_limits
@@ -84,7 +84,7 @@ def assert_agrees_with_twin(result: Consensus, slow: object) -> None:
 def test_mbr_decode_agrees_with_a_slow_recursion(lattice: Lattice, scales: dict[str, float], decode_mbr: bool) -> None:
     lattice = to_compact(lattice) if lattice.num_arcs else lattice
     slow = slow_decode(lattice, **scales, decode_mbr=decode_mbr)
-    assert_agrees_with_twin(mbr_decode(lattice, scaled(scales), decode_mbr=decode_mbr), slow)
+    assert_agrees_with_twin(mbr_decode(lattice, scales_of(scales), decode_mbr=decode_mbr), slow)
 
 
 @given(spoken_lattices(), st.booleans())
@@ -119,7 +119,7 @@ def test_states_on_no_path_have_no_effect(lattice: Lattice) -> None:
 
 @given(spoken_lattices(), SCALES)
 def test_posteriors_of_each_bin_sum_to_one(lattice: Lattice, scales: dict[str, float]) -> None:
-    result = mbr_decode(lattice, scaled(scales))
+    result = mbr_decode(lattice, scales_of(scales))
     sums = np.add.reduceat(result.posterior.astype(float), result.bin_begin[:-1])
     assert sums == pytest.approx(np.ones(len(sums)), abs=1e-6)
     assert len(result.bin_times) == len(sums)
@@ -248,7 +248,7 @@ def test_arrays_of_a_consensus_are_read_only() -> None:
 def test_a_scale_of_nan_is_refused(name: str) -> None:
     lattice = from_arcs("n", [0], [1], [5], [0.0], finals={1: 0.0})
     with pytest.raises(OptionError, match=f"{name} is nan, but must be finite"):
-        mbr_decode(lattice, scaled({name: float("nan")}))
+        mbr_decode(lattice, scales_of({name: float("nan")}))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_consensus import slow_decode
 from strategies import lattices
-from strategies_graph import SCALES, scaled, timed_lattices
+from strategies_graph import SCALES, scales_of, timed_lattices
 
 import ninja
 from ninja import _consensus
@@ -46,7 +46,7 @@ def decode(lattice: Lattice, **options: object) -> tuple[list[str], Consensus]:
 @given(written_lattices(), SCALES, st.booleans())
 def test_bins_agree_with_the_lexical_lattice(lattice, scales, decode_mbr):
     table = LexicalTable(WORDS, BASIC)
-    options = {"scales": scaled(scales), "decode_mbr": decode_mbr}
+    options = {"scales": scales_of(scales), "decode_mbr": decode_mbr}
     result = mbr_decode(lattice, forms=table, **options)
     lexical = mbr_decode(lexical_lattice(lattice, table).lattice, **options)
     spelling = result.symbols or WORDS
@@ -64,7 +64,7 @@ def test_forms_in_bins_are_the_most_probable(lattice, scales):
     if arcs is None:
         return
     *_, (_, word, *_), _, (_, form, whole, mark, share, _) = _consensus.decode_mbr(
-        arcs.batch, scaled(scales), None, (arcs.changed, arcs.form), True, False
+        arcs.batch, scales_of(scales), None, (arcs.changed, arcs.form), True, False
     )
     slow = slow_decode(arcs.batch[0], **scales, form=arcs.form.tolist())
     lexical_word = dict(zip(arcs.form.tolist(), arcs.batch[0].word.tolist(), strict=True))
@@ -88,7 +88,7 @@ def test_forms_in_bins_are_the_most_probable(lattice, scales):
 @given(timed_lattices(), SCALES)
 def test_lexical_words_are_decoded_without_changes(lattice, scales):
     lattice = lattice.replace(word=lattice.word % 4, words=LEXICAL)
-    scales = scaled(scales)
+    scales = scales_of(scales)
     for normalizer in (NONE, BASIC):
         assert_same(mbr_decode(lattice, scales, forms=LexicalTable(LEXICAL, normalizer)), mbr_decode(lattice, scales))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from reference_augment import arc_cost, distance, path_excess, rest, spans, until
+from reference_augment import arc_cost, backward_costs, distance, forward_costs, path_excess, spans
 from reference_graph import SHARED, costs_of, labels_of, paths, words_of
 from strategies import lattices
 
@@ -127,7 +127,7 @@ def test_spans_agree_with_enumeration(lattice, pronounced, strings, confusion, b
 @given(lattices(max_states=8))
 def test_best_arcs_lead_along_the_best_paths(lattice: Lattice) -> None:
     best_in, best_out = _context.best_arcs(lattice, SCALE)
-    before, behind = until(lattice, SCALE), rest(lattice, SCALE)
+    before, behind = forward_costs(lattice, SCALE), backward_costs(lattice, SCALE)
     for state in range(lattice.num_states):
         assert (best_in[state] < 0) == (state == 0)
         if state:

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference_context_lm import SlowContextLM
 from reference_ngram import SlowNgram, write_arpa
-from reference_rescore import path_costs, path_costs_under, spelled
+from reference_rescore import path_costs, path_costs_under, word_logprob
 
 torch = pytest.importorskip("torch")
 
-from tiny_lstm import BY_DEFINITION, EXACT, LATTICES, VOCABULARY, make_module  # noqa: E402
-from tiny_pointer import BASE, OTHERS, PENALTY, POINTER, TABLE, WORDS, entities  # noqa: E402
+from tiny_lstm import EXACT, LATTICES, REFERENCE_LM, VOCABULARY, make_module  # noqa: E402
+from tiny_pointer import BASE, PENALTY, POINTER, TABLE, UNKNOWN_WORDS, WORDS, entities  # noqa: E402
 
 from ninja.context import Context, Contextual, Entities  # noqa: E402
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
@@ -73,12 +73,12 @@ def all_scores(lm, slots):
 
 
 def slow(phrases) -> SlowContextLM:
-    below = spelled(BY_DEFINITION, PENALTY)
+    below = word_logprob(REFERENCE_LM, PENALTY)
 
     def state(history):
         slots = BASE.start(1)
         for word in history:
-            new = BASE.advance(slots, np.array([BASE.unk if word in OTHERS else VOCABULARY.id(word)], np.int32))
+            new = BASE.advance(slots, np.array([BASE.unk if word in UNKNOWN_WORDS else VOCABULARY.id(word)], np.int32))
             BASE.release(slots)
             slots = new
         states = BASE.states(slots)[0]
@@ -143,7 +143,7 @@ def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
 @settings(max_examples=12)
 @given(SENTENCES)
 def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
-    sentence = tuple(word for word in sentence if word not in OTHERS)
+    sentence = tuple(word for word in sentence if word not in UNKNOWN_WORDS)
     lm, slots, _ids = listed([], [("w8",)])
     words = np.array([*VOCABULARY.ids(WORDS[:-2]), BASE.eos], np.int32)
     below = BASE.start(1)

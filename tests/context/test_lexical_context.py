@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reference_context import SlowContext
 from reference_graph import costs_of, labels_of, paths, words_of
 from reference_ngram import SlowNgram, write_arpa
-from reference_written import slow_respelled
+from reference_written import slow_respell
 from strategies import lattices
 
 import ninja
@@ -130,7 +130,7 @@ def test_scores_are_those_of_the_lexical_words_and_texts_those_of_the_slow_respe
     for path in paths(lattice):
         words = WORDS.spell(words_of(lattice, path))
         gain = slow.score(BASIC.words(words))
-        expected[entries(lattice, path, slow_respelled(words, [lists], BASIC), gain)] += 1
+        expected[entries(lattice, path, slow_respell(words, [lists], BASIC), gain)] += 1
     for path in paths(result):
         actual[entries(result, path, result.words.spell(words_of(result, path)), 0.0)] += 1
     assert actual == expected

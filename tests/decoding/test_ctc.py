@@ -9,12 +9,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from reference_ctc import (
     best_alignment_cost,
-    collapsed,
-    cut,
-    every_cut,
-    every_sentence,
+    collapse,
+    segmentation_scores,
+    sentence_scores,
     slow_lattice,
     slow_search,
+    split_words,
 )
 from reference_graph import SHARED
 
@@ -57,14 +57,14 @@ def assert_same_scores(scores, expected):
 
 @given(matrices(), st.sampled_from([LETTERS, PIECES, TWICE, WORDS]))
 def test_unlimited_search_sums_the_probabilities_of_all_alignments(logprob, units):
-    assert_same_scores(texts(ctc_nbest(logprob, units, options=WIDE)), every_sentence(logprob, units))
+    assert_same_scores(texts(ctc_nbest(logprob, units, options=WIDE)), sentence_scores(logprob, units))
 
 
 @given(matrices())
 def test_a_lexicon_restricts_sentences_to_its_words(logprob):
     allowed = ("a", "ab", "ba")
     lexicon = ctc_lexicon(spelled_by_letters(allowed), LETTERS)
-    expected = {k: v for k, v in every_sentence(logprob, LETTERS).items() if set(k) <= set(allowed)}
+    expected = {k: v for k, v in sentence_scores(logprob, LETTERS).items() if set(k) <= set(allowed)}
     assert_same_scores(texts(ctc_nbest(logprob, LETTERS, lexicon, WIDE)), expected)
 
 
@@ -75,7 +75,7 @@ def test_a_lexicon_separates_words_without_boundaries(logprob):
     lexicon = ctc_lexicon([(word, [units.names[n] for n in spelled]) for spelled, word in spellings.items()], units)
     expected = {
         tuple(spellings[piece] for piece in cut_words): score
-        for cut_words, score in every_cut(logprob, units, spellings).items()
+        for cut_words, score in segmentation_scores(logprob, units, spellings).items()
     }
     assert_same_scores(texts(ctc_nbest(logprob, units, lexicon, WIDE)), expected)
 
@@ -375,7 +375,7 @@ def test_published_decodes_of_pyctcdecode_are_reproduced():
     assert (second.text, round(second.score, 3)) == (LIBRI_TEXT.format("sent"), -4.182)
     wide = ctc_nbest(logprob, units)
     assert [hypothesis.text for hypothesis in wide[:2]] == [LIBRI_TEXT.format("set"), LIBRI_TEXT.format("sent")]
-    greedy = cut(collapsed(logprob.argmax(axis=1), units.blank), units)
+    greedy = split_words(collapse(logprob.argmax(axis=1), units.blank), units)
     assert " ".join("".join(units.text[unit] for unit in word) for word in greedy) == LIBRI_TEXT.format("set")
     best = nbest(ctc_lattice(logprob, units, "libri", options=CtcOptions(beam=50)), 1)[0]
     assert best.acoustic_cost == pytest.approx(

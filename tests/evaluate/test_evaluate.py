@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_openfst import fewest_edits
+from reference_openfst import least_edit_distance
 from strategies import lattices
 
 from ninja.errors import FormatError, LatticeError, OptionError
@@ -56,7 +56,7 @@ def test_an_alignment_has_the_fewest_edits_and_loses_no_word(reference: list[str
         [0.0] * size,
         [np.inf] * size + [0],
     )
-    assert found.rate().errors == fewest_edits(chain, [numbers[word] for word in reference])
+    assert found.rate().errors == least_edit_distance(chain, [numbers[word] for word in reference])
 
 
 def test_scores_are_printed_as_kaldi_prints_them() -> None:
@@ -105,7 +105,7 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out() -> None:
 @given(lattices(max_states=7, max_word=4, connected=False), st.lists(st.sampled_from([1, 2, 3, 4, -1]), max_size=6))
 def test_the_oracle_agrees_with_all_paths(lattice: Lattice, reference: list[int]) -> None:
     try:
-        wanted = fewest_edits(lattice, reference)
+        wanted = least_edit_distance(lattice, reference)
     except ValueError:
         with pytest.raises(LatticeError, match="no path leads"):
             oracle(lattice, reference)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ended import in_a_fork
+from ended import forked_exit_code
 from lattice_files import write_all
 
 import ninja as package
@@ -286,7 +286,7 @@ def test_a_writer_that_was_interrupted_before_its_block_leaves_nothing(name):
 
 def test_a_process_that_is_forked_removes_nothing():
     writer = [entered("out.ark")]
-    assert in_a_fork(writer.clear) == 0
+    assert forked_exit_code(writer.clear) == 0
     assert os.listdir() == [".out.ark.part"]
 
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import reference_real as real
-from strategies_text import FILES, accepts, needs_files, unpacked
-from whole_files import read_objects, strict
+from strategies_text import FILES, accepts, needs_files, read_unpacked
+from whole_files import read_objects, valid_entries
 
 from ninja import SymbolTable
 from ninja.errors import SymbolError
@@ -57,7 +57,7 @@ def test_no_file_is_left_out():
 
 @lru_cache
 def plain(name):
-    content = unpacked(name)
+    content = read_unpacked(name)
     return real.sphinx(content) if name.endswith(".lat.gz") and name != AMI else real.slf(content)
 
 
@@ -81,7 +81,7 @@ def same_words(lattice, reference, scales):
 
 @pytest.mark.parametrize("name", SLF)
 def test_every_htk_file_has_the_size_and_best_path_that_a_plain_reading_finds(name):
-    lattice = read_slf(unpacked(name), "k")
+    lattice = read_slf(read_unpacked(name), "k")
     check(lattice)
     same_best(lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,))  # the others have one score
     content = write_slf(lattice)
@@ -92,10 +92,10 @@ def test_every_htk_file_has_the_size_and_best_path_that_a_plain_reading_finds(na
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_utterance_is_the_same_in_sphinx_and_htk_files(name):
-    lattice = read_sphinx(unpacked(f"{name}.lat.gz"), "k")
+    lattice = read_sphinx(read_unpacked(f"{name}.lat.gz"), "k")
     check(lattice)
     same_best(lattice, plain(f"{name}.lat.gz"), (1.0,))
-    other = read_slf(unpacked(f"{name}.slf.gz"), "k", words=lattice.words)
+    other = read_slf(read_unpacked(f"{name}.slf.gz"), "k", words=lattice.words)
     for field in ("arc_begin", "dst", "word", "graph", "time", "final_graph", "final_acoustic"):
         np.testing.assert_array_equal(getattr(lattice, field), getattr(other, field), field)
     np.testing.assert_allclose(lattice.acoustic, other.acoustic, rtol=1e-6, atol=1e-6)  # HTK's file has 6 decimals
@@ -109,7 +109,7 @@ def test_every_first_best_of_an4_is_a_path_and_hardly_any_is_best_without_a_lang
     best = 0
     for key, *sentence in rows:
         words = [word.lower() for word in sentence]
-        lattice = read_slf(unpacked(f"an4_pocketsphinx/{key}.slf.gz"), key)
+        lattice = read_slf(read_unpacked(f"an4_pocketsphinx/{key}.slf.gz"), key)
         assert accepts(lattice, words), key
         assert real.accepts(plain(f"an4_pocketsphinx/{key}.lat.gz"), words), key
         best += lattice.words.spell(best_path(lattice).words) == words
@@ -118,7 +118,7 @@ def test_every_first_best_of_an4_is_a_path_and_hardly_any_is_best_without_a_lang
 
 @pytest.mark.parametrize("graph", [("l",), ("n",), ("l", "n")])
 def test_the_best_paths_of_ami_are_those_of_its_models(graph):
-    content = unpacked(AMI)
+    content = read_unpacked(AMI)
     lattice = read_slf(content, "k", options=SlfOptions(graph=graph))
     reference = real.slf(content, graph)
     for scale in (1.0, 0.1, 0.0):
@@ -152,7 +152,7 @@ def test_every_line_of_fisher_and_callhome_is_read_as_python_reads_it(name, numb
 
 
 def test_every_list_of_kaldi_comes_back_from_linear_lattices():
-    lists = list(read_kaldi_names(unpacked("nbest_kaldi_librispeech/nbest.txt.gz")))
+    lists = list(read_kaldi_names(read_unpacked("nbest_kaldi_librispeech/nbest.txt.gz")))
     assert len(lists) == 15
     for nbest in lists:
         words = SymbolTable.from_words(
@@ -176,7 +176,7 @@ def total_cost(lattice, scale=1.0):
 @pytest.mark.parametrize("name", [*REAL, "callhome", "fisher"])
 def test_real_lattices_come_back_from_every_format_that_spells_words(name):
     if name in REAL:
-        lattice = read_slf(unpacked(name), "k")
+        lattice = read_slf(read_unpacked(name), "k")
     else:
         lattice = read_plf(max(lines_of(PLF[name == "fisher"])[0], key=len), "k")
     words, (cost, spoken) = lattice.words, total_cost(lattice)
@@ -240,7 +240,7 @@ SPELLED = {
         1,
     ),
     "ctm": (
-        lambda content, _, path, words=None: lattice_of(strict(read_ctm(content, path)), words, path),
+        lambda content, _, path, words=None: lattice_of(valid_entries(read_ctm(content, path)), words, path),
         b";; c\nu 1 0 1 two\n",
         2,
     ),

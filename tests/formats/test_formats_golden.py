@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kaldi_tables import parse, without_properties, written
+from kaldi_tables import parse, without_properties, write_tables
 
 from ninja.io import read
 
@@ -63,10 +63,10 @@ def same_up_to_numbers(one, other):
 def test_english_archives_are_written_again_byte_by_byte(path):
     found = [lattice for _, lattice in read(path)]
     content = gzip.decompress(path.read_bytes())
-    same = without_properties(written(*found)) == without_properties(content)
+    same = without_properties(write_tables(*found)) == without_properties(content)
     assert same or not all_sorted(content)
     assert same or path.name != "lat.ark.gz"
-    assert same or all(one.identical(other) for one, other in zip(parse(written(*found)), found, strict=True))
+    assert same or all(one.identical(other) for one, other in zip(parse(write_tables(*found)), found, strict=True))
 
 
 def all_sorted(content):
@@ -84,11 +84,11 @@ def all_sorted(content):
 
 def test_english_text_goes_to_binary_and_back_byte_by_byte():
     content = gzip.decompress((GOLDEN / "english/lat.txt.gz").read_bytes())
-    assert written(*parse(written(*parse(content))), text=True) == content
+    assert write_tables(*parse(write_tables(*parse(content))), text=True) == content
     from_binary = [lattice for _, lattice in read(GOLDEN / "english/lat.ark.gz")]
-    assert written(*from_binary, text=True) == content
+    assert write_tables(*from_binary, text=True) == content
     pruned = gzip.decompress((GOLDEN / "english/prune1.txt.gz").read_bytes())
-    assert written(*parse(written(*parse(pruned))), text=True) == pruned
+    assert write_tables(*parse(write_tables(*parse(pruned))), text=True) == pruned
 
 
 @pytest.mark.parametrize("path", archives("korean/*.ark.gz"), ids=lambda path: path.name)
@@ -98,7 +98,7 @@ def test_korean_archives_keep_their_lattices_up_to_state_numbers(path):
     few = found[: 20 if found[0].kind == "compact" else 5]  # the slow reader is slow
     for lattice, twin in zip(few, unsorted(content), strict=False):
         assert same_up_to_numbers(lattice, twin)
-    again = parse(written(*found))
+    again = parse(write_tables(*found))
     assert all(one.identical(other) for one, other in zip(again, found, strict=True))
 
 
@@ -139,15 +139,15 @@ def test_korean_text_and_binary_are_the_same_lattices():
         np.testing.assert_allclose(one.graph, other.graph, rtol=1e-5)
         assert np.array_equal(one.ali, other.ali)
         assert np.array_equal(one.dst, other.dst)
-    content = written(*from_binary, text=True)
-    assert written(*parse(written(*parse(content))), text=True) == content
-    assert written(*from_text, text=True) == content
+    content = write_tables(*from_binary, text=True)
+    assert write_tables(*parse(write_tables(*parse(content))), text=True) == content
+    assert write_tables(*from_text, text=True) == content
 
 
 def test_a_compact_lattice_becomes_the_raw_one_that_kaldi_makes_of_it():
     compact = [lattice for _, lattice in read(GOLDEN / "korean/lat.ark.gz")]
     expected = [lattice for _, lattice in read(GOLDEN / "korean/raw.ark.gz")]
-    found = parse(written(*compact, kind="raw"))
+    found = parse(write_tables(*compact, kind="raw"))
     assert [entry.key for entry in found] == [entry.key for entry in expected]
     for one, other in zip(found[::3], expected[::3], strict=True):
         assert same_up_to_numbers(one, other)

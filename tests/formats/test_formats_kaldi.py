@@ -11,7 +11,7 @@ import reference_formats as slow
 import reference_graph
 from hypothesis import given
 from hypothesis import strategies as st
-from kaldi_tables import entries_of, parse, without_properties, written
+from kaldi_tables import entries_of, parse, without_properties, write_tables
 from reference_graph import costs_of, labels_of, words_of
 from strategies import lattices
 
@@ -33,14 +33,14 @@ def paths(lattice):
 
 @given(st.lists(lattices(connected=False), max_size=4))
 def test_binary_written_and_read_is_the_same(given_lattices):
-    found = parse(written(*given_lattices))
+    found = parse(write_tables(*given_lattices))
     assert len(found) == len(given_lattices)
     assert all(one.identical(other) for one, other in zip(found, given_lattices, strict=True))
 
 
 @given(st.lists(lattices(connected=False), max_size=4))
 def test_text_written_and_read_is_the_same_after_one_rounding(given_lattices):
-    content = written(*given_lattices, text=True)
+    content = write_tables(*given_lattices, text=True)
     found = parse(content)
     assert len(found) == len(given_lattices)
     for one, other in zip(found, given_lattices, strict=True):
@@ -51,15 +51,15 @@ def test_text_written_and_read_is_the_same_after_one_rounding(given_lattices):
         if one.num_arcs:
             assert one.kind == other.kind
     if all(lattice.num_arcs for lattice in given_lattices):  # nothing tells the kind of a single state "0"
-        assert written(*found, text=True) == content
+        assert write_tables(*found, text=True) == content
 
 
 @given(lattices(connected=False))
 def test_writers_equal_the_slow_twin(lattice):
     finals, arcs = slow.unpack(lattice)
     arc_type = "compactlattice44" if lattice.kind == "compact" else "lattice4"
-    assert written(lattice) == slow.write_binary(lattice.key, 0, finals, arcs, arc_type)
-    assert written(lattice, text=True).decode() == slow.write_text(lattice)
+    assert write_tables(lattice) == slow.write_binary(lattice.key, 0, finals, arcs, arc_type)
+    assert write_tables(lattice, text=True).decode() == slow.write_text(lattice)
 
 
 @given(lattices(connected=False), st.sampled_from(sorted(slow.ARC_TYPES)), st.randoms(use_true_random=False))
@@ -83,7 +83,7 @@ def test_readers_sort_states_like_the_slow_twin(lattice, arc_type, random):
 
 @given(lattices(), st.randoms(use_true_random=False))
 def test_text_lines_may_come_in_any_order(lattice, random):
-    lines = written(lattice, text=True).decode().splitlines()[1:-1]
+    lines = write_tables(lattice, text=True).decode().splitlines()[1:-1]
     first, rest = lines[0], lines[1:]
     random.shuffle(rest)
     content = "\n".join([f"{lattice.key} ", first, *rest, "", ""]).encode()
@@ -94,11 +94,11 @@ def test_text_lines_may_come_in_any_order(lattice, random):
 
 @given(lattices(kind="compact"))
 def test_a_compact_lattice_written_as_raw_keeps_its_paths(lattice):
-    found = parse(written(lattice, kind="raw"))[0]
+    found = parse(write_tables(lattice, kind="raw"))[0]
     assert found.kind == "raw"
     assert np.diff(found.ali_begin).max(initial=0) <= 1
     assert paths(found) == paths(lattice)
-    again = parse(written(found, kind="compact"))[0]
+    again = parse(write_tables(found, kind="compact"))[0]
     assert again.kind == "compact"
     assert paths(again) == paths(lattice)
 
@@ -108,9 +108,9 @@ def test_archives_of_kaldi_are_written_again_byte_by_byte(tmp_path):
     text = gzip.decompress((SAMPLE / "lat.txt.gz").read_bytes())
     from_binary = [lattice for _, lattice in read(SAMPLE / "lat.ark.gz")]
     from_text = [lattice for _, lattice in read(SAMPLE / "lat.txt.gz")]
-    assert without_properties(written(*from_binary)) == without_properties(binary)
-    assert written(*from_binary, text=True) == text
-    assert written(*parse(written(*from_text)), text=True) == text
+    assert without_properties(write_tables(*from_binary)) == without_properties(binary)
+    assert write_tables(*from_binary, text=True) == text
+    assert write_tables(*parse(write_tables(*from_text)), text=True) == text
     assert [lattice.key for lattice in from_text] == [lattice.key for lattice in from_binary]
     for lattice, twin in zip(from_binary, slow.read_table(binary), strict=True):
         assert lattice.identical(twin)
@@ -126,7 +126,7 @@ def test_costs_are_printed_as_printf_prints_them(cost):
     cost = float(np.float32(cost))
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [7], [cost], [-cost], [np.inf, 0], [np.inf, 0], ali_begin=[0, 0])
     expected = f"k \n0\t1\t7\t{cost:.6g},{-cost:.6g},\n1\n\n" if cost else "k \n0\t1\t7\n1\n\n"
-    assert written(lattice, text=True).decode() == expected
+    assert write_tables(lattice, text=True).decode() == expected
 
 
 @given(
@@ -159,7 +159,7 @@ def test_text_columns_tell_the_kind(lines, words, graph, kind):
 
 def test_a_dead_end_is_printed_as_openfst_prints_it():
     lattice = Lattice.from_arrays("k", [0, 2, 2, 2], [1, 2], [3, 4], [1, 1], [1, 1], [np.inf, np.inf, 0])
-    content = written(lattice, text=True)
+    content = write_tables(lattice, text=True)
     assert content == b"k \n0\t1\t3\t1,1,\n0\t2\t4\t1,1,\n1\tInfinity,Infinity,\n2\n\n"
     assert parse(content)[0].identical(lattice)
 
@@ -174,7 +174,7 @@ def test_double_costs_become_single(tmp_path):
 
 def test_an_archive_may_mix_binary_and_text():
     lattice = Lattice.from_arrays("b", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
-    content = written(lattice) + written(lattice, text=True) + b"\n" + written(lattice)
+    content = write_tables(lattice) + write_tables(lattice, text=True) + b"\n" + write_tables(lattice)
     assert [found.identical(lattice) for found in parse(content)] == [True] * 3
 
 
@@ -210,7 +210,7 @@ def test_chunks_of_any_size_give_the_same_lattices():
 
 def test_the_header_says_what_kaldi_needs():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
-    content = written(lattice)
+    content = write_tables(lattice)
     assert content[:34] == b"k \xd6\xfd\xb2\x7e\x06\0\0\0vector\x10\0\0\0compactlattice"[:34]
     assert struct.unpack_from("<iiQqqq", content, 36) == (2, 0, 3, 0, 2, 1)
 

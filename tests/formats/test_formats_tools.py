@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_formats import read_table, unpack
 from reference_graph import SHARED
-from reference_htk import Wrong, check_htk
+from reference_htk import RuleError, check_htk
 from strategies import lattices
-from strategies_text import FILES, needs_files, needs_openfst, unpacked
+from strategies_text import FILES, needs_files, needs_openfst, read_unpacked
 
 from ninja import SymbolTable
 from ninja.formats.fst_binary import read_fst, write_fst
@@ -181,7 +181,7 @@ def test_a_strict_checker_accepts_real_lattices_of_kaldi():
 def test_a_strict_checker_accepts_real_files_of_htk_written_again():
     paths = sorted(FILES.glob("*pocketsphinx/*.slf.gz"))[::30]
     for name in ["theanolm/lattice.slf", *(str(path.relative_to(FILES)) for path in paths)]:
-        lattice = read_slf(unpacked(name), "", options=SlfOptions(key="utterance"))
+        lattice = read_slf(read_unpacked(name), "", options=SlfOptions(key="utterance"))
         check_htk(write_slf(lattice))
         check_htk(write_slf(lattice, options=SlfWriteOptions(base=10.0)))
 
@@ -231,5 +231,5 @@ def test_the_strict_checker_refuses_what_is_broken(text, wrong):
     assert [link[2]["W"] for link in check_htk(GOOD)[2]] == ["a", "b c", "!NULL"]
     head, found, tail = GOOD.decode().rpartition(text)
     assert found
-    with pytest.raises(Wrong):
+    with pytest.raises(RuleError):
         check_htk((head + wrong + tail).encode())

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_formats import read_table
 from reference_graph import SHARED
-from reference_k2 import same_with_total
+from reference_k2 import equals_with_total_costs
 from strategies import lattices
 
 import ninja
@@ -40,7 +40,7 @@ def test_fst_archives_read_back_binary_or_text(several: list[Lattice], text: lis
     assert [key for key, _ in found] == [one.key for one in several]
     for one, (_, back) in zip(several, found, strict=True):
         assert isinstance(back, Lattice)
-        assert same_with_total(one, back)
+        assert equals_with_total_costs(one, back)
 
 
 @settings(max_examples=10)

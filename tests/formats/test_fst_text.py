@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_fst_text import read_slowly
-from reference_k2 import same_with_total
+from reference_k2 import equals_with_total_costs
 from reference_openfst import ways
 from strategies import lattices
 from strategies_text import needs_openfst
@@ -42,10 +42,10 @@ def test_fst_text_reads_back_as_written(lattice: Lattice, acceptor: bool, labels
     content = write_fst_text(lattice, options=FstTextWriteOptions(labels=labels, acceptor=acceptor))
     if lattice.num_arcs:
         options = FstTextOptions(acceptor=acceptor, labels=labels)
-        assert same_with_total(lattice, read_fst_text(content, lattice.key, words=WORDS, options=options))
+        assert equals_with_total_costs(lattice, read_fst_text(content, lattice.key, words=WORDS, options=options))
     seen = read_fst_text(content, lattice.key, words=WORDS if labels == "words" else None)
     if any(len(line.split()) in (3, 5) for line in content.splitlines()):  # else a number may be label or weight
-        assert same_with_total(lattice, seen)
+        assert equals_with_total_costs(lattice, seen)
 
 
 def test_lines_are_read_as_openfst_reads_them() -> None:
@@ -122,7 +122,7 @@ def test_const_files_of_openfsts_tools_are_read(
     folder = tmp_path_factory.mktemp("fst")
     (folder / "a.fst").write_bytes(write_fst(lattice, arc_type))
     tool("fstconvert", "--fst_type=const", align, folder / "a.fst", folder / "b.fst")
-    assert same_with_total(lattice, read_fst((folder / "b.fst").read_bytes(), lattice.key))
+    assert equals_with_total_costs(lattice, read_fst((folder / "b.fst").read_bytes(), lattice.key))
 
 
 def const(lattice: Lattice, arc_type: Any = "standard") -> bytes:
@@ -132,7 +132,7 @@ def const(lattice: Lattice, arc_type: Any = "standard") -> bytes:
 
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES))
 def test_const_files_of_pywrapfst_are_read(lattice: Lattice, arc_type: Any) -> None:
-    assert same_with_total(lattice, read_fst(const(lattice, arc_type), lattice.key))
+    assert equals_with_total_costs(lattice, read_fst(const(lattice, arc_type), lattice.key))
 
 
 def chain() -> Lattice:

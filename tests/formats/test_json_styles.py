@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from whole_files import each_object, read_objects
+from whole_files import read_entries, read_objects
 
 import ninja
 from ninja.errors import FormatError, NinjaError, OptionError
@@ -230,16 +230,16 @@ def test_a_bad_hypothesis_costs_the_list_it_is_of(bad):
     rows = [{"key": "u", "text": text, "score": -1} for text in "abc"]
     rows[bad]["score"] = "x"
     content = flat(("t", "a", -1)) + lines(*rows) + flat(("v", "a", -1))
-    nbests = each_object(content.encode(), "f", ObjectFields(**FLAT))
+    nbests = read_entries(content.encode(), "f", ObjectFields(**FLAT))
     assert [entry.key for entry in nbests] == ["t", "u", "v"]
     assert str(nbests[1]) == f"f:{bad + 2}, key 'u': expected a number at 'score', found 'x'"
-    again = each_object((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
+    again = read_entries((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
     assert "occurs twice" in str(again[-1])  # for it would be a part
 
 
 def test_a_line_without_a_key_fails_alone():
     content = flat(("u", "a", -1)) + "{x\n7\n" + flat(("u", "b", -2))
-    *errors, nbest = each_object(content.encode(), "f", ObjectFields(**FLAT))
+    *errors, nbest = read_entries(content.encode(), "f", ObjectFields(**FLAT))
     assert [error.line for error in errors] == [2, 3]
     assert texts(nbest) == [("a", 0.0, 1.0), ("b", 0.0, 2.0)]
 
@@ -249,7 +249,7 @@ def test_grouped_lines_are_the_runs_of_one_key(rows):
     expected = {}
     for key, run in groupby(rows, key=lambda row: row[0]):
         expected.setdefault(key, [(text, 0.0, 0.0 - score) for _, text, score in run])
-    nbests = each_object(flat(*rows).encode(), "f", ObjectFields(**FLAT))
+    nbests = read_entries(flat(*rows).encode(), "f", ObjectFields(**FLAT))
     assert {entry.key: texts(entry) for entry in nbests if not isinstance(entry, NinjaError)} == expected
     assert sum(isinstance(each, NinjaError) for each in nbests) == len(list(groupby(rows, lambda row: row[0]))) - len(
         expected

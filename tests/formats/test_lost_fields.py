@@ -12,7 +12,7 @@ import numpy as np
 import reference_slf as slow
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies_text import needs_files, unpacked
+from strategies_text import needs_files, read_unpacked
 
 from ninja.errors import NinjaError
 from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
@@ -82,7 +82,7 @@ def test_real_htk_lattices_that_lost_something_are_refused_or_mean_the_same(name
 
 @lru_cache
 def real_slf(name: str) -> tuple[bytes, Lattice]:
-    content = unpacked(name)
+    content = read_unpacked(name)
     return content, read_slf(content, "k")
 
 

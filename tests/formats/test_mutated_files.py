@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from small_files import FORMATS, READERS, read_as, written
+from small_files import FORMATS, READERS, read_as, small_file
 
 from ninja.errors import NinjaError
 
@@ -55,7 +55,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [*READERS, *FORMATS])
 def test_a_mutated_file_is_read_or_refused(name: str, tmp_path: Path) -> None:
-    read, files = READERS[name] if name in READERS else (read_as(name), [written(FORMATS[name], tmp_path)])
+    read, files = READERS[name] if name in READERS else (read_as(name), [small_file(FORMATS[name], tmp_path)])
     path = tmp_path / "file"
     for content in files:
         path.write_bytes(content)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import lattices
-from strategies_text import FILES, needs_files, unpacked
+from strategies_text import FILES, needs_files, read_unpacked
 
 from ninja import read
 from ninja._tables import TableReader, TableWriter
@@ -280,9 +280,9 @@ def test_a_damaged_archive_is_read_or_refused_but_nothing_else(data):
 
 @needs_files
 def test_theanolms_lattice_is_the_one_of_its_slf_file(tmp_path):
-    content = unpacked("theanolm/lattice.lat")
+    content = read_unpacked("theanolm/lattice.lat")
     ((key, lattice),) = found(content)
-    slf = read_slf(unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
+    slf = read_slf(read_unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
     assert key == slf.key == lattice.key
     for name in ("arc_begin", "dst", "graph", "acoustic", "final_graph", "final_acoustic"):
         np.testing.assert_array_equal(getattr(lattice, name), getattr(slf, name), name)
@@ -296,7 +296,7 @@ def test_theanolms_lattice_is_the_one_of_its_slf_file(tmp_path):
 
 @needs_files
 def test_a_cut_theanolm_file_is_refused():
-    content = unpacked("theanolm/lattice.lat")
+    content = read_unpacked("theanolm/lattice.lat")
     for cut in range(20, len(content), 7):
         ((_, error),) = found(content[:cut])
         assert isinstance(error, NinjaError), cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from whole_files import strict
+from whole_files import valid_entries
 
 from ninja import read
 from ninja.errors import FormatError, OptionError
@@ -22,7 +22,7 @@ utt-b-0   1.5   -2.5  -3.5 |
 
 
 def test_scores_become_costs():
-    first, second = strict(read_columns(LISTS, "f"))
+    first, second = valid_entries(read_columns(LISTS, "f"))
     assert (first.key, second.key) == ("utt-a", "utt-b")
     assert [hypothesis.words for hypothesis in first.hypotheses] == [("HERE", "WE", "GO"), ("HERE",)]
     assert [hypothesis.acoustic_cost for hypothesis in first.hypotheses] == [-172.14, -176.8]
@@ -31,7 +31,7 @@ def test_scores_become_costs():
 
 
 def test_columns_are_chosen():
-    (first, _) = strict(read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2)))
+    (first, _) = valid_entries(read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2)))
     assert [hypothesis.graph_cost for hypothesis in first.hypotheses] == [9.25, 17.5]
     assert [hypothesis.acoustic_cost for hypothesis in first.hypotheses] == [0, 0]
 
@@ -52,7 +52,7 @@ def test_columns_are_chosen():
 )
 def test_errors_give_the_line_of_the_damage(content, message):
     with pytest.raises(FormatError) as caught:
-        strict(read_columns(content, "f"))
+        valid_entries(read_columns(content, "f"))
     assert message in str(caught.value)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lattice_files import write_all
 from reference_graph import SHARED
-from whole_files import DSTC10, read_objects, strict, tables_nbest
+from whole_files import DSTC10, read_objects, tables_nbest, valid_entries
 
 from ninja.errors import FormatError, InputError, LatticeError, OptionError, OutputError, SymbolError
 from ninja.evaluate import read_text
@@ -273,16 +273,16 @@ def test_objects_are_read_in_each_of_their_shapes():
 
 
 def test_a_ctm_becomes_a_lattice_of_one_path_with_times():
-    one, two = strict(read_ctm(CTM))
+    one, two = valid_entries(read_ctm(CTM))
     assert one.key == "rec1"
     lattice = nbest_lattice(one)
     assert lattice.time.tolist() == [0, 10, 30, 35, 60]
     assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "the", "<eps>", "cat"]
     assert (two.hypotheses[0].begin, two.hypotheses[0].end) == ((0,), (50,))
-    assert strict(read_ctm(CTM, options=CtmOptions(keys="file-channel")))[1].key == "rec2-A"
-    silence = strict(read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35")))
+    assert valid_entries(read_ctm(CTM, options=CtmOptions(keys="file-channel")))[1].key == "rec2-A"
+    silence = valid_entries(read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35")))
     assert silence[0] == one
-    [nothing] = strict(read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n"))
+    [nothing] = valid_entries(read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n"))
     assert nbest_lattice(nothing).num_arcs == 0
 
 
@@ -313,7 +313,7 @@ READERS = {
         lambda content, path=None: read_espnet({1: (b"u1 a\nu2 b\n", content)}, path),
     ),
     "objects": (JSONL, read_objects),
-    "ctm": (CTM, lambda content, path=None: strict(read_ctm(content, path))),
+    "ctm": (CTM, lambda content, path=None: valid_entries(read_ctm(content, path))),
 }
 REFUSED = [
     ("kaldi", b"utt\n", "f:1: expected only a key, such as utt-1, found 'utt'"),

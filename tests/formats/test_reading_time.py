@@ -23,7 +23,7 @@ from linear_time import assert_linear
 from reference_ngram import TRIGRAM, write_arpa, write_const_arpa
 from small_files import FORMATS as WRITTEN
 from small_files import READERS as OF_PYTHON
-from small_files import written
+from small_files import small_file
 
 import ninja
 from benchmarks.stress import bounds
@@ -150,7 +150,7 @@ def test_reading_takes_time_in_proportion_to_the_file(name: str, tmp_path: Path)
     if name in READERS:
         read, files = READERS[name]
     elif name in WRITTEN:
-        read, files = read_whole(name), [written(WRITTEN[name], tmp_path)]
+        read, files = read_whole(name), [small_file(WRITTEN[name], tmp_path)]
     else:
         read, files = read_whole(name), [path.read_bytes() for path, form in FILES.items() if form == name]
     files = files + FAULTY.get(name, [])

@@ -4,7 +4,7 @@ import gzip
 import io
 
 import pytest
-from ended import ended_at
+from ended import interrupt_at
 from lattice_files import write_all
 
 from ninja import read
@@ -88,7 +88,7 @@ def test_an_archive_without_lattices_is_no_success(ninja, tmp_path):
 
 def test_a_key_is_left_out_as_often_as_it_occurs_in_the_output(ninja, archive, tmp_path, monkeypatch):
     out = tmp_path / "out.ark"
-    with ended_at(2, monkeypatch):
+    with interrupt_at(2, monkeypatch):
         assert ninja("prune", archive, "-o", out, "--resume")[0] == 130
     code, _, errors = ninja("prune", archive, "-o", out, "--resume")
     assert code == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whole_files import each_object, read_objects, strict
+from whole_files import read_entries, read_objects, valid_entries
 
 import ninja
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
@@ -67,7 +67,7 @@ def keys(found):
 )
 def test_a_bad_line_of_json_costs_itself(bad, message):
     content = f"{ROW % 'u'}\n{bad}\n{ROW % 'x'}\n".encode("utf-8", "surrogateescape")
-    first, error, last = each_object(content, "f")
+    first, error, last = read_entries(content, "f")
     assert (first.key, last.key) == ("u", "x")
     assert str(error).startswith(message)
     with pytest.raises(FormatError, match=message.replace("[", r"\[")):
@@ -76,17 +76,17 @@ def test_a_bad_line_of_json_costs_itself(bad, message):
 
 def test_a_bad_entry_of_a_json_document_costs_itself():
     good = [{"text": "a", "score": -1}]
-    listed = each_object(json.dumps([{"key": "u", "nbest": good}, 7, {"key": "w", "nbest": good}]).encode(), "f")
+    listed = read_entries(json.dumps([{"key": "u", "nbest": good}, 7, {"key": "w", "nbest": good}]).encode(), "f")
     assert keys(listed) == ["u", "f, key '2': expected an object, found 7", "w"]
     row = json.dumps(good)
-    by_key = each_object(f'{{"u": {row}, "v": [7], "u": {row}, "w": {row}}}'.encode(), "f")
+    by_key = read_entries(f'{{"u": {row}, "v": [7], "u": {row}, "w": {row}}}'.encode(), "f")
     assert keys(by_key) == [
         "u",
         "f, key 'v': expected a hypothesis, found 7",
         "f, key 'u': the utterance occurs twice",
         "w",
     ]
-    twice = each_object(
+    twice = read_entries(
         f'[{{"key": "u", "nbest": {row}}}, {{"key": "v", "nbest": [{{"a": 1, "a": 2}}]}}]'.encode(), "f"
     )
     assert keys(twice) == ["u", "f: not JSON: an object has a field twice (object 2)"]
@@ -97,7 +97,7 @@ def test_a_bad_entry_of_a_json_document_costs_itself():
 )
 def test_a_syntax_error_costs_a_whole_document(content):
     with pytest.raises(FormatError, match="not JSON"):
-        each_object(content.encode(), "f")
+        read_entries(content.encode(), "f")
 
 
 COLUMNS = "u-0 1 2 | a b\nu-1 1 2 | a\n{}w-0 1 2 | b\n"
@@ -120,7 +120,7 @@ def test_a_bad_line_of_columns_costs_its_utterance(bad, message):
     assert (first.key, len(first.hypotheses), last.key, len(last.hypotheses)) == ("u", 2, "w", 1)
     assert str(error).startswith(message)
     with pytest.raises(FormatError):
-        strict(read_columns(content, "f"))
+        valid_entries(read_columns(content, "f"))
 
 
 def test_an_utterance_that_goes_on_costs_what_goes_on():
@@ -155,7 +155,7 @@ def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
     assert (last.key, last.hypotheses[0].words) == ("w", ("b",))
     assert str(error).startswith(message)
     with pytest.raises(FormatError):
-        strict(read_ctm(content, "f"))
+        valid_entries(read_ctm(content, "f"))
 
 
 def test_channels_are_part_of_the_keys_of_bad_lines_too():
@@ -171,7 +171,7 @@ def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length
     junk = junk.replace(b"\n", b"").replace(b"\r", b"")
     read = {
         "columns": read_columns,
-        "json": each_object,
+        "json": read_entries,
         "ctm": read_ctm,
     }[form]
     row = {

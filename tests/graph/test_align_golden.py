@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from lattice_files import write_all
 from reference_graph import SHARED
-from strategies_align import spelled
+from strategies_align import integer_lines
 
 import ninja as package
 from ninja import _align
@@ -222,7 +222,7 @@ def test_align_phones_writes_phones(ninja, tmp_path: Path) -> None:  # type: ign
 def test_align_words_lexicon_passes_lattices_through_where_asked(ninja, some: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     keys = list(archive("lat.ark.gz"))[:5]
     words = {int(word) for key in keys for word in archive("lat.ark.gz")[key].word}
-    (tmp_path / "align_lexicon.int").write_text(spelled([(word, word, 1) for word in sorted(words)]))
+    (tmp_path / "align_lexicon.int").write_text(integer_lines([(word, word, 1) for word in sorted(words)]))
     options = ("--lexicon", tmp_path / "align_lexicon.int", *ARGUMENTS, "--max-expand", "1e-9")
     out = ("--output-if-empty", "true", "--output-error-lats=false", "-o", tmp_path / "out.ark")
     code, _, err = ninja("align-words-lexicon", some, *options, *out)

@@ -12,7 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_graph import costs_of, paths
 from reference_word_align import Unit, least_costs, model_of, paths_as_units, segmentations, units_of_path
-from strategies_align import PHONES, SPELLINGS, Spoken, growing, one_path, spelled, spoken_rows, spoken_trees
+from strategies_align import (
+    PHONES,
+    SPELLINGS,
+    LabelledLattice,
+    homophone_lattice,
+    integer_lines,
+    labelled_sausages,
+    labelled_trees,
+    linear_lattice,
+)
 
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats.kaldi.word_phones import read_align_lexicon
@@ -36,8 +45,8 @@ def lexicon_of(entries: list[tuple[int, ...]]) -> AlignLexicon:
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.one_of(spoken_trees(max_words=5), spoken_rows(max_length=3)), st.sampled_from([COMPLETE, AMBIGUOUS]))
-def test_words_are_all_ways_to_cut_the_phones(spoken: Spoken, entries: list[tuple[int, ...]]) -> None:
+@given(st.one_of(labelled_trees(max_words=5), labelled_sausages(max_length=3)), st.sampled_from([COMPLETE, AMBIGUOUS]))
+def test_words_are_all_ways_to_cut_the_phones(spoken: LabelledLattice, entries: list[tuple[int, ...]]) -> None:
     lexicon = {(word, *phones): put for word, put, *phones in entries}
     expected: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
     for path in paths(spoken.lattice):
@@ -61,7 +70,7 @@ def test_words_are_all_ways_to_cut_the_phones(spoken: Spoken, entries: list[tupl
 
 def test_words_are_put_for_others_and_for_silence() -> None:
     lexicon = lexicon_of([(0, 70, 1), (1, 8, 6), (2, 0, 3, 4)])
-    found = align_words_lexicon(one_path((1, [2, 12]), (2, [6, 8])), MODEL, lexicon)
+    found = align_words_lexicon(linear_lattice((1, [2, 12]), (2, [6, 8])), MODEL, lexicon)
     assert list(paths_as_units(found)) == [((70, (2,)), (8, (12,)), (0, (6, 8)))]
 
 
@@ -75,15 +84,15 @@ def test_an_epsilon_of_other_phones_takes_no_word_away() -> None:
 
 def test_a_word_may_have_no_phones() -> None:
     lexicon = lexicon_of([(0, 0, 1), (1, 1, 6), (7, 7)])
-    found = align_words_lexicon(one_path((7, [2]), (1, [12])), MODEL, lexicon)
+    found = align_words_lexicon(linear_lattice((7, [2]), (1, [12])), MODEL, lexicon)
     assert ((7, ()), (0, (2,)), (1, (12,))) in paths_as_units(found)
-    found = align_words_lexicon(one_path((1, []), (7, [12])), MODEL, lexicon)
+    found = align_words_lexicon(linear_lattice((1, []), (7, [12])), MODEL, lexicon)
     assert list(paths_as_units(found)) == [((1, (12,)), (7, ()))]
 
 
 def test_a_word_the_lexicon_lacks_is_named() -> None:
     with pytest.raises(LatticeError, match=r"cannot be aligned: word 5 is not in small_lexicon.int$"):
-        align_words_lexicon(one_path((1, [12]), (5, [6, 8])), MODEL, lexicon_of(COMPLETE[:3]))
+        align_words_lexicon(linear_lattice((1, [12]), (5, [6, 8])), MODEL, lexicon_of(COMPLETE[:3]))
 
 
 def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
@@ -109,12 +118,14 @@ def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
     assert re.fullmatch(r"word [789] is not in small_lexicon.int \(and 2 more\)", found.fault)
     assert found.lattice is not None
     assert list(paths_as_units(found.lattice)) == [((1, (12,)), (2, (6, 8)))]
-    found = aligner(one_path((1, [12]), (5, [6, 8])))
+    found = aligner(linear_lattice((1, [12]), (5, [6, 8])))
     assert (found.lattice, found.fault) == (None, "word 5 is not in small_lexicon.int")
 
 
-@given(st.one_of(spoken_trees(max_words=5), spoken_rows(max_length=3)), st.sampled_from([1, 2, 3, 4, 5, 6]))
-def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lacks(spoken: Spoken, word: int) -> None:
+@given(st.one_of(labelled_trees(max_words=5), labelled_sausages(max_length=3)), st.sampled_from([1, 2, 3, 4, 5, 6]))
+def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lacks(
+    spoken: LabelledLattice, word: int
+) -> None:
     options = LexiconAlignment(reorder=spoken.reorder)
     short = lexicon_of([entry for entry in COMPLETE if entry[0] != word])
     found = LexiconAligner(spoken.model, short, options)(spoken.lattice)
@@ -135,7 +146,7 @@ def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lack
 def test_phones_that_match_no_entry_are_reported_and_returned_whole() -> None:
     lexicon = lexicon_of([(0, 0, 1), (1, 1, 6), (2, 2, 3, 4)])
     aligned = LexiconAligner(MODEL, lexicon, LexiconAlignment(partial_word_label=9))(
-        one_path((1, [12]), (2, [6]), (0, []))
+        linear_lattice((1, [12]), (2, [6]), (0, []))
     )
     assert aligned.fault is not None
     assert aligned.fault.startswith("phones or words at the end match no lexicon entry")
@@ -146,14 +157,14 @@ def test_phones_that_match_no_entry_are_reported_and_returned_whole() -> None:
 
 
 def test_only_phones_that_match_no_entry_become_a_word_of_their_own() -> None:
-    aligned = LexiconAligner(MODEL, lexicon_of([(1, 1, 6), (2, 2, 3, 4)]))(one_path((1, []), (2, [12])))
+    aligned = LexiconAligner(MODEL, lexicon_of([(1, 1, 6), (2, 2, 3, 4)]))(linear_lattice((1, []), (2, [12])))
     assert aligned.fault is not None
     assert aligned.lattice is not None
     assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, ()))]
 
 
 def test_max_expand_refuses_lattices_that_grow() -> None:
-    lattice = growing(12)
+    lattice = homophone_lattice(12)
     lexicon = lexicon_of([(1, 1, 6), (2, 2, 6)])
     assert LexiconAligner(MODEL, lexicon)(lattice).fault is None
     bounded = LexiconAligner(MODEL, lexicon, LexiconAlignment(max_expand=0.01))(lattice)
@@ -163,7 +174,7 @@ def test_max_expand_refuses_lattices_that_grow() -> None:
 
 def test_aligners_are_sent_to_other_processes() -> None:
     aligner = LexiconAligner(MODEL, lexicon_of(COMPLETE))
-    lattice = one_path((1, [2, 12]), (2, [6, 8]))
+    lattice = linear_lattice((1, [2, 12]), (2, [6, 8]))
     expected = aligner(lattice).lattice
     found = pickle.loads(pickle.dumps(aligner))(lattice).lattice
     assert found.identical(expected)
@@ -171,7 +182,7 @@ def test_aligners_are_sent_to_other_processes() -> None:
 
 def test_a_lexicon_is_read(tmp_path: Path) -> None:
     path = tmp_path / "align_lexicon.int"
-    path.write_text(spelled([(0, 0, 1), (1, 8, 6), (1, 8, 6), (2, 2)]))
+    path.write_text(integer_lines([(0, 0, 1), (1, 8, 6), (1, 8, 6), (2, 2)]))
     lexicon = read_align_lexicon(path)
     assert lexicon.num_entries == 3
     assert lexicon.entries.tolist() == [0, 0, 1, 1, 8, 6, 2, 2]

@@ -11,7 +11,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from reference_graph import best_sequences
 from reference_word_align import Kinds, Unit, aligned_paths, least_costs, model_of, paths_as_units
-from strategies_align import BOUNDARY, PHONES, Spoken, anything, damaged, growing, one_path, spoken_rows, spoken_trees
+from strategies_align import (
+    BOUNDARY,
+    PHONES,
+    LabelledLattice,
+    arbitrary_lattices,
+    damaged_lattices,
+    homophone_lattice,
+    labelled_sausages,
+    labelled_trees,
+    linear_lattice,
+)
 
 from ninja import _align
 from ninja.errors import LatticeError, OptionError
@@ -56,7 +66,7 @@ def assert_paths_agree(found: Lattice, expected: Paths, *, every: bool) -> None:
     assert least_costs(paths) == least_costs(expected)
 
 
-def assert_agrees(aligned: Aligned, spoken: Spoken, kinds: Kinds | None, *, every: bool = False) -> None:
+def assert_agrees(aligned: Aligned, spoken: LabelledLattice, kinds: Kinds | None, *, every: bool = False) -> None:
     expected, faulty = aligned_paths(spoken.lattice, spoken.model, kinds, spoken.reorder)
     assert (aligned.fault is not None) == faulty
     assert aligned.lattice is not None
@@ -64,8 +74,8 @@ def assert_agrees(aligned: Aligned, spoken: Spoken, kinds: Kinds | None, *, ever
 
 
 @slowly
-@given(st.one_of(spoken_trees(), spoken_rows()))
-def test_words_are_those_of_each_path_cut_on_its_own(spoken: Spoken) -> None:
+@given(st.one_of(labelled_trees(), labelled_sausages()))
+def test_words_are_those_of_each_path_cut_on_its_own(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     aligned = aligner(spoken.lattice)
     assert aligned.fault is None
@@ -74,16 +84,18 @@ def test_words_are_those_of_each_path_cut_on_its_own(spoken: Spoken) -> None:
 
 
 @slowly
-@given(st.one_of(spoken_trees(), spoken_rows()))
-def test_lattices_of_decoders_take_the_fast_way(spoken: Spoken) -> None:
+@given(st.one_of(labelled_trees(), labelled_sausages()))
+def test_lattices_of_decoders_take_the_fast_way(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
         aligner(spoken.lattice)
 
 
 @slowly
-@given(st.one_of(spoken_trees(), spoken_rows()), st.floats(0.01, 3.0))
-def test_both_ways_give_the_same_arcs_in_the_same_order_with_the_same_bits(spoken: Spoken, factor: float) -> None:
+@given(st.one_of(labelled_trees(), labelled_sausages()), st.floats(0.01, 3.0))
+def test_both_ways_give_the_same_arcs_in_the_same_order_with_the_same_bits(
+    spoken: LabelledLattice, factor: float
+) -> None:
     lattice = scale(spoken.lattice, factor, factor / 3)  # sums that depend on the order in which they are made
     for aligner in (
         WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder)),
@@ -96,31 +108,31 @@ def test_both_ways_give_the_same_arcs_in_the_same_order_with_the_same_bits(spoke
 
 
 @slowly
-@given(damaged())
-def test_damaged_lattices_are_cut_as_far_as_they_go_and_reported(spoken: Spoken) -> None:
+@given(damaged_lattices())
+def test_damaged_lattices_are_cut_as_far_as_they_go_and_reported(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     assert_agrees(aligner(spoken.lattice), spoken, PHONES)
     assert_agrees(generally(aligner, spoken.lattice), spoken, PHONES)
 
 
 @slowly
-@given(anything())
-def test_lattices_of_any_shape_are_aligned_to_words(spoken: Spoken) -> None:
+@given(arbitrary_lattices())
+def test_lattices_of_any_shape_are_aligned_to_words(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     assert_agrees(aligner(spoken.lattice), spoken, PHONES)
 
 
 @slowly
-@given(st.one_of(spoken_trees(), spoken_rows(), damaged(), anything()))
-def test_phones_are_those_of_each_path_cut_on_its_own(spoken: Spoken) -> None:
+@given(st.one_of(labelled_trees(), labelled_sausages(), damaged_lattices(), arbitrary_lattices()))
+def test_phones_are_those_of_each_path_cut_on_its_own(spoken: LabelledLattice) -> None:
     aligner = PhoneAligner(spoken.model, PhoneAlignment(remove_epsilon=False, reorder=spoken.reorder))
     assert_agrees(aligner(spoken.lattice), spoken, None, every=True)
     assert_agrees(generally(aligner, spoken.lattice), spoken, None, every=True)
 
 
 @slowly
-@given(st.one_of(spoken_trees(), spoken_rows()), st.booleans())
-def test_phones_in_the_place_of_words_are_those_of_the_labels(spoken: Spoken, remove_epsilon: bool) -> None:
+@given(st.one_of(labelled_trees(), labelled_sausages()), st.booleans())
+def test_phones_in_the_place_of_words_are_those_of_the_labels(spoken: LabelledLattice, remove_epsilon: bool) -> None:
     options = PhoneAlignment(replace_output_symbols=True, remove_epsilon=remove_epsilon, reorder=spoken.reorder)
     found = PhoneAligner(spoken.model, options)(spoken.lattice).whole("key")
     cut, _ = aligned_paths(spoken.lattice, spoken.model, None, spoken.reorder)
@@ -140,16 +152,16 @@ def test_words_of_the_same_phones_stay_paths_of_their_own_with_epsilons() -> Non
 
 
 @slowly
-@given(st.one_of(spoken_trees(), spoken_rows()))
-def test_phones_joined_to_the_next_word_keep_words_and_costs(spoken: Spoken) -> None:
+@given(st.one_of(labelled_trees(), labelled_sausages()))
+def test_phones_joined_to_the_next_word_keep_words_and_costs(spoken: LabelledLattice) -> None:
     found = align_phones(spoken.lattice, spoken.model, PhoneAlignment(reorder=spoken.reorder))
     assert (found.word > 0).all()
     assert best_sequences(found) == best_sequences(spoken.lattice)
 
 
 @slowly
-@given(st.one_of(spoken_trees(), spoken_rows(), damaged()))
-def test_labels_of_its_own_go_to_what_is_no_word(spoken: Spoken) -> None:
+@given(st.one_of(labelled_trees(), labelled_sausages(), damaged_lattices()))
+def test_labels_of_its_own_go_to_what_is_no_word(spoken: LabelledLattice) -> None:
     plain = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))(spoken.lattice)
     options = WordAlignment(silence_label=77, partial_word_label=88, reorder=spoken.reorder)
     found = WordAligner(spoken.model, BOUNDARY, options)(spoken.lattice)
@@ -163,8 +175,8 @@ def test_labels_of_its_own_go_to_what_is_no_word(spoken: Spoken) -> None:
 
 
 @settings(max_examples=12)
-@given(spoken_rows())
-def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: Spoken) -> None:
+@given(labelled_sausages())
+def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: LabelledLattice) -> None:
     length = {
         sum(len(labels) for _, labels in units)
         for units in aligned_paths(spoken.lattice, spoken.model, PHONES, spoken.reorder)[0]
@@ -178,7 +190,7 @@ def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: Spok
 
 
 def test_arrays_of_an_aligned_lattice_cannot_be_written_to_and_outlive_it() -> None:
-    lattice = one_path((1, [12]), (2, [12, 11]))
+    lattice = linear_lattice((1, [12]), (2, [12, 11]))
     found = align_words(lattice, MODEL, BOUNDARY)
     assert (found.key, found.kind, found.frame_shift, found.words) == ("utt", "compact", 0.03, None)
     arrays = [value for name in found.__slots__ if isinstance(value := getattr(found, name), np.ndarray)]
@@ -196,14 +208,14 @@ def test_arrays_of_an_aligned_lattice_cannot_be_written_to_and_outlive_it() -> N
 
 def test_a_word_ends_where_the_next_phone_begins() -> None:
     # Silence (1), then phones 3 and 4: the word stands on the arc with the silence, its labels partly on the next.
-    lattice = one_path((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
+    lattice = linear_lattice((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
     found = align_words(lattice, MODEL, BOUNDARY)
     assert list(paths_as_units(found)) == [((0, (2, 1, 1)), (2, (6, 5, 8, 7)), (1, (12, 11)), (0, (2,)))]
     assert found.frame_shift == 0.03
 
 
 def test_words_have_times_in_seconds() -> None:
-    lattice = one_path((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
+    lattice = linear_lattice((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
     found = align_words(lattice, MODEL, BOUNDARY)
     times = word_times(found)
     assert [each.word for each in times] == [2, 1]
@@ -227,15 +239,15 @@ def test_times_need_a_frame_shift_and_labels() -> None:
 @pytest.mark.parametrize(
     ("lattice", "message"),
     [
-        (one_path((1, [12]), (2, [6])), "invalid word at the end"),
-        (one_path((1, [12]), (0, [6])), "incomplete word at the end"),
-        (one_path((1, [11])), "invalid word at the end"),
-        (one_path((0, [12])), "incomplete word at the end"),
-        (one_path((1, [12]), (2, [])), "words without labels at the end"),
-        (one_path((0, [1])), "incomplete silence at the end"),
-        (one_path((2, [6, 2, 8]), (1, [12])), "a phone is not allowed inside a word"),
-        (one_path((2, [6, 14, 8]), (1, [12])), "a phone is not allowed inside a word"),
-        (one_path((1, [11, 2, 12])), "a phone changes before its final transition"),
+        (linear_lattice((1, [12]), (2, [6])), "invalid word at the end"),
+        (linear_lattice((1, [12]), (0, [6])), "incomplete word at the end"),
+        (linear_lattice((1, [11])), "invalid word at the end"),
+        (linear_lattice((0, [12])), "incomplete word at the end"),
+        (linear_lattice((1, [12]), (2, [])), "words without labels at the end"),
+        (linear_lattice((0, [1])), "incomplete silence at the end"),
+        (linear_lattice((2, [6, 2, 8]), (1, [12])), "a phone is not allowed inside a word"),
+        (linear_lattice((2, [6, 14, 8]), (1, [12])), "a phone is not allowed inside a word"),
+        (linear_lattice((1, [11, 2, 12])), "a phone changes before its final transition"),
     ],
 )
 def test_the_error_names_the_fault_of_a_lattice(lattice: Lattice, message: str) -> None:
@@ -244,18 +256,18 @@ def test_the_error_names_the_fault_of_a_lattice(lattice: Lattice, message: str) 
 
 
 def test_the_part_that_can_be_aligned_is_returned() -> None:
-    aligned = WordAligner(MODEL, BOUNDARY, WordAlignment(partial_word_label=9))(one_path((1, [12]), (0, [6])))
+    aligned = WordAligner(MODEL, BOUNDARY, WordAlignment(partial_word_label=9))(linear_lattice((1, [12]), (0, [6])))
     assert aligned.lattice is not None
     assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (9, (6,)))]
 
 
 def test_a_label_that_is_no_transition_id_is_named() -> None:
     with pytest.raises(LatticeError, match=r"arc 1 has the label 99, but the transition ids of small.mdl are 1 to 16;"):
-        align_words(one_path((1, [12]), (2, [99])), MODEL, BOUNDARY)
+        align_words(linear_lattice((1, [12]), (2, [99])), MODEL, BOUNDARY)
     with pytest.raises(LatticeError, match="key 'utt': final state 1 has the label 17"):
-        align_phones(one_path((1, [12]), final=[17]), MODEL)
+        align_phones(linear_lattice((1, [12]), final=[17]), MODEL)
     for label in (-(2**31), -1, 0, 2**31 - 1):  # to look these up would be a crash
-        for faulty in (one_path((1, [12]), (2, [label])), one_path((1, [12]), final=[label])):
+        for faulty in (linear_lattice((1, [12]), (2, [label])), linear_lattice((1, [12]), final=[label])):
             with pytest.raises(LatticeError, match=f"has the label {label}, but the transition ids of small.mdl"):
                 align_words(faulty, MODEL, BOUNDARY)
             with pytest.raises(LatticeError, match=f"has the label {label}, but the transition ids of small.mdl"):
@@ -264,9 +276,9 @@ def test_a_label_that_is_no_transition_id_is_named() -> None:
 
 def test_a_phone_without_an_entry_is_named() -> None:
     boundary = WordBoundary("few.int", {6: KINDS["singleton"]})
-    assert align_words(one_path((1, [12])), MODEL, boundary).num_arcs == 1
+    assert align_words(linear_lattice((1, [12])), MODEL, boundary).num_arcs == 1
     with pytest.raises(LatticeError, match=r"phone 3 \(transition id 6\) has no entry in few.int"):
-        align_words(one_path((1, [12]), (2, [6, 8])), MODEL, boundary)
+        align_words(linear_lattice((1, [12]), (2, [6, 8])), MODEL, boundary)
 
 
 def test_a_label_is_found_far_behind_others() -> None:
@@ -274,10 +286,10 @@ def test_a_label_is_found_far_behind_others() -> None:
         labels = [12, *[11] * 699]
         labels[place] = 17
         with pytest.raises(LatticeError, match="arc 0 has the label 17"):
-            align_words(one_path((1, labels)), MODEL, BOUNDARY)
+            align_words(linear_lattice((1, labels)), MODEL, BOUNDARY)
         labels[place] = 6
         with pytest.raises(LatticeError, match=r"phone 3 \(transition id 6\) has no entry"):
-            align_words(one_path((1, labels)), MODEL, WordBoundary("few.int", {6: KINDS["singleton"]}))
+            align_words(linear_lattice((1, labels)), MODEL, WordBoundary("few.int", {6: KINDS["singleton"]}))
 
 
 @settings(max_examples=40)
@@ -295,7 +307,7 @@ def test_labels_of_any_number_are_copied_whole(lengths: list[tuple[int, int]], n
     silence = [2, *[1] * (num_silent - 1)] if num_silent else []
     if silence:
         expected.append((0, tuple(silence)))
-    lattice = one_path(*arcs, final=rest + silence)
+    lattice = linear_lattice(*arcs, final=rest + silence)
     aligner = WordAligner(MODEL, BOUNDARY)
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
         found = aligner(lattice).whole("utt")
@@ -305,16 +317,16 @@ def test_labels_of_any_number_are_copied_whole(lengths: list[tuple[int, int]], n
 
 def test_a_lattice_without_labels_is_refused() -> None:
     with pytest.raises(LatticeError, match="no alignments"):
-        align_words(one_path((1, [])), MODEL, BOUNDARY)
+        align_words(linear_lattice((1, [])), MODEL, BOUNDARY)
 
 
 def test_the_largest_word_id_does_no_harm() -> None:
-    lattice = one_path((2**31 - 1, [12]), (0, [2]))
+    lattice = linear_lattice((2**31 - 1, [12]), (0, [2]))
     assert align_words(lattice, MODEL, BOUNDARY).word.tolist() == [2**31 - 1, 0]
 
 
 def test_max_expand_gives_lattices_up_that_grow() -> None:
-    lattice = growing(14)
+    lattice = homophone_lattice(14)
     free = WordAligner(MODEL, BOUNDARY)(lattice)
     assert free.lattice is not None
     assert free.lattice.num_states > 10000
@@ -369,7 +381,7 @@ def test_an_arc_may_be_read_in_two_ways() -> None:
     )
     aligned = WordAligner(MODEL, BOUNDARY)(lattice)
     assert aligned.fault is not None
-    assert_agrees(aligned, Spoken(MODEL, lattice, True), PHONES)
+    assert_agrees(aligned, LabelledLattice(MODEL, lattice, True), PHONES)
 
 
 def test_the_rest_of_an_arc_depends_on_the_path_to_it() -> None:
@@ -416,13 +428,13 @@ def test_a_loop_may_follow_the_end_of_a_phone_on_one_way_and_come_before_it_on_a
 
 def test_many_places_that_differ_in_words_only_stay_apart() -> None:
     aligner = WordAligner(MODEL, BOUNDARY)
-    lattice = growing(8)
+    lattice = homophone_lattice(8)
     assert aligner(lattice).whole("grows").identical(generally(aligner, lattice).whole("grows"))
 
 
 def test_threads_share_an_aligner() -> None:
     aligner = WordAligner(MODEL, BOUNDARY)
-    lattices = [growing(size) for size in (3, 9, 5, 8, 10, 4, 7)] * 3
+    lattices = [homophone_lattice(size) for size in (3, 9, 5, 8, 10, 4, 7)] * 3
     with ThreadPoolExecutor(4) as pool:
         for found, lattice in zip(pool.map(aligner, lattices), lattices, strict=True):
             expected = aligner(lattice).lattice

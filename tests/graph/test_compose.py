@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_time import assert_linear
-from reference_algebra import PHI, all_ways, composed, machines, rounded, through_machine
+from reference_algebra import PHI, all_ways, composed_paths, machines, round_costs, transductions
 from reference_openfst import Way, ways
 from strategies import lattices
 
@@ -49,13 +49,13 @@ def test_interpolation_pairs_up_every_two_paths_of_equal_words_once(a: Lattice, 
     check(found)
     assert connect(found) is found
     assert found.kind == a.kind
-    assert all_ways(found) == composed(a, b, alpha, 1.0 - alpha)
+    assert all_ways(found) == composed_paths(a, b, alpha, 1.0 - alpha)
 
 
 @given(SMALL, SMALL)
 def test_composition_of_lattices_adds_their_costs(a: Lattice, b: Lattice) -> None:
     if in_common(a, b):
-        assert all_ways(compose(a, b)) == composed(a, b, 1.0, 1.0)
+        assert all_ways(compose(a, b)) == composed_paths(a, b, 1.0, 1.0)
 
 
 @given(SMALL, st.sampled_from([0.25, 0.5]), st.sampled_from([0.5, 2.0]), st.sampled_from([0.5, 4.0]))
@@ -73,9 +73,9 @@ def test_scaling_and_interpolating_with_the_inverse_weights_invert(
 @given(SMALL, machines(), st.sampled_from([None, PHI]))
 def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, machine: Fst, phi: int | None) -> None:
     wanted = Counter(
-        rounded(Way(said, way.graph + cost, way.acoustic, way.alignment))
+        round_costs(Way(said, way.graph + cost, way.acoustic, way.alignment))
         for way in ways(lattice)
-        for said, cost in through_machine(machine, way.words, -1 if phi is None else phi)
+        for said, cost in transductions(machine, way.words, -1 if phi is None else phi)
     )
     if not wanted:
         with pytest.raises(LatticeError, match="no path remains"):

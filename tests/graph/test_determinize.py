@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_openfst import Way, best_of_each, determinized_by_openfst, ways, without_ties
+from reference_openfst import Way, best_ways, determinized_by_openfst, ways, with_random_costs
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
@@ -33,45 +33,45 @@ def assert_same(ours: dict[tuple[int, ...], Way], theirs: dict[tuple[int, ...], 
 
 @given(SMALL, SEEDS, SCALES)
 def test_determinize_keeps_the_best_path_of_each_word_sequence(lattice: Lattice, seed: int, scale: float) -> None:
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     result = determinize(lattice, scale)
     check(result)
     assert is_deterministic(result)
     assert len(list(ways(result))) == len({way.words for way in ways(result)})
-    assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
+    assert_same(best_ways(result, scale), best_ways(lattice, scale))
 
 
 @settings(deadline=None, max_examples=40)
 @given(SMALL, SEEDS, SCALES)
 def test_determinize_agrees_with_openfst(lattice: Lattice, seed: int, scale: float) -> None:
     pytest.importorskip("pywrapfst")
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     theirs = determinized_by_openfst(lattice, scale)
     assert determinize(lattice, scale).num_states <= theirs.num_states
-    assert_same(best_of_each(determinize(lattice, scale)), best_of_each(theirs, scale))
+    assert_same(best_ways(determinize(lattice, scale)), best_ways(theirs, scale))
 
 
 @given(SMALL)
 def test_determinize_keeps_the_best_total_where_paths_tie(lattice: Lattice) -> None:
-    wanted, found = best_of_each(lattice), best_of_each(determinize(lattice))
+    wanted, found = best_ways(lattice), best_ways(determinize(lattice))
     assert wanted.keys() == found.keys()
     assert [wanted[words].total() for words in wanted] == pytest.approx([found[words].total() for words in wanted])
 
 
 @given(SMALL, SEEDS, SCALES)
 def test_remove_epsilons_keeps_the_best_path_of_each_word_sequence(lattice: Lattice, seed: int, scale: float) -> None:
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     result = remove_epsilons(lattice, scale)
     check(result)
     assert (result.word > 0).all()
     assert connect(result).num_arcs == result.num_arcs
-    assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
+    assert_same(best_ways(result, scale), best_ways(lattice, scale))
 
 
 @given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
 def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> None:
-    lattice = without_ties(lattice, seed)
-    wanted = best_of_each(lattice)
+    lattice = with_random_costs(lattice, seed)
+    wanted = best_ways(lattice)
     if not wanted:
         for operation in (remove_epsilons, determinize, minimize):
             with pytest.raises(LatticeError, match="no path leads from the start"):
@@ -80,16 +80,16 @@ def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> 
     for operation in (remove_epsilons, determinize, minimize):
         result = operation(lattice)
         assert connect(result).num_states == result.num_states
-        assert_same(best_of_each(result), wanted)
+        assert_same(best_ways(result), wanted)
 
 
 @given(SMALL, SEEDS, SCALES)
 def test_minimize_keeps_every_path_of_a_lattice(lattice: Lattice, seed: int, scale: float) -> None:
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     result = minimize(lattice, scale)
     check(result)
     assert result.num_states <= lattice.num_states
-    assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
+    assert_same(best_ways(result, scale), best_ways(lattice, scale))
 
 
 def doubled(lattice: Lattice, shift: float) -> Lattice:
@@ -117,16 +117,16 @@ def doubled(lattice: Lattice, shift: float) -> Lattice:
 
 @given(SMALL, SEEDS, st.sampled_from([0.0, 1.5, -200.25]))
 def test_minimize_merges_copies_that_differ_by_a_constant(lattice: Lattice, seed: int, shift: float) -> None:
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     two = doubled(lattice, shift)
     result = minimize(two)
     assert result.num_states <= lattice.num_states + 1
-    assert_same(best_of_each(result), best_of_each(two))
+    assert_same(best_ways(result), best_ways(two))
 
 
 @given(SMALL, SEEDS, SCALES)
 def test_reshaped_lattices_are_equivalent_and_changed_ones_are_not(lattice: Lattice, seed: int, scale: float) -> None:
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     for operation in (remove_epsilons, determinize, minimize):
         assert equivalent(lattice, operation(lattice, scale), 1e-3, scale, costs="both")
     arc = seed % lattice.num_arcs if lattice.num_arcs else None
@@ -136,7 +136,7 @@ def test_reshaped_lattices_are_equivalent_and_changed_ones_are_not(lattice: Latt
     graph[arc] += 0.5
     word[arc] = 4
     for changed in (replace(lattice, graph=graph), replace(lattice, word=word)):
-        before, after = best_of_each(lattice, scale), best_of_each(changed, scale)
+        before, after = best_ways(lattice, scale), best_ways(changed, scale)
         same = before.keys() == after.keys() and all(
             abs(before[words].total(scale) - after[words].total(scale)) < 1e-3 for words in before
         )

@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_determinize import assert_as_kaldi, assert_kept, difference, exploding, transitions, within
+from reference_determinize import (
+    assert_contains,
+    assert_matches_kaldi,
+    difference,
+    exponential_lattice,
+    transitions,
+    within_beam,
+)
 from reference_graph import SHARED, archive
-from reference_openfst import Way, best_of_each, ways, without_ties
+from reference_openfst import Way, best_ways, ways, with_random_costs
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
@@ -72,9 +79,9 @@ def assert_part(result: Lattice, lattice: Lattice, beam: float) -> None:
     check(result)
     assert connect(result) is result
     assert is_deterministic(result)
-    kept = best_of_each(result)
-    assert_kept(kept, within(lattice, beam - 1e-3))
-    assert_kept(best_of_each(lattice), kept)
+    kept = best_ways(result)
+    assert_contains(kept, within_beam(lattice, beam - 1e-3))
+    assert_contains(best_ways(lattice), kept)
 
 
 @pytest.mark.parametrize(("source", "expected", "beam", "scale"), GOLDEN, ids=["raw", "expanded", "compact", "english"])
@@ -83,7 +90,7 @@ def test_determinize_pruned_answers_as_kaldi(source: Path, expected: Path, beam:
     for key, theirs in archive(expected).items():
         ours, report = determinize_pruned(given_lattices[key], beam, scale)
         assert report == DeterminizeReport(beam, beam, 0, None)
-        assert_as_kaldi(ours, theirs, beam, scale)
+        assert_matches_kaldi(ours, theirs, beam, scale)
         assert (ours.num_states, ours.num_arcs) == (connect(theirs).num_states, connect(theirs).num_arcs)
 
 
@@ -91,7 +98,7 @@ def test_determinize_phone_pruned_answers_as_kaldi() -> None:
     raw = archive(RAW)
     for key, theirs in archive(KOREAN / "raw_determinize_phone_pruned8.ark.gz").items():
         ours = determinize_phone_pruned(raw[key], transitions(), 8.0)[0]
-        assert_as_kaldi(ours, theirs, 8.0, 1.0)
+        assert_matches_kaldi(ours, theirs, 8.0, 1.0)
         assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
 
 
@@ -114,30 +121,30 @@ def test_the_phones_change_no_answer() -> None:
 def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
     lattice: Lattice, seed: int, scale: float, beam: float
 ) -> None:
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     result = determinize_pruned(lattice, beam, scale, EXACT)[0]
     check(result)
     assert is_deterministic(result)
     assert connect(result) is result
     assert result.kind == "compact"
-    kept = best_of_each(result, scale)
-    assert_kept(kept, within(lattice, beam - 1e-2, scale))
-    assert_kept(best_of_each(lattice, scale), kept)  # nor is anything there that was not
+    kept = best_ways(result, scale)
+    assert_contains(kept, within_beam(lattice, beam - 1e-2, scale))
+    assert_contains(best_ways(lattice, scale), kept)  # nor is anything there that was not
 
 
 @given(SMALL, SEEDS, SCALES)
 def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, scale: float) -> None:
     pytest.importorskip("pywrapfst")
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     result, report = determinize_pruned(lattice, np.inf, scale, EXACT)
     assert report.complete
     assert equivalent(result, lattice, acoustic_scale=scale, costs="both")
-    assert_kept(best_of_each(result), best_of_each(determinize(lattice, scale)))
+    assert_contains(best_ways(result), best_ways(determinize(lattice, scale)))
 
 
 @given(SMALL, SEEDS, SCALES, BEAMS)
 def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale: float, beam: float) -> None:
-    once = determinize_pruned(without_ties(lattice, seed), beam, scale, EXACT)[0]
+    once = determinize_pruned(with_random_costs(lattice, seed), beam, scale, EXACT)[0]
     again = determinize_pruned(once, np.inf, scale, EXACT)[0]
     for name in ("arc_begin", "dst", "word", "ali_begin", "ali", "final_ali_begin", "final_ali"):
         assert np.array_equal(getattr(once, name), getattr(again, name))
@@ -147,8 +154,8 @@ def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale:
 
 @given(SMALL, BEAMS)
 def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float) -> None:
-    wanted = within(lattice, beam)
-    kept = best_of_each(determinize_pruned(lattice, beam, 1.0, EXACT)[0])
+    wanted = within_beam(lattice, beam)
+    kept = best_ways(determinize_pruned(lattice, beam, 1.0, EXACT)[0])
     assert {words: kept[words].total() for words in wanted} == pytest.approx(
         {words: way.total() for words, way in wanted.items()}
     )
@@ -156,31 +163,31 @@ def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float)
 
 @given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
 def test_states_on_no_path_are_left_out(lattice: Lattice, seed: int) -> None:
-    lattice = without_ties(lattice, seed)
-    wanted = best_of_each(lattice)
+    lattice = with_random_costs(lattice, seed)
+    wanted = best_ways(lattice)
     if not wanted:
         with pytest.raises(LatticeError, match="no path leads from the start"):
             determinize_pruned(lattice)[0]
         return
-    assert_kept(best_of_each(determinize_pruned(lattice, np.inf, 1.0, EXACT)[0]), wanted)
+    assert_contains(best_ways(determinize_pruned(lattice, np.inf, 1.0, EXACT)[0]), wanted)
 
 
 @given(SMALL, SEEDS)
 def test_state_level_lattices_have_one_label_an_arc_and_the_same_paths(lattice: Lattice, seed: int) -> None:
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     expanded = state_level(lattice)
     check(expanded)
     assert expanded.kind == "raw"
     assert np.diff(expanded.ali_begin).max(initial=0) <= 1
     assert expanded.final_ali.size == 0
-    ours, wanted = best_of_each(expanded), best_of_each(lattice)
+    ours, wanted = best_ways(expanded), best_ways(lattice)
     assert ours.keys() == wanted.keys()
-    assert_kept(ours, wanted)
+    assert_contains(ours, wanted)
 
 
 @given(SMALL, SEEDS, st.integers(0, 100))
 def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed: int, model: int) -> None:
-    lattice = state_level(without_ties(lattice, seed))
+    lattice = state_level(with_random_costs(lattice, seed))
     labelled, first_phone = with_phones(lattice, phones(model))
     check(labelled)
     hmm_state, loops = phones(model).hmm_state, phones(model).is_self_loop
@@ -190,21 +197,21 @@ def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed:
     ]
     expected = [phones(model).phone[label] for label in starts if hmm_state[label] == 0 and not loops[label]]
     assert sorted(labelled.word[labelled.word >= first_phone] - first_phone) == sorted(expected)
-    ours, wanted = best_of_each(without_phones(labelled, first_phone)), best_of_each(lattice)
+    ours, wanted = best_ways(without_phones(labelled, first_phone)), best_ways(lattice)
     assert ours.keys() == wanted.keys()
-    assert_kept(ours, wanted)
+    assert_contains(ours, wanted)
 
 
 @given(SMALL, SEEDS, st.integers(0, 100), SCALES, st.booleans())
 def test_phone_passes_keep_what_the_word_pass_keeps(
     lattice: Lattice, seed: int, model: int, scale: float, word_determinize: bool
 ) -> None:
-    lattice = without_ties(lattice, seed)
+    lattice = with_random_costs(lattice, seed)
     result = determinize_phone_pruned(lattice, phones(model), 15.0, scale, EXACT, word_determinize=word_determinize)[0]
     check(result)
     assert is_deterministic(result) or not word_determinize
-    kept = best_of_each(result, scale)
-    assert_kept(kept, within(lattice, 15.0 - 1e-2, scale))
+    kept = best_ways(result, scale)
+    assert_contains(kept, within_beam(lattice, 15.0 - 1e-2, scale))
     # Beyond the beam the best path of some words may be gone, and another one left of arcs that are good for others.
     paths = list(ways(lattice))
     assert all(any(is_near(each, way) for each in paths) for way in kept.values())
@@ -257,7 +264,7 @@ def test_sets_of_states_are_one_where_costs_differ_by_delta() -> None:
     ],
 )
 def test_an_explosion_stops_at_the_bound_and_the_beam_reached_is_told(bounds: DeterminizeBounds, limit: str) -> None:
-    lattice = exploding(10)
+    lattice = exponential_lattice(10)
     result, report = determinize_pruned(lattice, 100.0, 1.0, bounds)
     assert report.stopped_by == limit
     assert not report.complete
@@ -268,7 +275,7 @@ def test_an_explosion_stops_at_the_bound_and_the_beam_reached_is_told(bounds: De
 
 
 def test_without_bounds_an_explosion_has_its_exponential_size() -> None:
-    result, report = determinize_pruned(exploding(10), np.inf)
+    result, report = determinize_pruned(exponential_lattice(10), np.inf)
     assert report.complete
     assert str(report) == "beam inf reached"
     assert result.num_states > 2**10
@@ -277,7 +284,7 @@ def test_without_bounds_an_explosion_has_its_exponential_size() -> None:
 @pytest.mark.parametrize("bound", ["max_mem", "max_arcs", "max_states"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_0_or_less_is_no_bound(bound: str, value: int) -> None:
-    for lattice in (exploding(6), long_chain(40)):
+    for lattice in (exponential_lattice(6), long_chain(40)):
         whole = determinize_pruned(lattice, np.inf)[0]
         result, report = determinize_pruned(lattice, np.inf, 1.0, DeterminizeBounds(**{bound: value}))
         assert report.complete
@@ -285,26 +292,26 @@ def test_0_or_less_is_no_bound(bound: str, value: int) -> None:
 
 
 def test_an_explosion_of_any_size_ends_soon() -> None:
-    result, report = determinize_pruned(exploding(200), np.inf, 1.0, DeterminizeBounds(max_mem=1_000_000))
+    result, report = determinize_pruned(exponential_lattice(200), np.inf, 1.0, DeterminizeBounds(max_mem=1_000_000))
     assert report.stopped_by == "memory"
     assert report.retries == 0  # an infinite beam cannot be made smaller
     assert report.effective_beam >= 0.0
-    assert best_path(result).cost() == pytest.approx(best_path(exploding(200)).cost(), abs=0.1)
+    assert best_path(result).cost() == pytest.approx(best_path(exponential_lattice(200)).cost(), abs=0.1)
 
 
 def test_a_beam_that_was_missed_by_far_is_tried_again_smaller() -> None:
-    lattice, bounds = exploding(12), DeterminizeBounds(delta=0.0, max_arcs=300)
+    lattice, bounds = exponential_lattice(12), DeterminizeBounds(delta=0.0, max_arcs=300)
     result, report = determinize_pruned(lattice, 50.0, 1.0, bounds)
     assert report.retries > 0
     assert report.effective_beam < 25.0
     assert f"after {report.retries} retries" in str(report)
-    assert_kept(best_of_each(result), within(lattice, report.effective_beam - 1e-3))
+    assert_contains(best_ways(result), within_beam(lattice, report.effective_beam - 1e-3))
     _, once = determinize_pruned(lattice, 50.0, 1.0, replace(bounds, retry_cutoff=0.0))
     assert once.retries == 0
 
 
 def test_a_retry_finds_a_path_where_the_first_try_had_room_for_none() -> None:
-    lattice = exploding(12)
+    lattice = exponential_lattice(12)
     with pytest.raises(
         LatticeError, match="the arcs limit was reached before a path was complete, even at beam 8; raise"
     ):
@@ -331,26 +338,26 @@ def test_alignments_of_many_words_are_bounded_too() -> None:
     result, report = determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_mem=2_000_000))
     assert report.stopped_by == "memory"
     assert report.effective_beam == pytest.approx(1.75)
-    assert best_of_each(result) == {(1,): Way((1,), 0.5, 0.0, (9,))}
+    assert best_ways(result) == {(1,): Way((1,), 0.5, 0.0, (9,))}
     with pytest.raises(LatticeError, match="epsilons lead through more than 500 states; prune the lattice, or raise"):
         determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_loop=500))[0]
     whole = determinize_pruned(lattice, np.inf)[0]
-    assert {words: len(way.alignment) for words, way in best_of_each(whole).items()} == {(1,): 1, (2,): 3001, (2, 1): 2}
+    assert {words: len(way.alignment) for words, way in best_ways(whole).items()} == {(1,): 1, (2,): 3001, (2, 1): 2}
 
 
 def test_determinize_retrying_prunes_until_the_bounds_hold() -> None:
-    lattice, bounds = exploding(12), DeterminizeBounds(delta=0.0, max_mem=200_000)
+    lattice, bounds = exponential_lattice(12), DeterminizeBounds(delta=0.0, max_mem=200_000)
     result, report = determinize_retrying(lattice, 10.0, 1.0, bounds)
     assert report.retries > 0
     assert report.beam == np.inf
     assert report.effective_beam == pytest.approx(10.0 * 0.9**report.retries)
     assert f"beam {report.effective_beam:.4g} of inf reached after {report.retries} retries" in str(report)
-    assert_kept(best_of_each(result), within(lattice, report.effective_beam - 1e-3))
-    whole, report = determinize_retrying(exploding(5), 10.0)
+    assert_contains(best_ways(result), within_beam(lattice, report.effective_beam - 1e-3))
+    whole, report = determinize_retrying(exponential_lattice(5), 10.0)
     assert report.complete
-    pruned, _ = determinize_retrying(exploding(5), 3.0, prune_result=True)
+    pruned, _ = determinize_retrying(exponential_lattice(5), 3.0, prune_result=True)
     assert pruned.num_arcs < whole.num_arcs
-    assert_kept(best_of_each(pruned), within(exploding(5), 3.0 - 1e-3))
+    assert_contains(best_ways(pruned), within_beam(exponential_lattice(5), 3.0 - 1e-3))
     with pytest.raises(
         LatticeError, match="the memory limit was exceeded even at beam 5; raise the limit, or prune the"
     ):
@@ -359,12 +366,12 @@ def test_determinize_retrying_prunes_until_the_bounds_hold() -> None:
 
 def test_minimized_results_keep_their_paths() -> None:
     pytest.importorskip("pywrapfst")
-    lattice = exploding(5)
+    lattice = exponential_lattice(5)
     plain, small = determinize_pruned(lattice, 4.0)[0], determinize_pruned(lattice, 4.0, minimize=True)[0]
     assert small.num_states <= plain.num_states
-    assert_kept(best_of_each(small), best_of_each(plain))
+    assert_contains(best_ways(small), best_ways(plain))
     small = determinize_phone_pruned(lattice, phones(1), 4.0, minimize=True)[0]
-    assert_kept(best_of_each(small), within(lattice, 4.0 - 1e-3))
+    assert_contains(best_ways(small), within_beam(lattice, 4.0 - 1e-3))
 
 
 def test_a_beam_near_nothing_keeps_the_best_path() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_graph import best_sequences, cost_of, costs_of, end_of, labels_of, paths, words_of
 from strategies import lattices
-from strategies_graph import SCALES, scaled
+from strategies_graph import SCALES, scales_of
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import Path, best_path, from_arcs, nbest, path_lattice
@@ -33,11 +33,11 @@ def test_best_path_agrees_with_enumeration(lattice: Lattice, scales: dict[str, f
     whole = paths(lattice)
     if not whole:
         with pytest.raises(LatticeError, match="no path"):
-            best_path(lattice, scaled(scales))
+            best_path(lattice, scales_of(scales))
         return
-    path = best_path(lattice, scaled(scales))
+    path = best_path(lattice, scales_of(scales))
     assert_describes_itself(path, lattice)
-    assert path.cost(scaled(scales)) == min(cost_of(lattice, other, **scales) for other in whole)
+    assert path.cost(scales_of(scales)) == min(cost_of(lattice, other, **scales) for other in whole)
 
 
 @given(lattices(max_states=6))
@@ -55,7 +55,7 @@ def test_best_path_takes_the_first_of_equal_arcs() -> None:
 
 @given(lattices(max_states=6), SCALES)
 def test_a_path_lattice_holds_the_path_and_nothing_else(lattice: Lattice, scales: dict[str, float]) -> None:
-    path = best_path(lattice, scaled(scales))
+    path = best_path(lattice, scales_of(scales))
     linear = path_lattice(lattice, path)
     check(linear)
     assert len(paths(linear)) == 1
@@ -82,14 +82,14 @@ def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[st
     expected = best_sequences(lattice, **scales)
     if not expected:
         with pytest.raises(LatticeError, match="no path"):
-            nbest(lattice, n, scaled(scales))
+            nbest(lattice, n, scales_of(scales))
         return
-    found = nbest(lattice, n, scaled(scales))
+    found = nbest(lattice, n, scales_of(scales))
     for path in found:
         assert_describes_itself(path, lattice)
-        assert path.cost(scaled(scales)) == expected[tuple(path.words.tolist())]
+        assert path.cost(scales_of(scales)) == expected[tuple(path.words.tolist())]
     assert len({tuple(path.words.tolist()) for path in found}) == len(found)
-    assert [path.cost(scaled(scales)) for path in found] == sorted(expected.values())[:n]
+    assert [path.cost(scales_of(scales)) for path in found] == sorted(expected.values())[:n]
 
 
 def test_nbest_finds_the_few_sequences_among_exponentially_many_paths() -> None:
@@ -152,10 +152,10 @@ def test_scales_that_are_not_numbers_are_refused(name: str) -> None:
     lattice = from_arcs("a", [0], [1], [1], [0], finals={1: 0})
     for value in (float("nan"), float("inf")):
         with pytest.raises(OptionError, match=f"{name} is {value}, but must be finite"):
-            best_path(lattice, scaled({name: value}))
+            best_path(lattice, scales_of({name: value}))
     for huge in (1e308, -1e308, 10**400):  # costs times the scale are infinite
         with pytest.raises(OptionError, match=rf"{name} is -?1.*, but must be (between -1e\+200 and 1e\+200|finite)"):
-            best_path(lattice, scaled({name: huge}))
+            best_path(lattice, scales_of({name: huge}))
 
 
 def test_a_lattice_of_one_state_has_one_empty_path() -> None:

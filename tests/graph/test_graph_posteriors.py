@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import cost_of, log_space_posteriors, paths
 from strategies import costs, lattices
-from strategies_graph import scaled
+from strategies_graph import scales_of
 
 from ninja.consensus import mbr_decode
 from ninja.errors import LatticeError, OptionError
@@ -25,13 +25,13 @@ SCALES = st.fixed_dictionaries(
 def test_posteriors_agree_with_log_additions(lattice: Lattice, scales: dict[str, float]) -> None:
     if not paths(lattice):
         with pytest.raises(LatticeError, match="no path"):
-            posteriors(lattice, scaled(scales))
+            posteriors(lattice, scales_of(scales))
         with pytest.raises(LatticeError, match="no path"):
-            forward_backward(lattice, scaled(scales))
+            forward_backward(lattice, scales_of(scales))
         return
     expected, alpha, beta = log_space_posteriors(lattice, **scales)
-    assert posteriors(lattice, scaled(scales)) == pytest.approx(expected, abs=1e-9)
-    result = forward_backward(lattice, scaled(scales))
+    assert posteriors(lattice, scales_of(scales)) == pytest.approx(expected, abs=1e-9)
+    result = forward_backward(lattice, scales_of(scales))
     assert result.alpha == pytest.approx(alpha, abs=1e-9)
     assert result.beta == pytest.approx(beta, abs=1e-9)
     assert result.total == pytest.approx(beta[0], abs=1e-9)
@@ -45,7 +45,7 @@ def test_posteriors_agree_with_enumeration(lattice: Lattice, scales: dict[str, f
     expected = np.zeros(lattice.num_arcs)
     for path, share in zip(whole, weight / weight.sum(), strict=True):
         expected[list(path)] += share
-    assert posteriors(lattice, scaled(scales)) == pytest.approx(expected, abs=1e-9)
+    assert posteriors(lattice, scales_of(scales)) == pytest.approx(expected, abs=1e-9)
 
 
 @given(lattices(max_states=8))

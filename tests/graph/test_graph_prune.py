@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from linear_time import assert_linear
 from reference_graph import cost_of, end_of, labels_of, paths, through_costs
 from strategies import costs, lattices
-from strategies_graph import SCALES, scaled, timed_lattices
+from strategies_graph import SCALES, scales_of, timed_lattices
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, connect, depth_per_frame, from_arcs, limit_depth, prune, select_arcs, state_times
@@ -77,7 +77,7 @@ def test_prune_keeps_exactly_the_arcs_that_enumeration_keeps(
     whole = paths(lattice)
     assume(whole)
     best = min(cost_of(lattice, path, **scales) for path in whole)
-    pruned, arc_map = prune(lattice, beam, scaled(scales), return_arc_map=True)
+    pruned, arc_map = prune(lattice, beam, scales_of(scales), return_arc_map=True)
     through = through_costs(lattice, **scales)
     assert arc_map.tolist() == sorted(arc for arc, cost in through.items() if cost <= best + beam)
     assert_is_part(pruned, lattice, arc_map)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattice_files import write_all
-from reference_openfst import Way, fewest_edits, ways
+from reference_openfst import Way, least_edit_distance, ways
 from strategies import lattices
 
 import ninja as package
@@ -50,7 +50,7 @@ def test_the_oracle_is_the_least_over_all_paths_once_wildcards_are_taken_out(
 ) -> None:
     found = oracle(lattice, reference, wildcards)
     kept = [word for word in reference if word not in wildcards]
-    assert found.edits == fewest_edits(muted(lattice, wildcards), kept)
+    assert found.edits == least_edit_distance(muted(lattice, wildcards), kept)
     assert found.num_words == len(kept)
     assert found.words.tolist() == [
         word for word in lattice.word[found.arcs].tolist() if word and word not in wildcards

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_algebra import all_ways, united
-from reference_openfst import best_of_each, without_ties
+from reference_algebra import all_ways, union_paths
+from reference_openfst import best_ways, with_random_costs
 from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
@@ -35,7 +35,7 @@ SMALL = lattices(max_states=6, max_word=3)
 
 
 def assert_ways(found: Lattice, wanted: dict, acoustic_scale: float = 1.0) -> None:
-    ours = best_of_each(found, acoustic_scale)
+    ours = best_ways(found, acoustic_scale)
     assert ours.keys() == wanted.keys()
     for words, way in ours.items():
         assert way.graph == pytest.approx(wanted[words].graph, abs=1e-3)
@@ -45,23 +45,23 @@ def assert_ways(found: Lattice, wanted: dict, acoustic_scale: float = 1.0) -> No
 
 @given(st.lists(st.tuples(SMALL, SEEDS), min_size=1, max_size=3), SCALES)
 def test_union_keeps_the_best_path_of_each_word_sequence_of_all(drawn: list, acoustic_scale: float) -> None:
-    operands = [without_ties(lattice, seed) for lattice, seed in drawn]
+    operands = [with_random_costs(lattice, seed) for lattice, seed in drawn]
     found = union(operands, acoustic_scale)
     check(found)
     assert is_deterministic(found)
-    assert_ways(found, united(operands, acoustic_scale), acoustic_scale)
+    assert_ways(found, union_paths(operands, acoustic_scale), acoustic_scale)
 
 
 @given(SMALL, SEEDS, SEEDS)
 def test_union_of_one_topology_at_other_costs_keeps_the_better_paths(lattice: Lattice, one: int, other: int) -> None:
-    operands = [without_ties(lattice, one), without_ties(lattice, other)]  # alignments agree, costs do not
-    assert_ways(union(operands), united(operands))
+    operands = [with_random_costs(lattice, one), with_random_costs(lattice, other)]  # alignments agree, costs do not
+    assert_ways(union(operands), union_paths(operands))
 
 
 @given(SMALL, SEEDS)
 def test_union_of_a_lattice_with_itself_is_that_lattice_determinized(lattice: Lattice, seed: int) -> None:
-    lattice = without_ties(lattice, seed)
-    assert_ways(union([lattice, lattice]), best_of_each(lattice))
+    lattice = with_random_costs(lattice, seed)
+    assert_ways(union([lattice, lattice]), best_ways(lattice))
     assert union([lattice, lattice]).num_states == union([lattice]).num_states
     assert union([lattice]).num_states <= determinize(lattice).num_states
 
@@ -111,7 +111,7 @@ def test_states_that_owe_different_labels_stay_apart() -> None:
         )
 
     first, second = lattice(0.0, 1.0, 12, 13), lattice(1.0, 0.0, 14, 15)
-    assert_ways(union([first, second]), united([first, second]))
+    assert_ways(union([first, second]), union_paths([first, second]))
 
 
 def test_an_arc_of_a_union_costs_what_the_best_of_its_paths_has_paid() -> None:

@@ -14,7 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import lattices
-from strategies_align import BOUNDARY, Spoken, anything, damaged, spoken_rows, spoken_trees
+from strategies_align import (
+    BOUNDARY,
+    LabelledLattice,
+    arbitrary_lattices,
+    damaged_lattices,
+    labelled_sausages,
+    labelled_trees,
+)
 from strategies_graph import timed_lattices
 
 import ninja
@@ -134,8 +141,10 @@ def test_a_batch_with_a_failure_is_not_determinized():
 
 
 @settings(max_examples=12)
-@given(st.one_of(spoken_trees(), spoken_rows()), damaged(), anything())
-def test_a_batch_is_aligned_as_its_lattices_are(well: Spoken, broken: Spoken, odd: Spoken) -> None:
+@given(st.one_of(labelled_trees(), labelled_sausages()), damaged_lattices(), arbitrary_lattices())
+def test_a_batch_is_aligned_as_its_lattices_are(
+    well: LabelledLattice, broken: LabelledLattice, odd: LabelledLattice
+) -> None:
     aligner = WordAligner(well.model, BOUNDARY, WordAlignment(reorder=well.reorder))
     whole = aligner.all(Batch.of([well.lattice, well.lattice.with_key("again")]))
     assert whole is not None

@@ -53,12 +53,12 @@ def single_precision(monkeypatch):
 @pytest.mark.parametrize("name", [None, *SHAPES])
 def test_sentences_score_as_the_definition_says(name):
     module = MODULE if name is None else SHAPES[name].module
-    tiny_lstm.scores_as_the_definition(ArrayLstm(stored(module)), module)
+    tiny_lstm.check_sentence_scores(ArrayLstm(stored(module)), module)
 
 
 @given(LATTICES)
 def test_lattices_are_rescored_as_their_paths_score(lattice):
-    tiny_lstm.rescores_as_paths_score(ArrayLstm(stored(MODULE)), lattice)
+    tiny_lstm.check_path_scores(ArrayLstm(stored(MODULE)), lattice)
 
 
 @pytest.mark.parametrize("storage", ["half", "int8"])

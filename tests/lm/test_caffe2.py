@@ -54,19 +54,19 @@ def change(folder, name, **changes):
 
 @pytest.mark.parametrize("max_batch", [None, 1, 2])
 def test_the_lstm_as_nets_scores_as_its_definition(exported, max_batch):
-    tiny_lstm.scores_as_the_definition(load(exported, max_batch=max_batch))
+    tiny_lstm.check_sentence_scores(load(exported, max_batch=max_batch))
 
 
 @pytest.mark.parametrize("checkpoint", tiny_lstm.SHAPES.values(), ids=tiny_lstm.SHAPES)
 def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint):
     export.to_caffe2(checkpoint, tmp_path / "nets")
-    tiny_lstm.scores_as_the_definition(load(tmp_path / "nets"), checkpoint.module)
+    tiny_lstm.check_sentence_scores(load(tmp_path / "nets"), checkpoint.module)
 
 
 @settings(max_examples=12)
 @given(lattice=tiny_lstm.LATTICES)
 def test_rescoring_a_lattice_equals_scoring_its_paths(lm, lattice):
-    tiny_lstm.rescores_as_paths_score(lm, lattice)
+    tiny_lstm.check_path_scores(lm, lattice)
 
 
 def test_the_models_of_a_prefix_and_of_a_given_vocabulary_are_opened(folder):
@@ -75,7 +75,7 @@ def test_the_models_of_a_prefix_and_of_a_given_vocabulary_are_opened(folder):
     (folder / "words.txt").unlink()
     with pytest.raises(ModelError, match="no vocabulary"):
         load(folder)
-    tiny_lstm.scores_as_the_definition(load(folder, words=tiny_lstm.VOCABULARY))
+    tiny_lstm.check_sentence_scores(load(folder, words=tiny_lstm.VOCABULARY))
 
 
 def test_nets_are_read_as_caffe2_itself_would_write_them(folder):
@@ -113,7 +113,7 @@ def test_nets_are_read_as_caffe2_itself_would_write_them(folder):
         theirs.type = "dag"
         (folder / name).write_bytes(theirs.SerializeToString())
     assert {op.type for op in theirs.op} == {"Gather", "Concat", "FC", "ExpandDims", "LSTMUnit", "Squeeze", "Copy"}
-    tiny_lstm.scores_as_the_definition(load(folder))
+    tiny_lstm.check_sentence_scores(load(folder))
 
 
 def filled(name, values):

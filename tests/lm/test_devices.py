@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from threaded_rescoring import OPTIONS, make_lm, run, same
+from threaded_rescoring import OPTIONS, identical, make_lm, run
 
 import ninja
 from ninja.errors import OptionError
@@ -47,7 +47,7 @@ def counted(lm, monkeypatch):
 def test_replicas_share_the_lattices_and_change_no_bit(monkeypatch, threads):
     lm, other = on_two_devices()
     asked = [counted(each, monkeypatch) for each in (lm, other)]
-    assert same(run(lm, threads=threads), run(make_lm()))
+    assert identical(run(lm, threads=threads), run(make_lm()))
     assert all(asked)
     assert lm.num_slots == other.num_slots == 0
 
@@ -64,7 +64,7 @@ def test_replicas_of_a_mixture_go_with_twins_of_its_other_models(monkeypatch):
     lm, other = on_two_devices()
     asked = counted(other, monkeypatch)
     expected = run(Mixture([(make_lm(), 0.6), (make_lm(2), 0.4)]))
-    assert same(run(Mixture([(lm, 0.6), (make_lm(2), 0.4)])), expected)
+    assert identical(run(Mixture([(lm, 0.6), (make_lm(2), 0.4)])), expected)
     assert asked
 
 

@@ -20,8 +20,8 @@ from ninja.rescoring import Prompts, rescore
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
 
-from completions_server import KEY, Fault, serving  # noqa: E402
-from tiny_hf import folder, make_trie, one_quiet_thread, opened  # noqa: E402, F401
+from completions_server import KEY, Fault, run_server  # noqa: E402
+from tiny_hf import folder, load_model, make_trie, one_quiet_thread  # noqa: E402, F401
 
 FORMS = ("vllm", "echo", "llama.cpp")
 EOS = {"gpt2": "<|endoftext|>", "llama": "</s>"}
@@ -43,9 +43,9 @@ def options(kind="gpt2", **values):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_scores_equal_those_of_the_hugging_face_model(form, kind):
-    local = opened(kind)
+    local = load_model(kind)
     parent, word = make_trie(local, 30)
-    with serving(form, kind) as server:
+    with run_server(form, kind) as server:
         lm = load(server.url, endpoint=options(kind, batch=4))
         ids = np.array(lm.vocabulary.ids(local.vocabulary.word(number) for number in word.tolist()), np.int32)
         expected = local.score_trie(parent, word)
@@ -62,9 +62,9 @@ def test_scores_equal_those_of_the_hugging_face_model(form, kind):
 def test_lattices_are_rescored_as_with_the_hugging_face_model(form, algorithm):
     chosen = replace(EXACT, algorithm=algorithm, unk_penalty=None)
     prompts = Prompts("the dog saw")
-    with serving(form) as server:
+    with run_server(form) as server:
         served = rescore(SMALL, load(server.url, endpoint=options()), chosen, prompts=prompts)
-        local = rescore(SMALL, opened("gpt2"), chosen, prompts=prompts)
+        local = rescore(SMALL, load_model("gpt2"), chosen, prompts=prompts)
         for (_, one), (_, other) in zip(served, local, strict=True):
             assert one.word.tolist() == other.word.tolist()
             np.testing.assert_allclose(one.graph, other.graph, atol=1e-3)
@@ -73,7 +73,7 @@ def test_lattices_are_rescored_as_with_the_hugging_face_model(form, algorithm):
 
 def test_vllm_gets_batches_of_whole_sentences_and_llama_cpp_one_history_per_request():
     parent = np.array([-1, 0, 1, 1, 0, 4], np.int32)
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         lm = load(server.url, endpoint=options(batch=2))
         word = np.array(
             [*lm.vocabulary.ids(["the", "cat", "sat"]), lm.eos, *lm.vocabulary.ids(["dog"]), lm.eos], np.int32
@@ -81,7 +81,7 @@ def test_vllm_gets_batches_of_whole_sentences_and_llama_cpp_one_history_per_requ
         lm.score_trie(parent, word)
         sizes = [len(body["prompt"]) for path, body in server.requests if path == "/v1/completions"]
         assert sorted(sizes) == [1, 2]  # the cat sat; the cat </s>; the dog </s>
-    with serving("llama.cpp") as server:
+    with run_server("llama.cpp") as server:
         lm = load(server.url, endpoint=options())
         pieces = [len(lm._spelling.text(text)) for text in ("the", " cat", " dog")]
         lm.vocabulary.ids(["the", "cat", "sat", "dog"])
@@ -91,8 +91,8 @@ def test_vllm_gets_batches_of_whole_sentences_and_llama_cpp_one_history_per_requ
 
 
 def test_a_mixture_with_a_local_model_scores_with_both():
-    with serving("vllm") as server:
-        served, local = load(server.url, endpoint=options()), opened("gpt2")
+    with run_server("vllm") as server:
+        served, local = load(server.url, endpoint=options()), load_model("gpt2")
         chosen = replace(EXACT, algorithm="nbest")
         both = dict(rescore(SMALL, Mixture([(served, 0.5), (local, 0.5)]), chosen))
         alone = dict(rescore(SMALL, local, chosen))
@@ -106,7 +106,7 @@ def test_commands_take_the_url_of_a_server_as_any_model(ninja, tmp_path):
     (tmp_path / "text").write_text("k the cat sat\n")
     rescoring = ["rescore", tmp_path / "lat.ark", "--max-unknown", 1, "--algorithm", "nbest", "--rnnlm", "none"]
     end = ["--endpoint-eos", EOS["gpt2"]]
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         served = ninja("lm", "score", server.url, tmp_path / "text", *end)
         code, _, errors = ninja(*rescoring, "--old-lm", server.url, *end, "-o", tmp_path / "out.ark")
         assert "completions endpoint" in ninja("lm", "info", server.url, *end)[1]
@@ -146,7 +146,7 @@ def scored(lm):
     ],
 )
 def test_a_fault_is_an_error_after_all_attempts_and_never_a_score(form, kind, message):
-    with serving(form) as server:
+    with run_server(form) as server:
         lm = load(server.url, endpoint=options(timeout=0.3 if kind == "slow" else 5.0))
         expected = scored(lm)
         path = "/completion" if form == "llama.cpp" else "/completions"
@@ -158,7 +158,7 @@ def test_a_fault_is_an_error_after_all_attempts_and_never_a_score(form, kind, me
 
 
 def test_a_run_whose_server_fails_ends_with_an_error():
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         lm = load(server.url, endpoint=options(retries=0))
         server.fault = Fault("/completions", "truncated")
         with pytest.raises(EndpointError, match="the response is not JSON"):
@@ -167,7 +167,7 @@ def test_a_run_whose_server_fails_ends_with_an_error():
 
 @pytest.mark.parametrize("answer", ['{"tokens": ["a"]}', '{"tokens": [1, 2], "count": 3}', '{"tokens": 7}', "{}"])
 def test_faulty_tokens_are_refused(answer):
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         lm = load(server.url, endpoint=options())
         server.fault = Fault("/tokenize", answer)
         with pytest.raises(EndpointError, match="/tokenize: unexpected response"):
@@ -175,7 +175,7 @@ def test_faulty_tokens_are_refused(answer):
 
 
 def test_a_status_that_will_not_change_is_not_repeated():
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         lm = load(server.url, endpoint=options(retries=5))
         server.fault = Fault("/completions", "forbidden")
         before = server.count("/completions")
@@ -185,7 +185,7 @@ def test_a_status_that_will_not_change_is_not_repeated():
 
 
 def test_probability_zero_is_reported_for_the_lattice():
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         lm = load(server.url, endpoint=options())
         scores = lm._pieces._server.scores([(0, 5)])
         zero = {"choices": [{"index": 0, "prompt_logprobs": [None, {"5": {"logprob": -9999.0}}]}]}
@@ -210,7 +210,7 @@ def test_probability_zero_is_reported_for_the_lattice():
     ],
 )
 def test_limits_end_the_run(limit, message):
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         with pytest.raises(EndpointError, match=message):
             list(
                 rescore(SMALL, load(server.url, endpoint=options(**limit, batch=1)), replace(EXACT, algorithm="nbest"))
@@ -221,7 +221,7 @@ def test_limits_end_the_run(limit, message):
 def test_scores_are_kept_in_a_file_between_runs(tmp_path):
     cache = str(tmp_path / "scores.sqlite")
     chosen = replace(EXACT, algorithm="trie")
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         first = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), chosen))
         server.requests.clear()
         again = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), chosen))
@@ -234,7 +234,7 @@ def test_scores_are_kept_in_a_file_between_runs(tmp_path):
         with sqlite3.connect(other) as file:
             assert file.execute("SELECT count(*) FROM token").fetchone()[0] > 0
     (tmp_path / "text").write_text("not a cache of scores, but a text\n" * 100)
-    with serving("vllm") as server, pytest.raises(ModelError, match="not a score cache"):
+    with run_server("vllm") as server, pytest.raises(ModelError, match="not a score cache"):
         load(server.url, endpoint=options(cache=str(tmp_path / "text")))
     assert (tmp_path / "text").read_text().startswith("not a cache")
 
@@ -245,7 +245,7 @@ def test_scores_are_kept_in_a_file_between_runs(tmp_path):
 def test_only_the_host_of_the_url_is_contacted(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         lm = load(server.url, endpoint=options())
         scored(lm)
         server.fault = Fault("/completions", "moved")
@@ -255,7 +255,7 @@ def test_only_the_host_of_the_url_is_contacted(monkeypatch):
 
 def test_the_key_of_a_server_comes_from_the_environment_only(monkeypatch):
     monkeypatch.setenv(client_module.KEY_VARIABLE, KEY)
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         load(server.url, endpoint=options())
         assert server.keys == {f"Bearer {KEY}"}
         for url in (server.url.replace("//", "//user:word@"), f"{server.url}?key=word", "http://:80/v1/completions"):
@@ -265,7 +265,7 @@ def test_the_key_of_a_server_comes_from_the_environment_only(monkeypatch):
 
 
 def test_options_that_do_not_fit_the_server_are_refused():
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         for values, message in (
             ({"eos": None}, "the server does not report the token that ends a text; set endpoint_eos"),
             ({"eos": "the cat"}, "endpoint_eos is 'the cat', which consists of 2 tokens"),
@@ -292,7 +292,7 @@ def test_the_command_rescores_with_a_server(tmp_path, capsys):
         '{"key": "u1", "nbest": [{"text": "the cat sat", "score": -1}, {"text": "the mat sat", "score": -2}]}\n'
     )
     common = ["rescore", str(lists), "--acoustic-scale", "1"]
-    with serving("vllm") as server:
+    with run_server("vllm") as server:
         arguments = ["--endpoint-eos", EOS["gpt2"], "--endpoint-cache", str(tmp_path / "cache")]
         assert main([*common, "--rnnlm", server.url, *arguments, "-o", str(tmp_path / "served.jsonl")]) == 0
         assert main([*common, "--rnnlm", str(folder("gpt2")), "-o", str(tmp_path / "local.jsonl")]) == 0
@@ -326,5 +326,5 @@ def test_an_invalid_host_is_refused():
 @pytest.mark.parametrize("model", [{}, {"meta": None}, {"meta": {"n_vocab": "many"}}])
 def test_llama_cpp_without_the_size_of_its_vocabulary_is_refused(model, monkeypatch):
     monkeypatch.setattr("ninja.lm.endpoint.servers.LlamaCpp._models", lambda _: model)
-    with serving("llama.cpp") as server, pytest.raises(EndpointError, match="n_vocab"):
+    with run_server("llama.cpp") as server, pytest.raises(EndpointError, match="n_vocab"):
         load(server.url, endpoint=options())

@@ -21,12 +21,12 @@ transformers = pytest.importorskip("transformers", reason="Hugging Face's transf
 from reference_transformer import stepwise  # noqa: E402
 from tiny_hf import (  # noqa: E402
     folder,
+    load_model,
     make_trie,
     metaspace_unigram,
     no_network,  # noqa: F401
     one_quiet_thread,  # noqa: F401
-    opened,
-    spelled,
+    word_pieces,
 )
 
 CAUSAL = ["gpt2", "opt", "llama", "mistral", "bloom", "mamba", "gemma2"]
@@ -68,7 +68,7 @@ class Plain:
 
 @pytest.mark.parametrize("kind", CAUSAL)
 def test_scores_are_the_sums_of_the_librarys_own(kind):
-    lm = opened(kind)
+    lm = load_model(kind)
     parent, word = make_trie(lm)
     expected = Plain(folder(kind)).trie(lm.vocabulary, parent, word)
     assert expected.std() > 1  # the scores differ enough for a mistake to show
@@ -80,7 +80,7 @@ def test_scores_are_the_sums_of_the_librarys_own(kind):
 def test_architectures_use_only_the_features_they_have():
     able = {}
     for kind in CAUSAL:
-        pieces = opened(kind)._pieces
+        pieces = load_model(kind)._pieces
         able[kind] = (pieces._cache is not None, pieces._block_nodes is not None)
     # Mistral's window is narrower than sentences here, Bloom's positions are in its mask, Mamba has no attention.
     both, caches = (True, True), (True, False)
@@ -94,30 +94,30 @@ def test_architectures_use_only_the_features_they_have():
 def test_scores_without_key_value_caches_and_without_masks_are_the_same(kind, monkeypatch):
     from ninja.lm.huggingface import piece_network
 
-    lm = opened(kind)
+    lm = load_model(kind)
     parent, word = make_trie(lm, 60, seed=1)
     expected = lm.score_trie(parent, word)
     lm._pieces.enable_tries(False)
     np.testing.assert_allclose(lm.score_trie(parent, word), expected, atol=1e-5)
     monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
-    without = opened(kind)
+    without = load_model(kind)
     np.testing.assert_allclose(stepwise(without, parent, word), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("max_batch", [1, 3])
 def test_the_batch_changes_no_score(max_batch):
-    whole, cut = opened("llama"), opened("llama", max_batch=max_batch)
+    whole, cut = load_model("llama"), load_model("llama", max_batch=max_batch)
     parent, word = make_trie(whole)
     expected = whole.score_trie(parent, word)
     np.testing.assert_allclose(cut.score_trie(parent, word), expected, atol=1e-4)
     np.testing.assert_allclose(stepwise(cut, parent, word), expected, atol=1e-4)
     with pytest.raises(OptionError, match="max_batch is 0"):
-        opened("llama", max_batch=0)
+        load_model("llama", max_batch=0)
 
 
 @pytest.fixture(scope="module")
 def gpt2():
-    return opened("gpt2"), Plain(folder("gpt2"))
+    return load_model("gpt2"), Plain(folder("gpt2"))
 
 
 NAMED = SymbolTable.from_words(["<eps>", "the", "cat", "sat", "catalogue", "saturated", "theatre", "he", "mats"])
@@ -144,7 +144,7 @@ def test_rescoring_a_lattice_equals_scoring_every_path(gpt2, algorithm, lattice)
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_a_device_that_torch_lacks_is_named(kind):
     with pytest.raises(OptionError, match="torch cannot use the device 'toaster'"):
-        opened(kind, device="toaster")
+        load_model(kind, device="toaster")
 
 
 class Windows(Plain):
@@ -173,7 +173,7 @@ def test_a_sentence_longer_than_the_window_slides_it(kind, cached, monkeypatch):
 
     if not cached:
         monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
-    lm = opened(kind)
+    lm = load_model(kind)
     words = lm.vocabulary.ids(["the", "cat", "sat", "on", "mat", "dog"])
     # A chain of 60 words, many more pieces than 64, and from there two ways on; beside it a short sentence.
     chain = [*np.random.default_rng(1).choice(words, 60), words[0], words[1], lm.eos, words[5], lm.eos, words[2]]
@@ -189,23 +189,23 @@ def test_a_sentence_longer_than_the_window_slides_it(kind, cached, monkeypatch):
 
 
 def test_a_space_belongs_to_the_word_behind_it():
-    lm, tokenizer = opened("gpt2"), transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
+    lm, tokenizer = load_model("gpt2"), transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
     for word in ("the", "zebra", "Zoë", "it's"):
-        assert tokenizer.decode(spelled(lm, word)) == f" {word}"
-        assert tokenizer.decode(spelled(lm, word, first=True)) == word
-    assert tokenizer.convert_ids_to_tokens(spelled(lm, "the")) == ["Ġthe"]
-    assert spelled(lm, "<s>") == spelled(lm, "</s>") == [0]
-    llama, unigram = opened("llama"), metaspace_unigram()
-    assert unigram.convert_ids_to_tokens(spelled(llama, "the")) == ["▁the"]
-    assert spelled(llama, "the") == spelled(llama, "the", first=True)
-    assert (spelled(llama, "<s>"), spelled(llama, "</s>")) == ([1], [2])
+        assert tokenizer.decode(word_pieces(lm, word)) == f" {word}"
+        assert tokenizer.decode(word_pieces(lm, word, first=True)) == word
+    assert tokenizer.convert_ids_to_tokens(word_pieces(lm, "the")) == ["Ġthe"]
+    assert word_pieces(lm, "<s>") == word_pieces(lm, "</s>") == [0]
+    llama, unigram = load_model("llama"), metaspace_unigram()
+    assert unigram.convert_ids_to_tokens(word_pieces(llama, "the")) == ["▁the"]
+    assert word_pieces(llama, "the") == word_pieces(llama, "the", first=True)
+    assert (word_pieces(llama, "<s>"), word_pieces(llama, "</s>")) == ([1], [2])
 
 
 def test_a_word_that_cannot_be_spelled_is_unknown():
-    llama, gpt2 = opened("llama"), opened("gpt2")
+    llama, gpt2 = load_model("llama"), load_model("gpt2")
     assert llama.vocabulary.id("Zoë") is None
     assert llama.vocabulary.word(llama.unk) == "<unk>"
-    assert spelled(llama, "<unk>") == [0]
+    assert word_pieces(llama, "<unk>") == [0]
     assert gpt2.vocabulary.id("Zoë") is not None  # bytes spell everything
     assert gpt2.vocabulary.id("<eps>") is None
 
@@ -229,7 +229,7 @@ def test_words_of_one_history_score_as_if_asked_alone(gpt2, data):
 
 @pytest.fixture(scope="module")
 def bert():
-    return opened("bert")
+    return load_model("bert")
 
 
 @torch.no_grad()
@@ -257,7 +257,7 @@ def test_a_masked_model_predicts_each_piece_from_all_others(bert, monkeypatch):
     np.testing.assert_allclose(bert.score_sentences(ids), expected, atol=1e-4)
     monkeypatch.setattr(masked, "BATCH_PIECES", 12)
     np.testing.assert_allclose(bert.score_sentences(ids), expected, atol=1e-4)
-    alone = opened("bert", max_batch=1)
+    alone = load_model("bert", max_batch=1)
     np.testing.assert_allclose(alone.score_sentences(ids), expected, atol=1e-4)
 
 

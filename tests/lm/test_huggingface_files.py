@@ -16,11 +16,11 @@ transformers = pytest.importorskip("transformers", reason="Hugging Face's transf
 from tiny_hf import (  # noqa: E402
     TABLE,
     folder,
+    load_model,
     make_trie,
     no_network,  # noqa: F401
     one_quiet_thread,  # noqa: F401
-    opened,
-    spelled,
+    word_pieces,
 )
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -81,7 +81,7 @@ def test_weights_that_are_missing_are_not_drawn_at_random(copy):
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_pickled_weights_are_read_but_run_no_code(copy):
-    expected = opened("gpt2")
+    expected = load_model("gpt2")
     path = copy("gpt2")
     state = transformers.AutoModelForCausalLM.from_pretrained(path).state_dict()
     (path / "model.safetensors").unlink()
@@ -124,7 +124,7 @@ def test_a_model_without_an_end_of_text_is_refused(copy):
         refused(path, "defines an end-of-text piece")
     change(path / "config.json", eos_token_id=[0, 3], bos_token_id=None)
     lm = load(path)
-    assert spelled(lm, "<s>") == spelled(lm, "</s>") == [0]
+    assert word_pieces(lm, "<s>") == word_pieces(lm, "</s>") == [0]
 
 
 def test_a_tokenizer_with_more_pieces_than_the_network_is_refused(copy):
@@ -143,7 +143,7 @@ def test_a_tokenizer_with_more_pieces_than_the_network_is_refused(copy):
 
 
 def test_the_commands_about_models_know_it(tmp_path, ninja):
-    lm = opened("gpt2")
+    lm = load_model("gpt2")
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
     (tmp_path / "text").write_text("utt the zebra sat\n")
     code, out, said = ninja("lm", "score", folder("gpt2"), tmp_path / "text", "--words", tmp_path / "words.txt")

@@ -23,10 +23,10 @@ from tiny_hf import (  # noqa: E402
     SIZES,
     TABLE,
     folder,
+    load_model,
     make_trie,
     no_network,  # noqa: F401
     one_quiet_thread,  # noqa: F401
-    opened,
 )
 from tokenizers import normalizers  # noqa: E402
 
@@ -57,14 +57,14 @@ def test_a_model_in_memory_scores_as_its_directory(kind):
     lm = looked_up(wrap(model.train(), tokenizer, max_batch=7))
     assert not model.training
     assert type(lm._pieces) is PieceLM
-    assert_alike(lm, opened(kind))
+    assert_alike(lm, load_model(kind))
 
 
 def test_a_masked_model_in_memory_is_one():
     lm = looked_up(wrap(*in_memory("bert", "AutoModelForMaskedLM")))
     assert lm.whole_sentences
     sentence = lm.vocabulary.ids(["the", "cat", "sat"])
-    assert lm.score_sentences([sentence]) == pytest.approx(opened("bert").score_sentences([sentence]), abs=1e-4)
+    assert lm.score_sentences([sentence]) == pytest.approx(load_model("bert").score_sentences([sentence]), abs=1e-4)
 
 
 @pytest.mark.parametrize("family", ["FNet", "ConvBert"])
@@ -147,8 +147,8 @@ def test_any_module_that_gives_logits_will_do():
     lm = looked_up(wrap(Module(model), tokenizer))
     assert type(lm._pieces) is LogitsLM
     assert (lm._pieces._cache, lm._pieces._block_nodes, lm.normalized) == (None, None, True)
-    assert_alike(lm, opened("gpt2"))
-    raw, wanted = looked_up(wrap(Module(model), tokenizer, normalize=False)), opened("gpt2", normalize=False)
+    assert_alike(lm, load_model("gpt2"))
+    raw, wanted = looked_up(wrap(Module(model), tokenizer, normalize=False)), load_model("gpt2", normalize=False)
     assert not raw.normalized
     assert_alike(raw, wanted)
 
@@ -158,7 +158,7 @@ def test_an_adapted_model_runs_as_the_one_inside():
     lm = looked_up(wrap(Adapted(model), tokenizer))
     assert type(lm._pieces) is PieceLM
     assert lm._pieces._cache is not None
-    assert_alike(lm, opened("llama"))
+    assert_alike(lm, load_model("llama"))
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's successor of this function is a library of its own
@@ -180,7 +180,7 @@ def test_half_precision_runs_and_is_near():
     model, tokenizer = in_memory("gpt2")
     lm = looked_up(wrap(model.to(torch.bfloat16), tokenizer))
     assert lm._pieces._cache is not None
-    assert_alike(lm, opened("gpt2"), atol=0.3)
+    assert_alike(lm, load_model("gpt2"), atol=0.3)
 
 
 def test_a_module_without_logits_is_refused():

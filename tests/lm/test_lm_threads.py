@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch")
 import tiny_lstm  # noqa: E402
 import tiny_pointer  # noqa: E402
 from rescoring_cases import random_lattice  # noqa: E402
-from tiny_lstm import VOCABULARY, Stepping, Whole  # noqa: E402
+from tiny_lstm import VOCABULARY, SentenceModule, StepModule  # noqa: E402
 
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
 from ninja.context.deep.phrase_list_ids import PhraseListIds  # noqa: E402
@@ -103,9 +103,9 @@ def multiwords(_: Path) -> LanguageModel:
 def onnx(folder: Path) -> LanguageModel:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    from tiny_onnx import counting
+    from tiny_onnx import write_recurrent
 
-    return load(counting(folder / "model.onnx"))
+    return load(write_recurrent(folder / "model.onnx"))
 
 
 def caffe2(folder: Path) -> LanguageModel:
@@ -117,11 +117,11 @@ def caffe2(folder: Path) -> LanguageModel:
 
 
 def module(_: Path) -> LanguageModel:
-    return from_module(Stepping(), VOCABULARY, batch_dim=1)
+    return from_module(StepModule(), VOCABULARY, batch_dim=1)
 
 
 def history(_: Path) -> LanguageModel:
-    return from_module(Whole(), VOCABULARY)
+    return from_module(SentenceModule(), VOCABULARY)
 
 
 MODELS = [fake, lstm, transformer, ngram, classes, kenlm, kaldi, causal, multiwords, onnx, caffe2, module, history]

@@ -10,8 +10,8 @@ import pytest
 from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_rescore import close, path_costs, path_costs_under, spelled
-from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
+from reference_rescore import close, path_costs, path_costs_under, word_logprob
+from rescoring_cases import EXACT, mixture_logprob, models, penalized_logprob, random_lattice
 from strategies import lattices
 
 import ninja
@@ -38,7 +38,9 @@ def test_unlimited_search_with_a_mixture_equals_enumeration_of_all_paths(how: Ho
     lattice = replace(lattice, words=TABLE)
     lms, weights = models(), (0.5, 0.3, 0.2)
     found = path_costs(run(lattice, Mixture(tuple(zip(lms, weights, strict=True)), how)))
-    definition = mixed([(under_penalty(lm), weight) for lm, weight in zip(lms, weights, strict=True)], how)
+    definition = mixture_logprob(
+        [(penalized_logprob(lm), weight) for lm, weight in zip(lms, weights, strict=True)], how
+    )
     assert close(found, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
     assert not any(lm.history for lm in lms)
 
@@ -49,8 +51,8 @@ def test_a_mixture_of_mixtures_equals_enumeration_of_all_paths(lattice: Lattice,
     lattice = replace(lattice, words=TABLE)
     a, b, c = models()
     both = Mixture(((Mixture(((a, 0.6), (b, 0.4)), "linear"), 1.0), (c, weight)))
-    inner = mixed([(under_penalty(a), 0.6), (under_penalty(b), 0.4)], "linear")
-    definition = mixed([(inner, 1.0), (under_penalty(c), weight)], "loglinear")
+    inner = mixture_logprob([(penalized_logprob(a), 0.6), (penalized_logprob(b), 0.4)], "linear")
+    definition = mixture_logprob([(inner, 1.0), (penalized_logprob(c), weight)], "loglinear")
     found = path_costs(run(lattice, both))
     assert close(found, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
 
@@ -66,7 +68,7 @@ def test_a_mixture_scores_sentences_as_a_language_model() -> None:
     a, b, _ = models()
     lm = Mixture(((a, 0.5), (b, 0.5))).over(TABLE)
     assert isinstance(lm, LanguageModel)
-    one, other = spelled(a), spelled(b)
+    one, other = word_logprob(a), word_logprob(b)
     expected = sum(
         0.5 * (part(("w3",)[:place], word)) for part in (one, other) for place, word in enumerate(("w3", "</s>"))
     )
@@ -201,13 +203,15 @@ def test_lattices_of_another_symbol_table_join_a_run() -> None:
     second = replace(second, words=turned)
     lms, weights = models(), (0.5, 0.3, 0.2)
     nested = Mixture(((Mixture(((lms[0], 0.5), (lms[1], 0.5)), "linear"), 0.8), (lms[2], 0.2)))
-    inner = mixed([(under_penalty(lms[0]), 0.5), (under_penalty(lms[1]), 0.5)], "linear")
+    inner = mixture_logprob([(penalized_logprob(lms[0]), 0.5), (penalized_logprob(lms[1]), 0.5)], "linear")
     for mixture, definition in (
         (
             Mixture(tuple(zip(lms, weights, strict=True))),
-            mixed([(under_penalty(lm), weight) for lm, weight in zip(lms, weights, strict=True)], "loglinear"),
+            mixture_logprob(
+                [(penalized_logprob(lm), weight) for lm, weight in zip(lms, weights, strict=True)], "loglinear"
+            ),
         ),
-        (nested, mixed([(inner, 0.8), (under_penalty(lms[2]), 0.2)], "loglinear")),
+        (nested, mixture_logprob([(inner, 0.8), (penalized_logprob(lms[2]), 0.2)], "loglinear")),
     ):
         pairs = [(lattice.key, lattice) for lattice in (first, second, first)]
         for (_, source), (_, result) in zip(pairs, rescore(pairs, mixture, EXACT), strict=True):
@@ -223,7 +227,7 @@ def test_symbol_tables_may_have_gaps_and_lack_epsilon(first: list[tuple[str, int
     a, b, _ = models()
     report = RescoreReport()
     [(_, found)] = rescore([("k", lattice)], Mixture(((a, 0.5), (b, 0.5))), EXACT, report=report)
-    definition = mixed([(under_penalty(a), 0.5), (under_penalty(b), 0.5)], "loglinear")
+    definition = mixture_logprob([(penalized_logprob(a), 0.5), (penalized_logprob(b), 0.5)], "loglinear")
     assert close(path_costs(found), path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
     words = {gaps.word(int(word)) for word in lattice.word if word}
     assert [coverage.words for coverage in report.coverages] == [len(words)] * 2

@@ -25,11 +25,11 @@ from tiny_onnx import (  # noqa: E402
     LAYERS,
     OUT,
     WIDTH,
-    counting,
-    external,
     save,
-    summing,
     value,
+    with_external_weight,
+    write_recurrent,
+    write_stateless,
 )
 
 from ninja.lm.imported import export  # noqa: E402
@@ -53,7 +53,7 @@ def lm(exported):
 @pytest.mark.parametrize("checkpoint", tiny_lstm.SHAPES.values(), ids=tiny_lstm.SHAPES)
 def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint):
     export.to_onnx(checkpoint, tmp_path / "model.onnx")
-    tiny_lstm.scores_as_the_definition(load(tmp_path / "model.onnx"), checkpoint.module)
+    tiny_lstm.check_sentence_scores(load(tmp_path / "model.onnx"), checkpoint.module)
 
 
 def counting_row(words):
@@ -84,7 +84,7 @@ def expected(row, sentences=SENTENCES, normalize=True, bos=0, eos=1):
 
 @pytest.mark.parametrize("max_batch", [None, 1, 2])
 def test_the_exported_lstm_scores_as_its_definition(exported, max_batch):
-    tiny_lstm.scores_as_the_definition(load(exported, max_batch=max_batch))
+    tiny_lstm.check_sentence_scores(load(exported, max_batch=max_batch))
 
 
 def test_the_exported_lstm_keeps_the_format(exported):
@@ -95,7 +95,7 @@ def test_the_exported_lstm_keeps_the_format(exported):
 @settings(max_examples=12)
 @given(lattice=tiny_lstm.LATTICES)
 def test_rescoring_a_lattice_equals_scoring_its_paths(lm, lattice):
-    tiny_lstm.rescores_as_paths_score(lm, lattice)
+    tiny_lstm.check_path_scores(lm, lattice)
 
 
 @pytest.mark.parametrize("max_batch", [None, 1])
@@ -114,7 +114,7 @@ def test_rescoring_a_lattice_equals_scoring_its_paths(lm, lattice):
     ],
 )
 def test_a_network_with_a_state_is_recognised_by_names_and_shapes(tmp_path, options, max_batch):
-    lm = load(counting(tmp_path / "model.onnx", **options), max_batch=max_batch)
+    lm = load(write_recurrent(tmp_path / "model.onnx", **options), max_batch=max_batch)
     assert sentence_logprobs(lm, SENTENCES) == expected(counting_row)
     assert lm.num_slots == 0
 
@@ -122,13 +122,13 @@ def test_a_network_with_a_state_is_recognised_by_names_and_shapes(tmp_path, opti
 @pytest.mark.parametrize("max_batch", [None, 1])
 @pytest.mark.parametrize("options", [{}, {"lengths": True}, {"batch": 3}])
 def test_a_network_without_a_state_reads_the_whole_history(tmp_path, options, max_batch):
-    lm = load(summing(tmp_path / "model.onnx", **options), max_batch=max_batch)
+    lm = load(write_stateless(tmp_path / "model.onnx", **options), max_batch=max_batch)
     row = (lambda words: summing_row(words, True)) if options.get("lengths") else summing_row
     assert sentence_logprobs(lm, SENTENCES) == expected(row)
 
 
 def test_log_probabilities_are_taken_as_they_are_unless_told_otherwise(tmp_path):
-    for build, row in ((counting, counting_row), (summing, summing_row)):
+    for build, row in ((write_recurrent, counting_row), (write_stateless, summing_row)):
         path = build(tmp_path / "model.onnx", score="logprob")
         assert sentence_logprobs(load(path), SENTENCES) == expected(row, normalize=False)
         assert sentence_logprobs(load(path, normalize=True), SENTENCES) == expected(row)
@@ -138,13 +138,15 @@ def test_log_probabilities_are_taken_as_they_are_unless_told_otherwise(tmp_path)
 
 def test_the_metadata_name_the_special_words(tmp_path):
     words = [f"w{number}" for number in range(NUM_WORDS - 2)] + ["</s>", "unheard"]
-    lm = load(summing(tmp_path / "m.onnx", metadata={"words": "\n".join(words), "bos": "</s>", "unk": "unheard"}))
+    lm = load(
+        write_stateless(tmp_path / "m.onnx", metadata={"words": "\n".join(words), "bos": "</s>", "unk": "unheard"})
+    )
     assert (lm.bos, lm.eos, lm.unk) == (NUM_WORDS - 2, NUM_WORDS - 2, NUM_WORDS - 1)
     assert sentence_logprobs(lm, [[2, 3]]) == expected(summing_row, [[2, 3]], bos=lm.bos, eos=lm.eos)
 
 
 def test_the_vocabulary_may_lie_beside_or_be_given(tmp_path):
-    path = summing(tmp_path / "model.onnx")
+    path = write_stateless(tmp_path / "model.onnx")
     model = onnx.load(path)
     del model.metadata_props[:]
     path.write_bytes(model.SerializeToString())
@@ -211,7 +213,7 @@ def test_pairs_that_are_not_there_are_refused(tmp_path):
     with pytest.raises(
         ModelError, match=r"contains 'h=x', but the inputs are state_s, count_in and the outputs new_state_s, count_out"
     ):
-        load(counting(tmp_path / "model.onnx", metadata={"states": "h=x"}))
+        load(write_recurrent(tmp_path / "model.onnx", metadata={"states": "h=x"}))
 
 
 def test_a_new_state_of_another_shape_is_refused(tmp_path):
@@ -227,7 +229,7 @@ def test_a_new_state_of_another_shape_is_refused(tmp_path):
 
 
 def test_a_model_that_fails_when_it_runs_is_told(tmp_path):
-    path = summing(tmp_path / "model.onnx", metadata={"words": "\n".join([*WORDS, "one-too-many"])})
+    path = write_stateless(tmp_path / "model.onnx", metadata={"words": "\n".join([*WORDS, "one-too-many"])})
     with pytest.raises(ModelError, match="the vocabulary has 12 words, but the network scores 11"):
         load(path)
     nodes = [helper.make_node("Gather", ["e", "words"], ["logits"])]  # it knows one word only
@@ -251,7 +253,7 @@ def test_a_lack_of_memory_is_one_that_smaller_batches_may_avoid(tmp_path):
 
 
 def test_weights_in_a_file_beside_the_model_are_read(tmp_path):
-    model = external(tmp_path / "model.onnx", "weights.bin")
+    model = with_external_weight(tmp_path / "model.onnx", "weights.bin")
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     (tmp_path / "weights.bin").write_bytes(EMBEDDING.tobytes())
     assert sentence_logprobs(load(tmp_path / "model.onnx"), SENTENCES) == expected(summing_row)
@@ -263,14 +265,14 @@ def test_weights_outside_the_models_directory_are_refused(tmp_path, location):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link.bin").symlink_to(tmp_path / "weights.bin")
-    model = external(folder / "model.onnx", location)
+    model = with_external_weight(folder / "model.onnx", location)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ModelError, match=r"the weight 'embedding' is stored in .*, outside the model's directory"):
         load(folder / "model.onnx")
 
 
 def test_weights_outside_are_found_in_constants_too(tmp_path):
-    tensor = external(tmp_path / "model.onnx", "../w.bin").graph.initializer[0]
+    tensor = with_external_weight(tmp_path / "model.onnx", "../w.bin").graph.initializer[0]
     assert tensor.name == "embedding"
     constant = helper.make_node("Constant", [], ["c"], value=tensor)
     model = helper.make_model(helper.make_graph([constant], "g", [], []), ir_version=8)

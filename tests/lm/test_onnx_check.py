@@ -15,7 +15,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper  # noqa: E402
 from tiny_lstm import NUM_WORDS, SENTENCES  # noqa: E402
-from tiny_onnx import EMBEDDING, external, save, summing, value  # noqa: E402
+from tiny_onnx import EMBEDDING, save, value, with_external_weight, write_stateless  # noqa: E402
 
 WORDS_IN = [value("words", ["n", "t"], TensorProto.INT64)]
 SCORES_OUT = [value("logits", ["n", "t", NUM_WORDS])]
@@ -61,7 +61,7 @@ def test_an_attribute_that_hides_its_type_is_refused(tmp_path):
 
 def changed(path, change):
     """Save the model of `summing` after a change."""
-    model = onnx.load(summing(path))
+    model = onnx.load(write_stateless(path))
     change(model)
     path.write_bytes(model.SerializeToString())
     return path
@@ -128,7 +128,7 @@ def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path,
     ],
 )
 def test_weights_in_other_files_are_there_as_a_whole(tmp_path, entries, message):
-    model = external(tmp_path / "model.onnx", "weights.bin")
+    model = with_external_weight(tmp_path / "model.onnx", "weights.bin")
     tensor = next(each for each in model.graph.initializer if each.name == "embedding")
     described = {"location": "weights.bin", **entries}
     del tensor.external_data[:]
@@ -143,7 +143,7 @@ def test_weights_in_other_files_are_there_as_a_whole(tmp_path, entries, message)
 def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
     """onnxruntime marks weights that another program holds in memory; the offset is then an address."""
     secret = np.full((NUM_WORDS, 3), 2.5, np.float32)
-    model = external(tmp_path / "model.onnx", "*/_ORT_MEM_ADDR_/*")
+    model = with_external_weight(tmp_path / "model.onnx", "*/_ORT_MEM_ADDR_/*")
     tensor = next(each for each in model.graph.initializer if each.name == "embedding")
     tensor.external_data.add(key="offset", value=str(secret.ctypes.data))
     tensor.external_data.add(key="length", value=str(secret.nbytes))
@@ -154,8 +154,8 @@ def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
 
 @pytest.mark.parametrize("name", ["model.ort", "model.json", "model.textproto"])
 def test_the_name_of_a_file_does_not_say_how_it_is_read(tmp_path, name):
-    usual = sentence_logprobs(load(summing(tmp_path / "model.onnx")), SENTENCES)
-    assert sentence_logprobs(load(summing(tmp_path / name)), SENTENCES) == pytest.approx(usual)
+    usual = sentence_logprobs(load(write_stateless(tmp_path / "model.onnx")), SENTENCES)
+    assert sentence_logprobs(load(write_stateless(tmp_path / name)), SENTENCES) == pytest.approx(usual)
 
 
 def test_the_page_lists_the_operators():

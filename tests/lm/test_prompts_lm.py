@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fake_lm import FakeLM
-from reference_rescore import close, path_costs, path_costs_under, spelled
-from rescoring_cases import EXACT, mixed, random_lattice
+from reference_rescore import close, path_costs, path_costs_under, word_logprob
+from rescoring_cases import EXACT, mixture_logprob, random_lattice
 
 from ninja.errors import LatticeError, ModelError
 from ninja.lattice.symbols import SymbolTable
@@ -20,7 +20,7 @@ from ninja.rescoring import CarryOver, Prompts, RescoreReport, rescore
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
 
-from tiny_hf import folder, make_trie, no_network, one_quiet_thread, opened  # noqa: E402, F401
+from tiny_hf import folder, load_model, make_trie, no_network, one_quiet_thread  # noqa: E402, F401
 
 PROMPT = "Topic: the cat.\nNames: dog, mat"
 NAMED = SymbolTable.from_words(["<eps>", "the", "cat", "sat", "catalogue", "saturated", "theatre", "he", "mats"])
@@ -60,7 +60,7 @@ def below_prompt(lm, parent, word, prompt=PROMPT):
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama", "mistral", "bloom", "mamba", "gemma2"])
 def test_words_after_a_prompt_have_the_scores_of_the_whole_text(kind):
-    lm, expected_of = opened(kind), Whole(kind).logprob
+    lm, expected_of = load_model(kind), Whole(kind).logprob
     parent, word = make_trie(lm, 25)
     ways = []
     for above, last in zip(parent.tolist(), word.tolist(), strict=True):
@@ -73,13 +73,13 @@ def test_words_after_a_prompt_have_the_scores_of_the_whole_text(kind):
 
 
 def test_tries_after_prompts_are_read_in_one_pass_where_the_network_can():
-    able = {kind: opened(kind)._pieces._reads_below for kind in ("gpt2", "llama", "mistral", "bloom", "mamba")}
+    able = {kind: load_model(kind)._pieces._reads_below for kind in ("gpt2", "llama", "mistral", "bloom", "mamba")}
     assert able == {"gpt2": True, "llama": True, "mistral": False, "bloom": False, "mamba": False}
 
 
 @pytest.mark.parametrize("algorithm", ["nbest", "trie", "arcbeam"])
 def test_a_prompt_is_read_once(algorithm, monkeypatch):
-    lm = opened("gpt2")
+    lm = load_model("gpt2")
     read, num_pieces = [], []
     plain, network = lm._pieces.read, lm._pieces._network
     monkeypatch.setattr(lm._pieces, "read", lambda pieces: read.append(len(pieces)) or plain(pieces))
@@ -101,12 +101,14 @@ def test_a_prompt_is_read_once(algorithm, monkeypatch):
 @pytest.mark.parametrize("algorithm", ["trie", "arcbeam", "pruned"])
 @pytest.mark.parametrize("mixture", [False, True])
 def test_every_path_is_scored_after_the_prompt(algorithm, mixture):
-    prompt, lm = "the cat sat", opened("gpt2")
+    prompt, lm = "the cat sat", load_model("gpt2")
     logprob = whole("gpt2", prompt).logprob
     if mixture:  # one more model reads the prompt, with other ids; the last ignores it
-        models = [(lm, 0.7), (opened("llama"), 0.8), (FakeLM(0, others=tuple(dict(NAMED))[1:]), -0.5)]
-        lm, logprobs = Mixture(models), [logprob, whole("llama", prompt).logprob, spelled(models[2][0])]
-        logprob = mixed([(part, weight) for part, (_, weight) in zip(logprobs, models, strict=True)], "loglinear")
+        models = [(lm, 0.7), (load_model("llama"), 0.8), (FakeLM(0, others=tuple(dict(NAMED))[1:]), -0.5)]
+        lm, logprobs = Mixture(models), [logprob, whole("llama", prompt).logprob, word_logprob(models[2][0])]
+        logprob = mixture_logprob(
+            [(part, weight) for part, (_, weight) in zip(logprobs, models, strict=True)], "loglinear"
+        )
     options = replace(EXACT, algorithm=algorithm, max_trie_nodes=0, max_ngram_order=0)
     for (key, lattice), (_, result) in zip(
         SMALL, rescore(SMALL, lm, options, prompts=Prompts(f"{prompt} \n")), strict=True
@@ -117,7 +119,7 @@ def test_every_path_is_scored_after_the_prompt(algorithm, mixture):
 
 
 def test_each_utterance_has_its_own_prompt_and_history():
-    lm = opened("gpt2")
+    lm = load_model("gpt2")
     options = replace(EXACT, algorithm="nbest", num_best=1000, output="best")
     by_key = {"utt0": "the dog", "utt1": "", "utt2": "the mat"}
     errors = []
@@ -137,7 +139,7 @@ def test_each_utterance_has_its_own_prompt_and_history():
 
 
 def test_prompts_that_cannot_be_read_are_refused():
-    lm = opened("gpt2")
+    lm = load_model("gpt2")
     with pytest.raises(
         ModelError, match=r"the prompt has \d+ pieces, but the language model accepts at most 64 at once"
     ):
@@ -153,7 +155,7 @@ def test_prompts_that_cannot_be_read_are_refused():
 def test_lexical_models_read_the_prompt_as_it_is_written():
     from ninja.lattice.text import LexicalForms
 
-    lm = opened("gpt2")
+    lm = load_model("gpt2")
     lexical = LexicalLM(lm, LexicalForms("basic", lambda note: None))
     lexical.vocabulary.ids(["The,", "cat", "it's"])
     word = np.array([lexical.prompt(PROMPT), *lexical.vocabulary.ids(["The,", "cat"]), lexical.eos], np.int32)

@@ -26,8 +26,8 @@ from tiny_lstm import (  # noqa: E402  # noqa: E402
     SENTENCES,
     VOCABULARY,
     WORDS_TXT,
-    Stepping,
-    Whole,
+    SentenceModule,
+    StepModule,
 )
 
 from ninja.lm import checkpoint  # noqa: E402
@@ -45,7 +45,7 @@ class OneTensor(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stepping = Stepping()
+        self.stepping = StepModule()
 
     def initial_state(self, batch):
         return torch.zeros(batch, LAYERS, EMBEDDING + HIDDEN)
@@ -77,32 +77,32 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("max_batch", [None, 1])
-@pytest.mark.parametrize(("module", "options"), [(Stepping, {"batch_dim": 1}), (OneTensor, {}), (Whole, {})])
+@pytest.mark.parametrize(("module", "options"), [(StepModule, {"batch_dim": 1}), (OneTensor, {}), (SentenceModule, {})])
 def test_a_module_scores_as_its_definition(module, options, max_batch):
     lm = from_module(module(), VOCABULARY, max_batch=max_batch, **options)
     assert lm.normalized
-    tiny_lstm.scores_as_the_definition(lm)
+    tiny_lstm.check_sentence_scores(lm)
 
 
 @settings(max_examples=10)
 @given(lattice=tiny_lstm.LATTICES)
 def test_rescoring_a_lattice_equals_scoring_its_paths(lattice):
-    for module, axis in ((Stepping(), (1, 1)), (Whole(), 0)):
-        tiny_lstm.rescores_as_paths_score(from_module(module, VOCABULARY, batch_dim=axis), lattice)
+    for module, axis in ((StepModule(), (1, 1)), (SentenceModule(), 0)):
+        tiny_lstm.check_path_scores(from_module(module, VOCABULARY, batch_dim=axis), lattice)
 
 
 def test_special_words_and_normalisation_are_the_callers_choice():
     words = SymbolTable.from_words([*(f"w{n}" for n in range(NUM_WORDS - 1)), "<eos>"])
-    lm = from_module(Whole(), words, bos="<eos>", eos="<eos>", unk="w3", normalize=False)
+    lm = from_module(SentenceModule(), words, bos="<eos>", eos="<eos>", unk="w3", normalize=False)
     assert (lm.bos, lm.eos, lm.unk, lm.normalized) == (NUM_WORDS - 1, NUM_WORDS - 1, 3, None)
     with torch.inference_mode():
-        expected = float(Whole()(torch.tensor([[NUM_WORDS - 1]]))[0, 0, 4])
+        expected = float(SentenceModule()(torch.tensor([[NUM_WORDS - 1]]))[0, 0, 4])
     assert lm.logprob(lm.start(1), np.array([4], np.int32))[0] == pytest.approx(expected, abs=1e-5)
 
 
 def method(name, result):
     def build():
-        module = Stepping()
+        module = StepModule()
         setattr(module, name, result)
         return module
 
@@ -113,15 +113,15 @@ def method(name, result):
     ("build", "options", "error", "message"),
     [
         (
-            Stepping,
+            StepModule,
             {},
             ModelError,
             r"initial_state\(1\) returns shape \[2, 1, 6\], in which dimension 0 is not 1; set batch_dim",
         ),
-        (Stepping, {"batch_dim": (1, 1, 1)}, ModelError, "the state has 2 tensors, but batch_dim lists 3 dimensions"),
-        (Stepping, {"batch_dim": 7}, ModelError, "dimension 7 is not 1"),
-        (Stepping, {"batch_dim": 1, "device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
-        (Stepping, {"batch_dim": 1, "max_batch": 0}, OptionError, "max_batch is 0"),
+        (StepModule, {"batch_dim": (1, 1, 1)}, ModelError, "the state has 2 tensors, but batch_dim lists 3 dimensions"),
+        (StepModule, {"batch_dim": 7}, ModelError, "dimension 7 is not 1"),
+        (StepModule, {"batch_dim": 1, "device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
+        (StepModule, {"batch_dim": 1, "max_batch": 0}, OptionError, "max_batch is 0"),
         (
             method("initial_state", lambda batch: 3),
             {},
@@ -156,7 +156,7 @@ def test_a_step_without_a_beginning_and_other_vocabularies_are_refused():
     with pytest.raises(ModelError, match=r"Endless defines step but not initial_state"):
         from_module(Endless(), VOCABULARY)
     with pytest.raises(ModelError, match="the vocabulary has 2 words, but the network scores 11"):
-        from_module(Whole(), SymbolTable.from_words(["<s>", "</s>"]))
+        from_module(SentenceModule(), SymbolTable.from_words(["<s>", "</s>"]))
 
 
 def scripted(path):

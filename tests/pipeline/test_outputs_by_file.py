@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from ended import ended_at
+from ended import interrupt_at
 from lattice_files import write_all
 
 import ninja as package
@@ -98,7 +98,7 @@ def test_a_format_that_is_only_read_is_not_kept(there, ninja):
 
 
 def test_an_interrupted_run_goes_on_with_the_output_it_was_at(there, ninja, monkeypatch):
-    with ended_at(4, monkeypatch):
+    with interrupt_at(4, monkeypatch):
         assert ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")[0] == 130
     code, _, errors = ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")
     assert code == 0

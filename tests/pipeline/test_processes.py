@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from ended import in_a_fork
+from ended import forked_exit_code
 from fake_lm import FakeLM, symbols
 from lattice_files import write_all
 from rescoring_cases import random_lattice
@@ -61,8 +61,8 @@ def test_a_file_that_is_being_read_is_the_first_processs(archive: Path, packed: 
         with pytest.raises(InputError, match="opened before this process was forked; open"):
             list(reading)
 
-    assert in_a_fork(go_on) == 0
-    assert in_a_fork(reading.close) == 0
+    assert forked_exit_code(go_on) == 0
+    assert forked_exit_code(reading.close) == 0
     assert keys + [each.key for batch in reading for each in batch] == [f"utt{number}" for number in range(MANY)]
 
 
@@ -74,7 +74,7 @@ def test_a_rescorer_is_the_first_processs() -> None:
             with rescorer, pytest.raises(ClosedError, match="created before this process was forked; create a new one"):
                 rescorer.submit(LATTICES[0])
 
-        assert in_a_fork(submit) == 0
+        assert forked_exit_code(submit) == 0
         assert rescorer.submit(LATTICES[0]).result().dst.tolist() == expected
 
 

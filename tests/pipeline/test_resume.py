@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from ended import ended_at
+from ended import interrupt_at
 from lattice_files import write_all
 
 import ninja as package
@@ -91,7 +91,7 @@ def test_an_attempt_without_a_lattice_leaves_nothing():
 def broken(monkeypatch):
     """Interrupt a command at its third lattice."""
     write_all("in.ark", (lattice(key) for key in "abcd"))
-    with ended_at(3, monkeypatch):
+    with interrupt_at(3, monkeypatch):
         yield
 
 
@@ -189,7 +189,7 @@ def touched(name):
 )
 def test_no_run_goes_on_with_the_output_of_another(files, ninja, monkeypatch, first, second, change, made):
     pytest.importorskip("torch")
-    with ended_at(3, monkeypatch):
+    with interrupt_at(3, monkeypatch):
         code, _, errors = ninja(*first, "--resume")
     assert (code, "2 lattices were saved" in errors) == (130, True), errors
     if change is not None:
@@ -266,7 +266,7 @@ DAMAGED = [b"", b"{", b"[1]", b"[" * 100_000, b'{"options": 1, "sources": [[1]]}
 
 @pytest.mark.parametrize("record", [None, *DAMAGED], ids=range(len(DAMAGED) + 1))
 def test_outputs_of_an_unknown_run_are_not_resumed(files, ninja, monkeypatch, record):
-    with ended_at(3, monkeypatch):
+    with interrupt_at(3, monkeypatch):
         ninja("prune", "in.ark", "-o", "out.ark", "--resume")
     os.remove(".out.ark.run")
     if record is not None:
@@ -282,7 +282,7 @@ def test_outputs_of_an_unknown_run_are_not_resumed(files, ninja, monkeypatch, re
 def test_a_link_at_the_name_of_the_record_is_not_followed(files, ninja, monkeypatch):
     Path("theirs").write_text("precious")
     os.symlink("theirs", ".out.ark.run")
-    with ended_at(3, monkeypatch):
+    with interrupt_at(3, monkeypatch):
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
     assert Path("theirs").read_text() == "precious"
     assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 0
@@ -290,7 +290,7 @@ def test_a_link_at_the_name_of_the_record_is_not_followed(files, ninja, monkeypa
 
 @pytest.mark.parametrize("name", ["ninja.files.output.dumped", "ninja.io.resume.complete_entries"])
 def test_a_run_that_ends_before_it_resumes_can_be_resumed(files, ninja, monkeypatch, name):
-    with ended_at(3, monkeypatch):
+    with interrupt_at(3, monkeypatch):
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
     before = contents()
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattice_files import write_all
-from shards import in_shards
+from shards import run_shards
 
 import ninja as package
 from ninja.cli.shards import CommandWork
@@ -54,7 +54,7 @@ def test_joined_parts_are_the_bytes_of_one_run(here, ninja, source, shards):
         expected = [Path(each).read_bytes() for each in names]
         for each in names:
             os.remove(each)
-        in_shards(ninja, shards, "prune", *source, "--beam", "4", "-o", output, order=order)
+        run_shards(ninja, shards, "prune", *source, "--beam", "4", "-o", output, order=order)
         code, _, errors = ninja("gather", name)
         assert code == 0, errors
         assert [Path(each).read_bytes() for each in names] == expected
@@ -63,7 +63,7 @@ def test_joined_parts_are_the_bytes_of_one_run(here, ninja, source, shards):
 
 def test_packed_parts_are_joined_by_their_members(here, ninja):
     assert ninja("prune", "lat.ark", "-o", "one.ark.gz")[0] == 0
-    in_shards(ninja, 3, "prune", "lat.ark", "-o", "out.ark.gz")
+    run_shards(ninja, 3, "prune", "lat.ark", "-o", "out.ark.gz")
     assert ninja("gather", "out.ark.gz.shards", "--remove-parts")[0] == 0
     joined, one = (gzip.decompress(Path(name).read_bytes()) for name in ("out.ark.gz", "one.ark.gz"))
     assert joined == one
@@ -93,7 +93,7 @@ def test_all_outputs_of_a_command_are_joined(here, ninja, command):
     Path("some.keys").write_text(f"{keys[0]}\n{keys[1]}\n")  # other shards have none of them
     verb, *options = command
     assert ninja(verb, "lat.ark", *[each.format("one") for each in options])[0] == 0
-    in_shards(ninja, 3, verb, "lat.ark", *[each.format("out") for each in options])
+    run_shards(ninja, 3, verb, "lat.ark", *[each.format("out") for each in options])
     (folder,) = [each for each in os.listdir() if each.endswith(".shards")]
     code, _, errors = ninja("gather", folder)
     assert code == 0, errors
@@ -106,7 +106,7 @@ def test_all_outputs_of_a_command_are_joined(here, ninja, command):
 def test_several_archives_are_joined_by_key(here, ninja):
     assert ninja("prune", "lat.ark", "--beam", "3", "-o", "narrow.ark")[0] == 0
     assert ninja("union", "lat.ark", "narrow.ark", "-o", "one.ark")[0] == 0
-    in_shards(ninja, 4, "union", "lat.ark", "narrow.ark", "-o", "out.ark", order=[4, 2, 1, 3])
+    run_shards(ninja, 4, "union", "lat.ark", "narrow.ark", "-o", "out.ark", order=[4, 2, 1, 3])
     assert ninja("gather", "out.ark")[0] == 0
     assert Path("out.ark").read_bytes() == Path("one.ark").read_bytes()
 
@@ -225,7 +225,7 @@ def test_faults_of_stretches_are_said_with_their_place_in_the_file(here, ninja):
 
 def test_a_shard_that_is_done_is_not_run_again(here, ninja):
     command = ["prune", "lat.ark", "-o", "out.ark"]
-    in_shards(ninja, 3, *command)
+    run_shards(ninja, 3, *command)
     part = Path("out.ark.shards/00002-of-00003.out.ark")
     changed = part.stat().st_mtime_ns
     assert "shard 2 of 3 is already complete" in ninja(*command, "--shard", "2/3")[2]
@@ -279,7 +279,7 @@ def test_changed_sources_models_and_numbers_are_refused(here, ninja):
 
 
 def test_parts_of_two_plans_are_not_joined(here, ninja):
-    in_shards(ninja, 2, "prune", "lat.ark", "-o", "out.ark")
+    run_shards(ninja, 2, "prune", "lat.ark", "-o", "out.ark")
     record = Path("out.ark.shards/00002-of-00002.json")
     record.write_text(json.dumps(json.loads(record.read_text()) | {"plan": "0"}))
     code, _, errors = ninja("gather", "out.ark")
@@ -288,7 +288,7 @@ def test_parts_of_two_plans_are_not_joined(here, ninja):
 
 
 def test_a_changed_part_is_not_joined(here, ninja):
-    in_shards(ninja, 2, "prune", "lat.ark", "-o", "out.ark")
+    run_shards(ninja, 2, "prune", "lat.ark", "-o", "out.ark")
     part = Path("out.ark.shards/00001-of-00002.out.ark")
     content = bytearray(part.read_bytes())
     content[100] ^= 1
@@ -360,7 +360,7 @@ def test_words_of_the_sources_own_order_need_a_table(here, ninja):
     assert "--shard requires --words" in errors
     assert not [each for each in os.listdir("out.ark.shards") if each != "plan.json"]
     assert ninja("convert", "slf", "--words", "table.txt", "-o", "one.ark")[0] == 0
-    in_shards(ninja, 4, "convert", "slf", "--words", "table.txt", "-o", "out.ark")
+    run_shards(ninja, 4, "convert", "slf", "--words", "table.txt", "-o", "out.ark")
     assert ninja("gather", "out.ark")[0] == 0
     assert Path("out.ark").read_bytes() == Path("one.ark").read_bytes()
 
@@ -374,8 +374,8 @@ def test_a_shard_without_lattices_says_so(here, ninja):
 
 
 def test_records_hold_a_checksum_of_the_keys(here, ninja):
-    in_shards(ninja, 2, "prune", "lat.ark", "-o", "out.ark")
-    in_shards(ninja, 2, "best", "lat.ark", "-o", "out.txt")
+    run_shards(ninja, 2, "prune", "lat.ark", "-o", "out.ark")
+    run_shards(ninja, 2, "best", "lat.ark", "-o", "out.txt")
     for number in (1, 2):
         found = [json.loads(Path(f"{name}.shards/0000{number}-of-00002.json").read_text())["keys"]
                  for name in ("out.ark", "out.txt")]  # fmt: skip

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from shards import in_shards
+from shards import run_shards
 
 import ninja as package
 from ninja.errors import FormatError, NinjaError, OptionError, OutputError
@@ -49,7 +49,7 @@ def test_killed_workers_lose_nothing(here, ninja):
             process.communicate()
             killed += process.returncode != 0
     assert killed
-    in_shards(ninja, 3, *command[:-1])
+    run_shards(ninja, 3, *command[:-1])
     assert ninja("gather", "out.ark")[0] == 0
     assert Path("out.ark").read_bytes() == Path("one.ark").read_bytes()
     assert not temporary()

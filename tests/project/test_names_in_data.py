@@ -205,9 +205,9 @@ def index_of_weights(folder: Path, name: str) -> list[NinjaError]:
 
 def onnx_weights(folder: Path, name: str) -> list[NinjaError]:
     pytest.importorskip("onnx")
-    from tiny_onnx import external
+    from tiny_onnx import with_external_weight
 
-    model = external(folder / "model.onnx", name)
+    model = with_external_weight(folder / "model.onnx", name)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     return collected(lambda errors: load(folder / "model.onnx"))
 

@@ -11,7 +11,7 @@ import pytest
 from fake_lm import FakeLM, symbols
 from reference_ngram import SlowNgram, write_arpa, write_grammar
 from reference_rescore import LogProb, close, path_costs, path_costs_under, total
-from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
+from rescoring_cases import EXACT, mixture_logprob, models, penalized_logprob, random_lattice
 
 import ninja
 from ninja.errors import FormatError, LatticeError, OptionError
@@ -44,9 +44,9 @@ def in_sequence(logprob: LogProb, max_words: int) -> Iterator[list]:
 def test_each_utterance_is_scored_after_the_best_paths_before_it(max_words: int, mixture: bool) -> None:
     a, b, c = models()
     lm = Mixture(((a, 0.5), (b, 0.3), (c, 0.2)), "linear") if mixture else a
-    logprob = under_penalty(a)
+    logprob = penalized_logprob(a)
     if mixture:
-        logprob = mixed([(logprob, 0.5), (under_penalty(b), 0.3), (under_penalty(c), 0.2)], "linear")
+        logprob = mixture_logprob([(logprob, 0.5), (penalized_logprob(b), 0.3), (penalized_logprob(c), 0.2)], "linear")
     carry_over = CarryOver(UTTERANCES, max_words=max_words)
     results = list(rescore(SMALL, lm, EXACT, carry_over=carry_over))
     assert [key for key, _ in results] == list(UTTERANCES)

@@ -9,9 +9,9 @@ import pytest
 from fake_lm import FakeLM
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from reference_merged import merged
+from reference_merged import slow_merge
 from reference_rescore import path_costs
-from rescoring_cases import EXACT, TABLE, named
+from rescoring_cases import EXACT, TABLE, with_symbols
 from strategies import lattices
 
 from ninja.errors import LatticeError
@@ -52,10 +52,10 @@ def texts(lattice: Lattice) -> set[tuple[tuple[int, ...], float, float]]:
 @algorithms
 @given(lattice=lattices(max_states=8, max_word=2, max_labels=1))
 def test_search_equals_search_of_the_lattice_with_merged_completions(algorithm: str, lattice: Lattice) -> None:
-    lattice = named(with_few_costs(lattice))
+    lattice = with_symbols(with_few_costs(lattice))
     options = replace(NARROW, algorithm=algorithm)
     result, num_expanded = rescored(lattice, options)
-    expected, num_expected = rescored(merged(lattice), options)
+    expected, num_expected = rescored(slow_merge(lattice), options)
     assert num_expanded == num_expected
     assert texts(result) == texts(expected)
 
@@ -63,7 +63,7 @@ def test_search_equals_search_of_the_lattice_with_merged_completions(algorithm: 
 @algorithms
 @given(lattice=lattices(max_states=6, max_word=2, max_labels=2))
 def test_an_unlimited_search_keeps_every_path_with_its_labels(algorithm: str, lattice: Lattice) -> None:
-    lattice = named(with_few_costs(lattice))
+    lattice = with_symbols(with_few_costs(lattice))
     result, _ = rescored(lattice, replace(EXACT, algorithm=algorithm, lm_weight=0.0))
     assert path_costs(result) == path_costs(lattice)
 

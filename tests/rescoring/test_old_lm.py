@@ -12,7 +12,7 @@ from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from reference_graph import SHARED
 from reference_rescore import close, path_costs, path_costs_under
-from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
+from rescoring_cases import EXACT, mixture_logprob, models, penalized_logprob, random_lattice
 from strategies import lattices
 
 import ninja
@@ -30,7 +30,7 @@ def test_with_an_old_model_the_difference_is_added_to_first_pass_costs(lattice: 
     lattice = replace(lattice, words=TABLE)
     new, old, _ = models()
     [(_, result)] = rescore([("k", lattice)], new, EXACT, old_lm=old)
-    difference = mixed([(under_penalty(new), 1.0), (under_penalty(old), -1.0)], "loglinear")
+    difference = mixture_logprob([(penalized_logprob(new), 1.0), (penalized_logprob(old), -1.0)], "loglinear")
     assert close(path_costs(result), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
     assert not new.history
     assert not old.history
@@ -43,8 +43,8 @@ def test_a_mixture_can_be_the_new_model(lattice: Lattice) -> None:
     a, old, b = models()
     new = Mixture(((a, 0.5), (b, 0.5)), "linear")
     [(_, result)] = rescore([("k", lattice)], new, EXACT, old_lm=old)
-    inner = mixed([(under_penalty(a), 0.5), (under_penalty(b), 0.5)], "linear")
-    difference = mixed([(inner, 1.0), (under_penalty(old), -1.0)], "loglinear")
+    inner = mixture_logprob([(penalized_logprob(a), 0.5), (penalized_logprob(b), 0.5)], "linear")
+    difference = mixture_logprob([(inner, 1.0), (penalized_logprob(old), -1.0)], "loglinear")
     assert close(path_costs(result), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
 
 
@@ -54,7 +54,7 @@ def test_without_a_new_model_the_old_model_is_subtracted(lattice: Lattice) -> No
     lattice = replace(lattice, words=TABLE)
     old = FakeLM(5)
     [(_, result)] = rescore([("k", lattice)], None, EXACT, old_lm=old)
-    negative = mixed([(under_penalty(old), -1.0)], "loglinear")
+    negative = mixture_logprob([(penalized_logprob(old), -1.0)], "loglinear")
     assert close(path_costs(result), path_costs_under(lattice, negative, EXACT, graph_share=1.0))
 
 

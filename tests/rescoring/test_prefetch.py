@@ -10,7 +10,7 @@ from queue import Queue
 
 import pytest
 from fake_lm import FakeLM, symbols
-from rescoring_cases import random_lattice, running
+from rescoring_cases import random_lattice, running_threads
 
 import ninja
 from ninja.errors import LatticeError, OptionError, VocabularyError
@@ -33,7 +33,7 @@ NAMES = "ninja-prefetch", "language-model"
 def no_thread_left() -> Iterator[None]:
     before = threading.enumerate()  # threads of runs that other tests abandoned may still end
     yield
-    assert running(*NAMES, besides=before) == []
+    assert running_threads(*NAMES, besides=before) == []
 
 
 class Live:
@@ -125,10 +125,10 @@ def test_closing_the_results_closes_the_source_and_ends_the_threads() -> None:
 
     results = rescore(source(), FakeLM(), options(batch_arcs=1))
     next(results)
-    assert running(*NAMES)
+    assert running_threads(*NAMES)
     results.close()  # type: ignore[attr-defined]
     assert closed.is_set()
-    assert running(*NAMES) == []
+    assert running_threads(*NAMES) == []
 
 
 def test_the_source_is_not_read_far_ahead() -> None:
@@ -180,7 +180,7 @@ def test_closing_does_not_wait_for_a_slow_source() -> None:
     assert source.poll() is None
     source.close()  # the test would not end if close() waited for the source
     gate.set()
-    while running(*NAMES):
+    while running_threads(*NAMES):
         time.sleep(0.001)
 
 

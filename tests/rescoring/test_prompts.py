@@ -87,9 +87,9 @@ def test_the_command_reads_prompts(tmp_path, capsys):
 
 def test_a_rescorer_scores_submitted_lattices_after_the_prompt():
     pytest.importorskip("transformers")
-    from tiny_hf import opened
+    from tiny_hf import load_model
 
-    lm = opened("gpt2")
+    lm = load_model("gpt2")
     lattice = random_lattice(3, 6, 1)
     options = RescoreOptions(max_unknown=1.0, unk_penalty=0.0)
     prompts = Prompts("the cat sat")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_pruned import Composition
 from reference_rescore import close, path_costs, rescored_path_costs, total
-from rescoring_cases import TABLE, named, random_lattice, run
+from rescoring_cases import TABLE, random_lattice, run, with_symbols
 from strategies import lattices
 
 from ninja.errors import LatticeError, ModelError
@@ -48,7 +48,7 @@ def assert_like_the_twin(lattice: Lattice, options: RescoreOptions) -> None:
 def test_small_compositions_agree_with_kaldi_arc_for_arc(
     lattice: Lattice, beam: float, order: int, max_arcs: int
 ) -> None:
-    assert_like_the_twin(named(lattice), replace(PRUNED, beam=beam, max_ngram_order=order, max_arcs=max_arcs))
+    assert_like_the_twin(with_symbols(lattice), replace(PRUNED, beam=beam, max_ngram_order=order, max_arcs=max_arcs))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -71,7 +71,7 @@ def test_large_compositions_agree_with_kaldi_arc_for_arc(seed: int, changed: dic
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_unlimited_composition_equals_enumeration_of_all_paths(lattice: Lattice) -> None:
     options = replace(PRUNED, beam=math.inf, max_ngram_order=0)
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     assert close(path_costs(run(lattice, options)), rescored_path_costs(lattice, FakeLM(), options))
 
 

@@ -11,7 +11,7 @@ from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_rescore import close, path_costs, rescored_path_costs, total
-from rescoring_cases import EXACT, TABLE, named, random_lattice, run
+from rescoring_cases import EXACT, TABLE, random_lattice, run, with_symbols
 from strategies import lattices
 
 import ninja
@@ -27,7 +27,7 @@ ALGORITHMS = ("arcbeam", "pushforward")
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_unlimited_search_equals_enumeration_of_all_paths(algorithm: str, lattice: Lattice) -> None:
     options = replace(EXACT, algorithm=algorithm)
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     expected = rescored_path_costs(lattice, FakeLM(), options)
     expanded = run(lattice, options)
     assert close(path_costs(expanded), expected)
@@ -48,7 +48,7 @@ def test_every_path_of_a_pruned_search_has_its_exact_cost(
     algorithm: str, lattice: Lattice, beam: float, k: int, look_ahead: LookAhead
 ) -> None:
     options = replace(EXACT, algorithm=algorithm, beam=beam, max_hyps=k, merge_order=0, look_ahead=look_ahead)
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     exact = rescored_path_costs(lattice, FakeLM(), options)
     result = path_costs(run(lattice, options))
     assert result
@@ -60,7 +60,7 @@ def test_every_path_of_a_pruned_search_has_its_exact_cost(
 @given(lattice=lattices(max_states=6, max_word=8), beam=st.sampled_from([0.0, 1.0, 4.0]))
 def test_an_exact_look_ahead_keeps_every_path_within_the_beam(algorithm: str, lattice: Lattice, beam: float) -> None:
     options = replace(EXACT, algorithm=algorithm, beam=beam, lm_weight=0.0)
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     all_costs = path_costs(lattice)
     best = min(total(cost, options) for cost in all_costs)
     result = path_costs(run(lattice, options))
@@ -89,7 +89,7 @@ def test_the_first_pass_best_path_survives_the_narrowest_search(
     algorithm: str, lattice: Lattice, merge_order: int
 ) -> None:
     options = replace(EXACT, algorithm=algorithm, beam=0.0, max_hyps=1, max_active=1, merge_order=merge_order)
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     all_costs = path_costs(lattice)
     best = min(total(cost, options) for cost in all_costs)
     nearest = {cost.words for cost in all_costs if total(cost, options) <= best + 1e-9}
@@ -137,7 +137,7 @@ def test_the_best_hypothesis_survives_a_limit_of_one() -> None:
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_input_topology_holds_each_arcs_best_cost(lattice: Lattice) -> None:
     options = replace(EXACT, output="input")
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     result = run(lattice, options)
     assert result.num_arcs == lattice.num_arcs
     assert np.array_equal(result.dst, lattice.dst)

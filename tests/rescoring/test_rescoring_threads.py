@@ -15,7 +15,7 @@ from ninja.rescoring import CarryOver, Rescorer, RescoreReport
 pytest.importorskip("torch")
 
 import torch
-from threaded_rescoring import LATTICES, OPTIONS, make_lm, run, same
+from threaded_rescoring import LATTICES, OPTIONS, identical, make_lm, run
 
 
 @pytest.mark.parametrize("algorithm", ["arcbeam", "pruned", "nbest", "trie"])
@@ -26,13 +26,13 @@ def test_results_do_not_depend_on_the_number_of_threads(algorithm, batch_arcs):
     assert len(expected) == len(LATTICES)
     for threads in (2, 7):
         lm, log = make_lm(), RescoreReport()
-        assert same(run(lm, options, threads, log=log), expected)
+        assert identical(run(lm, options, threads, log=log), expected)
         assert (log.arcs, lm.num_slots) == (sum(lattice.num_arcs for _, lattice in LATTICES), 0)
 
 
 def test_mixtures_and_old_models_have_twins():
     models = Mixture([(make_lm(1), 0.5), (make_lm(2), 0.5)], "linear")
-    assert same(run(models, threads=3, old_lm=make_lm(3)), run(models, old_lm=make_lm(3)))
+    assert identical(run(models, threads=3, old_lm=make_lm(3)), run(models, old_lm=make_lm(3)))
 
 
 def test_a_model_without_a_twin_is_used_by_one_thread_only():
@@ -42,12 +42,12 @@ def test_a_model_without_a_twin_is_used_by_one_thread_only():
             return super().logprob(slots, words)
 
     callers = set()
-    assert same(run(Watched(), threads=4), run(FakeLM()))
+    assert identical(run(Watched(), threads=4), run(FakeLM()))
     assert len(callers) == 1
 
 
 def test_carried_words_reach_the_next_utterance_on_any_thread():
-    assert same(run(make_lm(), threads=3, carry_over=CarryOver()), run(make_lm(), carry_over=CarryOver()))
+    assert identical(run(make_lm(), threads=3, carry_over=CarryOver()), run(make_lm(), carry_over=CarryOver()))
 
 
 def test_a_failed_lattice_does_not_affect_others():
@@ -55,7 +55,7 @@ def test_a_failed_lattice_does_not_affect_others():
     lattices = [*LATTICES[:7], ("bad", bad), *LATTICES[7:]]
     failures = []
     log = RescoreReport(on_error=failures.append)
-    assert same(run(make_lm(), threads=3, lattices=lattices, log=log), run(make_lm()))
+    assert identical(run(make_lm(), threads=3, lattices=lattices, log=log), run(make_lm()))
     assert [error.key for error in failures] == ["bad"]
     with pytest.raises(LatticeError, match="no final state"):
         run(make_lm(), threads=3, lattices=lattices)

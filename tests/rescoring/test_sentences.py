@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_rescore import PathCost, close, path_cost, path_costs, paths, rescored_path_costs, total
 from reference_sentences import spell_nodes
-from rescoring_cases import TABLE, named, random_lattice, run
+from rescoring_cases import TABLE, random_lattice, run, with_symbols
 from strategies import lattices
 
 import ninja
@@ -47,7 +47,7 @@ def unfolded(lattice: Lattice, options: RescoreOptions) -> tuple[Unfolded, refer
 @given(lattice=SMALL)
 def test_without_pruning_every_path_is_scored_as_a_sentence(algorithm: str, lattice: Lattice) -> None:
     options = replace(EVERYTHING, algorithm=algorithm)
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     expected = rescored_path_costs(lattice, FakeLM(), options)
     assert close(path_costs(run(lattice, options)), expected)
     best = min(total(cost, options) for cost in expected)
@@ -58,7 +58,7 @@ def test_without_pruning_every_path_is_scored_as_a_sentence(algorithm: str, latt
 @given(lattice=SMALL, num_best=st.sampled_from([1, 2, 5, 1000]))
 def test_nbest_scores_the_best_path_of_each_of_the_n_best_word_sequences(lattice: Lattice, num_best: int) -> None:
     options = replace(EVERYTHING, algorithm="nbest", num_best=num_best)
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     costs = reference.Costs(lattice, FakeLM(), options)
     expected = reference.nbest(costs)
     result = run(lattice, options)
@@ -83,7 +83,7 @@ def total_of(lattice: Lattice, cost: PathCost, options: RescoreOptions) -> float
 @given(lattice=SMALL, min_posterior=st.sampled_from([0.0, 0.1, 0.3, 0.5, 1.0]))
 def test_states_are_copied_by_the_posterior_of_entering_arcs(lattice: Lattice, min_posterior: float) -> None:
     options = replace(EVERYTHING, algorithm="cover", min_posterior=min_posterior)
-    result, costs = unfolded(named(lattice), options)
+    result, costs = unfolded(with_symbols(lattice), options)
     src = np.repeat(np.arange(result.state_map.size), np.diff(result.arc_begin))
     arcs = Counter(zip(result.state_map[src], result.arc_map, result.state_map[result.dst], strict=True))
     copied = reference.expand_by_posterior(costs, min_posterior)
@@ -104,11 +104,11 @@ def test_arcs_that_share_a_copy_are_probable_together() -> None:
 @given(lattice=SMALL, min_posterior=st.sampled_from([0.1, 0.5, 1.0]))
 def test_an_arc_has_the_score_on_the_best_path_of_the_cover_through_it(lattice: Lattice, min_posterior: float) -> None:
     options = replace(EVERYTHING, algorithm="cover", min_posterior=min_posterior)
-    lattice = apart(named(lattice))
+    lattice = apart(with_symbols(lattice))
     result, costs = unfolded(lattice, options)
     spelled = spell_nodes(result)
     src = np.repeat(np.arange(result.state_map.size), np.diff(result.arc_begin))
-    copied = reference.Copied(
+    copied = reference.CopiedLattice(
         result.state_map.tolist(),
         list(zip(src.tolist(), result.arc_map.tolist(), result.dst.tolist(), strict=True)),
     )
@@ -142,7 +142,7 @@ def test_parallel_arcs_of_different_words_have_separate_scores() -> None:
 @given(lattice=SMALL, beam=st.sampled_from([0.0, 1.0, 4.0, math.inf]), nodes=st.sampled_from([0, 1, 2, 4, 8]))
 def test_the_trie_contains_the_prefixes_of_best_prospect(lattice: Lattice, beam: float, nodes: int) -> None:
     options = replace(EVERYTHING, algorithm="trie", prune_beam=beam, max_trie_nodes=nodes)
-    result, costs = unfolded(named(lattice), options)
+    result, costs = unfolded(with_symbols(lattice), options)
     prefixes = spell_nodes(result)
     expected = reference.best_prefixes(costs, beam)
     prospect = {words: cost for cost, words in expected}
@@ -162,7 +162,7 @@ def test_prefixes_with_the_last_words_of_better_prefixes_are_merged(
     lattice: Lattice, merge_order: int, beam: float
 ) -> None:
     options = replace(EVERYTHING, algorithm="trie", merge_order=merge_order, prune_beam=beam)
-    result, costs = unfolded(apart(named(lattice)), options)
+    result, costs = unfolded(apart(with_symbols(lattice)), options)
     expected = reference.merged_prefixes(costs, reference.best_prefixes(costs, beam), beam, merge_order)
     assert Counter(spell_nodes(result)) == Counter(expected)
 
@@ -177,7 +177,7 @@ def test_paths_beyond_the_trie_continue_after_the_longest_suffix_in_it(
     lattice: Lattice, beam: float, nodes: int, merge_order: int
 ) -> None:
     options = replace(EVERYTHING, algorithm="trie", prune_beam=beam, max_trie_nodes=nodes, merge_order=merge_order)
-    lattice = apart(named(lattice))
+    lattice = apart(with_symbols(lattice))
     result, costs = unfolded(lattice, options)
     trie = spell_nodes(result)
     expected = []
@@ -237,7 +237,7 @@ def test_a_path_beyond_the_trie_is_scored_after_the_longest_shared_suffix() -> N
 @given(lattice=SMALL)
 def test_input_topology_has_the_cost_of_the_best_path_through_each_arc(algorithm: str, lattice: Lattice) -> None:
     options = replace(EVERYTHING, algorithm=algorithm, output="input")
-    lattice = named(lattice)
+    lattice = with_symbols(lattice)
     result = run(lattice, options)
     if algorithm != "nbest":  # only the best path of equal word sequences is scored
         assert np.array_equal(result.dst, lattice.dst)

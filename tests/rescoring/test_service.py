@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
-from rescoring_cases import random_lattice, running
+from rescoring_cases import random_lattice, running_threads
 
 import ninja
 from ninja.context import Context, ContextOptions, Contextual, Entities
@@ -43,7 +43,7 @@ NAMES = "ninja-rescorer", "language-model"
 def no_thread_left() -> Iterator[None]:
     before = threading.enumerate()  # threads of runs that other tests abandoned may still end
     yield
-    assert running(*NAMES, besides=before) == []
+    assert running_threads(*NAMES, besides=before) == []
 
 
 class Gated(FakeLM):
@@ -276,7 +276,7 @@ def test_close_with_a_timeout_fails_the_lattices_in_flight(timeout: float) -> No
         with pytest.raises(ClosedError, match="key 'seed-"):
             future.result(60)
     lm.gate.set()
-    while running(*NAMES):
+    while running_threads(*NAMES):
         time.sleep(0.001)
     assert not lm.history
     assert rescorer.report.lattices == 0  # rescoring stops if nobody waits for the result
@@ -298,7 +298,7 @@ def test_every_future_ends_when_the_rescorer_is_closed_at_any_time() -> None:
             rescorer.close(0)
             keys = [future.result(60) for future in futures]
         assert all(key in ("closed", lattice.key) for key, lattice in zip(keys, MANY, strict=True))
-        while running(*NAMES):
+        while running_threads(*NAMES):
             time.sleep(0.001)
 
 
@@ -310,7 +310,7 @@ def test_an_exception_in_the_with_block_closes_without_waiting() -> None:
     with pytest.raises(ClosedError):
         future.result(0)
     lm.gate.set()
-    while running(*NAMES):
+    while running_threads(*NAMES):
         time.sleep(0.001)
 
 
@@ -417,7 +417,7 @@ def test_an_idle_thread_ends_and_does_not_keep_its_rescorer_alive(monkeypatch: p
     rescorer = Rescorer(FakeLM(), OPTIONS)
     for _ in range(2):
         assert rescorer.submit(MANY[0]).result().identical(expected(MANY[:1])[0])
-        while running(*NAMES):
+        while running_threads(*NAMES):
             time.sleep(0.001)
     forgotten = weakref.ref(rescorer)
     del rescorer

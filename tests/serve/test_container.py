@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fake_lm import FakeLM, symbols
-from served import served
+from served import run_server
 
 from ninja.rescoring import RescoreOptions
 from ninja.serve.scorer import Scorer
@@ -107,7 +107,7 @@ def test_the_health_check_tells_a_server_that_answers_from_none(monkeypatch: pyt
     check = next(value for name, value in instructions() if name == "HEALTHCHECK").partition("CMD ")[2]
     _, option, program = re.findall(r'"([^"]*)"', check)
     assert option == "-c"
-    with served(Scorer(FakeLM(), RescoreOptions(unk_penalty=1.0), words=symbols())) as client:
+    with run_server(Scorer(FakeLM(), RescoreOptions(unk_penalty=1.0), words=symbols())) as client:
         command = [sys.executable, "-S", "-c", program.replace(":8080", f":{client.port}")]
         assert subprocess.run(command, timeout=60).returncode == 0
     assert subprocess.run(command, timeout=60, stderr=subprocess.DEVNULL).returncode != 0

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_lm import FakeLM, Gated, symbols
+from fake_lm import FakeLM, GatedLM, symbols
 from rescoring_cases import random_lattice
-from served import Client, file_of, served
+from served import Client, file_of, run_server
 
 import ninja
 from ninja.context import Context, Entities
@@ -49,7 +49,7 @@ def expected(lattices: list[Lattice]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with served(scorer()) as running:
+    with run_server(scorer()) as running:
         yield running
 
 
@@ -88,7 +88,7 @@ def test_an_n_best_list_in_json_is_rescored_as_a_lattice_of_it() -> None:
     ]
     table = ninja.SymbolTable.growing()
     lattice = ninja.from_nbest("utt", [(row["text"], row["am_score"], row["lm_score"]) for row in rows], words=table)
-    with served(scorer()) as client:
+    with run_server(scorer()) as client:
         answer = client.rescore_json(nbest=rows, key="utt")
     assert answer.text == expected([lattice])[0]
     assert {hypothesis["text"] for hypothesis in answer.json["nbest"]} == {"w1 w2", "w3 w2"}
@@ -139,7 +139,7 @@ def test_phrases_of_a_request_and_lists_of_the_server_change_the_words(tmp_path:
     path = tmp_path / "contacts.txt"
     path.write_text("w3\n")
     rows = [{"text": "w1 w2", "score": -1.0}, {"text": "w1 w3", "score": -1.1}]
-    with served(scorer(lists={"contacts": path})) as client:
+    with run_server(scorer(lists={"contacts": path})) as client:
         without = client.rescore_json(nbest=rows, n=1).text
         other = ({"w1 w2", "w1 w3"} - {without}).pop()
         assert client.rescore_json(nbest=rows, entities=[other.split()[1]]).text == other
@@ -151,8 +151,8 @@ def test_phrases_of_a_request_and_lists_of_the_server_change_the_words(tmp_path:
 
 
 def test_a_deadline_returns_the_first_pass_and_says_that_the_search_was_not_complete() -> None:
-    lm = Gated()
-    with served(scorer(lm)) as client, ThreadPoolExecutor(1) as thread:
+    lm = GatedLM()
+    with run_server(scorer(lm)) as client, ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(client.rescore, file_of(MANY[0]))
         client.wait_for("ninja_batch_lattices", 1)
         late = ThreadPoolExecutor(1).submit(client.rescore, file_of(MANY[1]), "deadline_ms=1")
@@ -167,8 +167,8 @@ def test_a_deadline_returns_the_first_pass_and_says_that_the_search_was_not_comp
 
 
 def test_requests_beyond_the_limit_are_told_to_come_later() -> None:
-    lm = Gated()
-    with served(scorer(lm), ServeOptions(max_requests=1)) as client, ThreadPoolExecutor(1) as thread:
+    lm = GatedLM()
+    with run_server(scorer(lm), ServeOptions(max_requests=1)) as client, ThreadPoolExecutor(1) as thread:
         first = thread.submit(client.rescore, file_of(MANY[0]))
         client.wait_for("ninja_requests_in_progress", 1)
         refused = client.rescore(file_of(MANY[1]))
@@ -181,7 +181,7 @@ def test_requests_beyond_the_limit_are_told_to_come_later() -> None:
 def test_limits_are_refused_with_what_to_do() -> None:
     options = ServeOptions(max_body=20_000, max_lattice_arcs=3, max_phrases=2)
     large = next(lattice for lattice in MANY if lattice.num_arcs > 3)
-    with served(scorer(), options) as client:
+    with run_server(scorer(), options) as client:
         refused = [
             client.rescore(b"x" * 20_001),
             client.rescore(gzip.compress(b"x" * 50_000)),
@@ -201,7 +201,7 @@ def test_limits_are_refused_with_what_to_do() -> None:
 
 
 def test_a_body_that_does_not_arrive_is_given_up() -> None:
-    with served(scorer(), ServeOptions(max_seconds=0.3)) as client, client.connect() as connection:
+    with run_server(scorer(), ServeOptions(max_seconds=0.3)) as client, client.connect() as connection:
         connection.sendall(b"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx")
         assert b" 408 " in connection.recv(100)
         with client.connect() as silent:
@@ -219,8 +219,8 @@ def test_a_body_that_does_not_arrive_is_given_up() -> None:
 
 
 def test_a_lattice_whose_client_has_gone_frees_its_place() -> None:
-    lm = Gated()
-    with served(scorer(lm), ServeOptions(max_requests=2)) as client, ThreadPoolExecutor(1) as thread:
+    lm = GatedLM()
+    with run_server(scorer(lm), ServeOptions(max_requests=2)) as client, ThreadPoolExecutor(1) as thread:
         first = thread.submit(client.rescore, file_of(MANY[0]))
         client.wait_for("ninja_batch_lattices", 1)
         body = file_of(MANY[1])
@@ -235,9 +235,9 @@ def test_a_lattice_whose_client_has_gone_frees_its_place() -> None:
 
 
 def test_requests_in_progress_are_answered_when_the_server_stops() -> None:
-    lm = Gated()
+    lm = GatedLM()
     with ThreadPoolExecutor(1) as thread:
-        with served(scorer(lm)) as client:
+        with run_server(scorer(lm)) as client:
             answer = thread.submit(client.rescore, file_of(MANY[0]))
             client.wait_for("ninja_batch_lattices", 1)
             threading.Timer(0.2, lm.gate.set).start()
@@ -246,7 +246,7 @@ def test_requests_in_progress_are_answered_when_the_server_stops() -> None:
 
 def test_a_server_whose_models_are_closed_is_not_ready() -> None:
     models = scorer()
-    with served(models) as client:
+    with run_server(models) as client:
         assert client.get("/readyz").status == 200
         models.close()
         for answer in (client.get("/readyz"), client.rescore(file_of(MANY[0]))):
@@ -257,7 +257,7 @@ def test_a_server_whose_models_are_closed_is_not_ready() -> None:
 def test_a_token_is_needed_except_for_pages_and_health() -> None:
     token = "0123456789abcdef"
     body = file_of(MANY[0])
-    with served(scorer(), token=token) as client:
+    with run_server(scorer(), token=token) as client:
         assert {client.get(path).status for path in ("/", "/docs", "/healthz", "/readyz", "/openapi.json")} == {200}
         for wrong in ({}, {"Authorization": "Bearer 0123456789abcdeg"}, {"Authorization": f"Basic {token}"}):
             client.headers = wrong
@@ -271,7 +271,7 @@ def test_a_token_is_needed_except_for_pages_and_health() -> None:
 
 def test_a_token_may_have_any_characters() -> None:
     token = "schlüssel-für-ninja"
-    with served(scorer(), token=token) as client:
+    with run_server(scorer(), token=token) as client:
         client.headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")}  # the bytes that curl sends
         assert client.get("/metrics").status == 200
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_lm import FakeLM, symbols
-from served import Answer, Client, served
+from served import Answer, Client, run_server
 
 from ninja.cli.main import main
 from ninja.context import Context, Entities
@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
 @pytest.fixture(scope="module")
 def client(models: Scorer) -> Iterator[Client]:
     limits = ServeOptions(max_body=20_000, max_lattice_arcs=400, max_phrases=10)
-    with served(models, limits) as running:
+    with run_server(models, limits) as running:
         yield running
 
 
@@ -139,7 +139,7 @@ def test_a_correction_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
     models, slow = scorer(), Slow()
     monkeypatch.setattr(models.corrections, "_corrector", slow)
     two = json.dumps({"key": "utt", "nbest": [{"text": text, "score": 0} for text in ("a", "b")]}).encode()
-    with served(models, ServeOptions(max_seconds=0.2)) as client:
+    with run_server(models, ServeOptions(max_seconds=0.2)) as client:
         answer = correct(client, two)
         detail = "the transcript was not corrected within 0.2 s; divide it"
         assert (answer.status, answer.json["detail"]) == (504, detail)
@@ -205,7 +205,7 @@ def test_corrections_are_counted_and_need_the_token(client: Client) -> None:
     before = client.metric("ninja_corrections_total")
     assert len(correct(client, SRT).json["changes"]) == 1
     assert client.metric("ninja_corrections_total") == before + 1
-    with served(scorer(), token="0123456789abcdef") as closed:
+    with run_server(scorer(), token="0123456789abcdef") as closed:
         assert correct(closed, SRT).status == 401
 
 

@@ -12,7 +12,7 @@ from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rescoring_cases import random_lattice
-from served import Client, file_of, served
+from served import Client, file_of, run_server
 
 from ninja.context import Context, Entities
 from ninja.context.correction.options import CorrectOptions
@@ -46,7 +46,7 @@ def client() -> Iterator[Client]:
     options = RescoreOptions(unk_penalty=1.0)
     context, letters = Context(Entities.from_dict({})), CorrectOptions(letters_only=True)
     scorer = Scorer(FakeLM(), options, words=symbols(), context=context, correct_options=letters)
-    with served(scorer) as running:
+    with run_server(scorer) as running:
         yield running
 
 

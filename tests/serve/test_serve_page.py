@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import Watched, browser
+from chromium import PageMonitor, browser
 from fake_lm import FakeLM, symbols
-from served import Client, served
+from served import Client, run_server
 
 from ninja.context import Context, Entities
 from ninja.rescoring import RescoreOptions
@@ -28,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     path.write_text("w4\n")
     options = RescoreOptions(unk_penalty=0.5, normalizer="none")
     context = Context(Entities.from_dict({}))
-    with served(Scorer(FakeLM(), options, words=symbols(), context=context, lists={"<contacts>": path})) as running:
+    with run_server(Scorer(FakeLM(), options, words=symbols(), context=context, lists={"<contacts>": path})) as running:
         yield running
 
 
@@ -37,7 +37,7 @@ def opened(browser: Any, client: Client, width: int) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": width, "height": 800})
     try:
         page = context.new_page()
-        watched = Watched(page)
+        watched = PageMonitor(page)
         page.goto(f"http://127.0.0.1:{client.port}/")
         yield page
         assert {url.split("/")[2] for url in watched.requests if not url.startswith(("data:", "blob:"))} == {

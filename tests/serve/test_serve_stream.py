@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_lm import FakeLM, Gated, symbols
+from fake_lm import FakeLM, GatedLM, symbols
 from rescoring_cases import random_lattice
-from served import Client, file_of, served
+from served import Client, file_of, run_server
 
 from ninja.context import Context, Entities
 from ninja.decoding import ctc_lattice, ctc_units
@@ -39,7 +39,7 @@ def scorer(lm: FakeLM | None = None, **options: Any) -> Scorer:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with served(scorer(), ServeOptions(max_body=20_000, max_phrases=2)) as running:
+    with run_server(scorer(), ServeOptions(max_body=20_000, max_phrases=2)) as running:
         yield running
 
 
@@ -185,7 +185,7 @@ def test_a_message_that_is_too_large_ends_its_session(client: Client) -> None:
 
 
 def test_the_sessions_the_time_between_messages_and_arcs_are_bounded() -> None:
-    with served(scorer(), ServeOptions(max_sessions=1, max_idle=0.3, max_lattice_arcs=3)) as client:
+    with run_server(scorer(), ServeOptions(max_sessions=1, max_idle=0.3, max_lattice_arcs=3)) as client:
         stream = client.stream()
         refused = client.stream().refusal
         assert refused is not None
@@ -202,7 +202,7 @@ def test_the_sessions_the_time_between_messages_and_arcs_are_bounded() -> None:
 
 
 def test_a_session_needs_the_token_and_the_origin_of_the_server() -> None:
-    with served(scorer(), token="0123456789abcdef") as client:
+    with run_server(scorer(), token="0123456789abcdef") as client:
         refused = client.stream().refusal
         assert refused is not None
         assert (refused.status, refused.json["title"]) == (401, "Unauthorized")
@@ -215,9 +215,9 @@ def test_a_session_needs_the_token_and_the_origin_of_the_server() -> None:
 
 
 def test_an_update_in_progress_is_answered_when_the_server_stops() -> None:
-    lm = Gated()
+    lm = GatedLM()
     with ThreadPoolExecutor(2) as threads:
-        with served(scorer(lm)) as client:
+        with run_server(scorer(lm)) as client:
             idle, stream = client.stream(), client.stream()
             stream.send({})
             answers = threads.submit(lambda: [stream.ask(file_of(random_lattice(1, 8))), stream.receive()])
@@ -231,8 +231,8 @@ def test_an_update_in_progress_is_answered_when_the_server_stops() -> None:
 
 
 def test_an_update_that_takes_too_long_ends_its_session() -> None:
-    lm = Gated()
-    with served(scorer(lm), ServeOptions(max_seconds=0.2)) as client:
+    lm = GatedLM()
+    with run_server(scorer(lm), ServeOptions(max_seconds=0.2)) as client:
         stream = client.stream()
         stream.send({})
         opening = threading.Timer(2.0, lm.gate.set)
@@ -246,7 +246,7 @@ def test_an_update_that_takes_too_long_ends_its_session() -> None:
 
 
 def test_a_client_that_does_not_read_its_answers_ends_its_session() -> None:
-    with served(scorer(), ServeOptions(max_seconds=1.0)) as client:
+    with run_server(scorer(), ServeOptions(max_seconds=1.0)) as client:
         stream = client.stream()
         stream.send({})
         update = {"nbest": [{"text": "w" * 500_000, "score": -1.0}]}
@@ -266,7 +266,7 @@ def test_a_client_that_does_not_read_its_answers_ends_its_session() -> None:
 
 
 def test_a_session_outlives_the_time_limit_of_requests_and_may_end_without_a_word() -> None:
-    with served(scorer(), ServeOptions(max_seconds=2.0)) as client:
+    with run_server(scorer(), ServeOptions(max_seconds=2.0)) as client:
         stream = client.stream()
         stream.send({})
         threading.Event().wait(2.1)

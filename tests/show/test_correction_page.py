@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from chromium import browser, opened
+from chromium import browser, open_page
 
 from ninja.show import correction_page
 
@@ -27,7 +27,7 @@ CHANGES = [change(1), change(2, before=HOSTILE), change(3, kind="spelling", dist
 def test_decisions_by_keyboard_and_buttons_are_saved_as_json(browser, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(correction_page(CHANGES, 40))
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         assert page.locator("header .soft").inner_text() == "3 corrections in 3 of 40 utterances"
         assert page.locator("#changes li").count() == 3
         assert page.locator("#changes li del").nth(1).inner_text() == HOSTILE
@@ -50,6 +50,6 @@ def test_decisions_by_keyboard_and_buttons_are_saved_as_json(browser, tmp_path):
 def test_a_page_without_corrections_says_so(browser, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(correction_page([], 1))
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         page.keyboard.press("a")
         assert page.locator("header .soft").inner_text() == "0 corrections in 0 of 1 utterance"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import browser, opened
+from chromium import browser, open_page
 from hypothesis import example, given
 from hypothesis import strategies as st
 from lattice_files import write_all
@@ -271,7 +271,7 @@ def test_nothing_is_wider_than_the_window(browser, page_file, width):
       const { right, width: own } = each.getBoundingClientRect();
       return own && (right > width || (each.matches(".scroll, .card") && each.scrollWidth > each.clientWidth));
     }).map((each) => each.outerHTML.slice(0, 80))"""
-    with opened(browser, page_file, size=(width, 800)) as page:
+    with open_page(browser, page_file, size=(width, 800)) as page:
         page.locator("#all button.key").first.click()
         assert page.evaluate(wider, width) == []
         letters = "each => parseFloat(getComputedStyle(each).fontSize) * each.getScreenCTM().a"
@@ -285,7 +285,7 @@ def test_nothing_is_wider_than_the_window(browser, page_file, width):
 def test_the_page_shows_who_gained_and_lost_and_leads_to_their_lattices(browser, page_file):
     data = data_of(page_file.read_text())
     change = {row["key"]: row["after"]["errors"] - row["before"]["errors"] for row in data["utterances"]}
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         gained = page.locator("#gained .utterance b").all_inner_texts()
         lost = page.locator("#lost .utterance b").all_inner_texts()
         assert gained == sorted((key for key in gained), key=lambda key: change[key])
@@ -312,7 +312,7 @@ def test_the_page_shows_who_gained_and_lost_and_leads_to_their_lattices(browser,
 
 def test_the_table_sorts_filters_and_opens_alignments(browser, page_file):
     rows = data_of(page_file.read_text())["utterances"]
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         page.locator("#all th button", has_text="errors before").click()
         shown = [int(text) for text in page.locator("#all tbody td:nth-child(3)").all_inner_texts()]
         assert shown == sorted((row["before"]["errors"] for row in rows), reverse=True)
@@ -340,7 +340,7 @@ def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(report_page(found, {key: (drawing, drawing)}, (word, key)))
     assert word not in path.read_text()
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         assert page.locator("h1").inner_text() == f"{word} → {key}"
         assert page.locator("#gained b").inner_text() == key
         assert page.locator("#gained .substitution .said").first.inner_text() == word

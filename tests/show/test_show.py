@@ -19,7 +19,7 @@ from lattice_files import write_all
 from lattice_pages import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
 from reference_graph import paths, through_costs
 from strategies import lattices
-from strategies_graph import scaled, timed_lattices
+from strategies_graph import scales_of, timed_lattices
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, from_arcs, oracle, posteriors, select_arcs, state_times
@@ -52,8 +52,8 @@ def test_the_excess_of_an_arc_is_that_of_its_best_path(lattice, acoustic_scale, 
         return
     scales = {"acoustic_scale": acoustic_scale, "word_penalty": word_penalty}
     through = through_costs(lattice, **scales)
-    found = detours(lattice, scaled(scales))
-    best = best_path(lattice, scaled(scales)).cost(scaled(scales))
+    found = detours(lattice, scales_of(scales))
+    best = best_path(lattice, scales_of(scales)).cost(scales_of(scales))
     for arc in range(lattice.num_arcs):
         expected = through[arc] - best if arc in through else np.inf
         assert found.excess[arc] == pytest.approx(expected, abs=1e-4)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chromium import browser, opened
+from chromium import browser, open_page
 from lattice_pages import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
 
 from ninja.evaluate import read_text
@@ -67,7 +67,7 @@ def arcs_in_view(page: Any) -> list[int]:
 
 def test_a_click_on_an_arc_shows_the_figures_that_the_library_gives(browser, page_file, lattice):
     probability, time, src = posteriors(lattice, Scales(SCALE)), state_times(lattice), lattice.src
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         arcs = arcs_in_view(page)
         clicked = 0
         for arc in arcs:
@@ -95,7 +95,7 @@ def test_a_click_on_an_arc_shows_the_figures_that_the_library_gives(browser, pag
 def test_arcs_run_in_the_lanes_that_were_chosen_for_them(browser, page_file):
     data = data_of(page_file.read_text())["arc"]
     lane = dict(zip(data["id"], data["lane"], strict=True))
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         page.wait_for_function("() => ninja.cy.edges().every((edge) => Number.isFinite(edge.midpoint().y))")
         drawn = page.evaluate("ninja.cy.edges().map((edge) => [+edge.id().slice(1), edge.midpoint().y])")
         heights = {number: {round(y, 3) for arc, y in drawn if lane[arc] == number} for number in set(lane.values())}
@@ -109,7 +109,7 @@ def test_the_best_and_the_oracle_path_can_be_marked_and_unmarked(browser, page_f
     best = best_path(lattice, Scales(SCALE)).arcs.tolist()
     nearest = oracle(lattice, lattice.words.ids(read_text(TEXT)[KEY]))
     assert best != nearest.arcs.tolist()
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         colours = {}
         for name, arcs in (("best", best), ("oracle", nearest.arcs.tolist())):
             box = page.locator(f'input[name="{name}"]')
@@ -130,7 +130,7 @@ def test_the_best_and_the_oracle_path_can_be_marked_and_unmarked(browser, page_f
 
 
 def test_the_slider_shows_more_arcs_and_fewer(browser, page_file, lattice):
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         at_first = page.evaluate("ninja.shown()")
         assert at_first <= 250 < lattice.num_arcs
         assert f"{lattice.num_arcs - at_first:,} less likely arcs are hidden" in page.locator(".notice").inner_text()
@@ -147,7 +147,7 @@ def test_the_slider_shows_more_arcs_and_fewer(browser, page_file, lattice):
 def test_a_search_finds_every_arc_of_a_word_and_steps_through_them_in_time(browser, page_file, lattice):
     number = lattice.words.id("observe")
     arcs = np.flatnonzero(lattice.word == number)
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         box = page.locator('input[name="search"]')
         box.fill("observe")
         found = page.evaluate("ninja.search('observe')")
@@ -165,7 +165,7 @@ def test_a_search_finds_every_arc_of_a_word_and_steps_through_them_in_time(brows
 def test_a_search_begins_with_the_arcs_of_the_best_path(browser, page_file, lattice):
     best = best_path(lattice, Scales(SCALE)).arcs.tolist()
     word = lattice.words.word(int(lattice.word[best[-1]]))
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         hits = page.evaluate("word => ninja.search(word)", word)
         num_best = sum(arc in best for arc in hits)
         assert 0 < num_best < len(hits)  # otherwise any order would do
@@ -178,7 +178,7 @@ def test_a_search_begins_with_the_arcs_of_the_best_path(browser, page_file, latt
 def test_the_slider_is_at_the_share_of_arcs_that_are_shown(browser, lattice, tmp_path):
     path = tmp_path / "lattice.html"
     path.write_text(lattice_page(draw(lattice, None, ShowOptions(Scales(SCALE), max_arcs=400))))
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         slider = page.locator('input[name="shown"]')
         total = page.evaluate("ninja.total()")
         assert int(slider.get_attribute("max")) == total < lattice.num_arcs
@@ -207,7 +207,7 @@ def test_labels_of_short_arcs_do_not_overlap(browser, tmp_path):
     )
     path = tmp_path / "short.html"
     path.write_text(lattice_page(draw(lattice, None, ShowOptions())))
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         page.evaluate("() => void ninja.cy.zoom(1.2)")  # so near that the labels are at their arcs
         page.wait_for_function("() => ninja.cy.edges().every((edge) => edge.data('reach') < 1e4)")
         page.wait_for_timeout(300)  # until they are drawn
@@ -223,7 +223,7 @@ def test_labels_of_short_arcs_do_not_overlap(browser, tmp_path):
 
 
 def test_the_wheel_zooms_and_dragging_moves(browser, page_file):
-    with opened(browser, page_file) as page:
+    with open_page(browser, page_file) as page:
         before = page.evaluate("[ninja.cy.zoom(), ninja.cy.pan().x]")
         page.mouse.move(500, 650)
         page.mouse.wheel(0, -240)
@@ -237,7 +237,7 @@ def test_the_wheel_zooms_and_dragging_moves(browser, page_file):
 
 
 def test_the_dark_page_is_dark(browser, page_file):
-    with opened(browser, page_file, "dark") as page:
+    with open_page(browser, page_file, "dark") as page:
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert max(int(each) for each in colour[4:-1].split(",")) < 64
 
@@ -245,7 +245,7 @@ def test_the_dark_page_is_dark(browser, page_file):
 def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
     path = tmp_path / "hostile.html"
     path.write_text(lattice_page(draw(hostile(), HOSTILE)))
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         assert page.evaluate("ninja.total()") == len(HOSTILE)
         for arc, word in enumerate(HOSTILE):
             assert page.evaluate("arc => ninja.select(arc).word", arc) == word
@@ -275,7 +275,7 @@ def test_small_and_odd_lattices_are_shown(browser, tmp_path, kind):
         odd = Lattice.from_arrays("k", [0, 2, 3, 3], [1, 2, 2], [1, 0, 3], [0, 5, 0], [0] * 3, [np.inf, np.inf, 0.0])
     path = tmp_path / "odd.html"
     path.write_text(lattice_page(draw(odd)))
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         assert page.evaluate("[ninja.cy.nodes().length, ninja.cy.edges().length]") == [odd.num_states, odd.num_arcs]
         assert "no consistent times" in page.locator(".notice").inner_text()
         if odd.num_arcs:
@@ -290,7 +290,7 @@ def test_arcs_without_a_duration_between_large_dots_are_drawn(browser, tmp_path)
     )
     path = tmp_path / "short.html"
     path.write_text(lattice_page(draw(short)))
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         page.wait_for_function("() => ninja.cy.edges().every((edge) => Number.isFinite(edge.midpoint().x))")
         for arc in (0, 1, 2):
             click_arc(page, arc)
@@ -302,7 +302,7 @@ def test_five_thousand_arcs_can_be_shown_and_moved(browser, tmp_path):
     path = tmp_path / "large.html"
     path.write_text(lattice_page(draw(next(each for each in lattices if each.num_arcs > 10_000), None)))
     assert path.stat().st_size < 1_500_000
-    with opened(browser, path) as page:
+    with open_page(browser, path) as page:
         page.evaluate("ninja.show(1e9)")
         assert 4900 < page.evaluate("ninja.shown()") <= 5000
         click_arc(page, page.evaluate("ninja.fit(), ninja.marked('best')[3]"))
@@ -336,7 +336,7 @@ def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", [420, 1440])
 def test_all_rows_of_the_alignment_can_be_seen_and_the_page_is_not_wider_than_the_window(browser, long_page, width):
-    with opened(browser, long_page, size=(width, 800)) as page:
+    with open_page(browser, long_page, size=(width, 800)) as page:
         area = page.locator(".spoken")
         assert area.locator(".pairs").count() == 2
         assert area.evaluate("each => [each.scrollHeight - each.clientHeight, getComputedStyle(each).overflowY]") == [
@@ -354,7 +354,7 @@ def test_all_rows_of_the_alignment_can_be_seen_and_the_page_is_not_wider_than_th
 
 def test_the_best_path_has_the_colour_of_the_legend_and_keeps_its_words_when_all_is_shown(browser, page_file, lattice):
     best = best_path(lattice, Scales(SCALE))
-    with opened(browser, page_file, size=(1000, 800)) as page:
+    with open_page(browser, page_file, size=(1000, 800)) as page:
         swatch = page.locator(".swatch.best").evaluate("each => getComputedStyle(each).backgroundColor")
         ask = """arc => {
           const edge = ninja.cy.getElementById(`a${arc}`), zoom = ninja.cy.zoom();
@@ -383,7 +383,7 @@ def test_the_best_path_has_the_colour_of_the_legend_and_keeps_its_words_when_all
 
 
 def test_the_page_says_how_much_lies_to_the_right_and_goes_there(browser, long_page):
-    with opened(browser, long_page) as page:
+    with open_page(browser, long_page) as page:
         go, back = page.locator('[name="right"]'), page.locator('[name="left"]')
         assert go.is_visible()
         assert not back.is_visible()

@@ -48,7 +48,7 @@ def dev_set(entities, **utterances):
 
 
 # A boost above 2.5 a word finds the first name, one above 8 the second; one above 5.5 hears a name nobody said.
-NEAR = ("call tom chen", ("call time chin", 0.0), ("call tom chen", 5.0))
-FAR = ("tell mary chen", ("tell mary gin", 0.0), ("tell mary chen", 16.0))
-MISLED = ("in time gin", ("in time gin", 0.0), ("in tom chen", 11.0))
-OTHER = ("tell time now", ("tell time now", 0.0), ("tell time chin", 3.0))
+SMALL_BOOST = ("call tom chen", ("call time chin", 0.0), ("call tom chen", 5.0))
+LARGE_BOOST = ("tell mary chen", ("tell mary gin", 0.0), ("tell mary chen", 16.0))
+FALSE_ALARM = ("in time gin", ("in time gin", 0.0), ("in tom chen", 11.0))
+NAMELESS = ("tell time now", ("tell time now", 0.0), ("tell time chin", 3.0))

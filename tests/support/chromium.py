@@ -49,7 +49,7 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-class Watched:
+class PageMonitor:
     """An open page and its forbidden requests and errors."""
 
     def __init__(self, page: Any) -> None:
@@ -63,12 +63,12 @@ class Watched:
 
 
 @contextmanager
-def opened(browser: Any, path: Path, colours: str = "light", size: tuple[int, int] = (1280, 800)) -> Iterator[Any]:
+def open_page(browser: Any, path: Path, colours: str = "light", size: tuple[int, int] = (1280, 800)) -> Iterator[Any]:
     """Open a page file; check at the end that it requested no other file and reported no error."""
     context = browser.new_context(color_scheme=colours, viewport={"width": size[0], "height": size[1]})
     try:
         page = context.new_page()
-        watched = Watched(page)
+        watched = PageMonitor(page)
         page.goto(path.as_uri())
         yield page
         assert {url.partition("#")[0] for url in watched.requests} == {path.as_uri()}

@@ -195,7 +195,7 @@ CHANGES = {"vllm": _without_last, "echo": _generated_only, "llama.cpp": _half}  
 
 
 @contextmanager
-def serving(form: str, kind: str = "gpt2") -> Iterator[Server]:
+def run_server(form: str, kind: str = "gpt2") -> Iterator[Server]:
     """Run a server whose answers have a form: vllm, echo or llama.cpp."""
     server = Server(kind, form)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

@@ -8,7 +8,7 @@ import ninja
 
 
 @contextlib.contextmanager
-def ended_at(number, monkeypatch):
+def interrupt_at(number, monkeypatch):
     """Interrupt commands when they write the lattice of this number, counted from 1."""
     write = ninja.io.writer.LatticeWriter.write
     seen = []
@@ -25,7 +25,7 @@ def ended_at(number, monkeypatch):
         yield
 
 
-def in_a_fork(call):
+def forked_exit_code(call):
     """Return the exit code of a forked process: 0 if the call returns; SIGALRM if it takes more than ten seconds."""
     process = os.fork()
     if process == 0:

@@ -58,7 +58,7 @@ class FakeLM(LanguageModel):
         return slots
 
 
-class Gated(FakeLM):
+class GatedLM(FakeLM):
     """A model that answers when the gate is open."""
 
     def __init__(self) -> None:

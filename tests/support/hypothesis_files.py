@@ -33,6 +33,6 @@ def correct(source: Path, target: Path, form: str, fix: Fix) -> list[str]:
     return output.notes()
 
 
-def replacing(old: str, new: str) -> Fix:
+def replacement(old: str, new: str) -> Fix:
     """Return a change of a word, wherever it occurs, to none, one or several words."""
     return lambda _, words: [part for word in words for part in (new.split() if word == old else [word])]

@@ -18,7 +18,7 @@ def entries_of(found):
     return [entry for _, entry in Batch(items, faults=faults).entries()]
 
 
-def written(*entries, text=False, kind=None):
+def write_tables(*entries, text=False, kind=None):
     writer = TableWriter(text=text)
     for lattice in entries:
         writer.append(lattice, lattice.key.encode(), (kind or lattice.kind) == "compact")

@@ -50,7 +50,7 @@ def matrix(value, binary=True):
     return b"\0B" + binary_value(value) if binary else text_value(value).encode()
 
 
-def directory(folder, lines, components, words, embedding, *, bos, eos, oov=None, features=None, binary=True):
+def write_directory(folder, lines, components, words, embedding, *, bos, eos, oov=None, features=None, binary=True):
     """Write a directory in the form of Kaldi's training.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from hypothesis import strategies as st
-from reference_openfst import Way, best_of_each, ways
+from reference_openfst import Way, best_ways, ways
 from strategies import costs
 
 from ninja import _core
@@ -18,29 +18,29 @@ from ninja.lattice.fst import Fst
 PHI = 9
 
 
-def rounded(way: Way) -> Way:
+def round_costs(way: Way) -> Way:
     return Way(way.words, round(way.graph, 3), round(way.acoustic, 3), way.alignment)
 
 
 def all_ways(lattice: Lattice) -> Counter[Way]:
     """Return every path of a lattice, including duplicates."""
-    return Counter(rounded(way) for way in ways(lattice))
+    return Counter(round_costs(way) for way in ways(lattice))
 
 
-def united(lattices: Sequence[Lattice], acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
+def union_paths(lattices: Sequence[Lattice], acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
     """Return the best path of each word sequence of any of the lattices."""
     best: dict[tuple[int, ...], Way] = {}
     for lattice in lattices:
-        for words, way in best_of_each(lattice, acoustic_scale).items():
+        for words, way in best_ways(lattice, acoustic_scale).items():
             if words not in best or way.total(acoustic_scale) < best[words].total(acoustic_scale):
                 best[words] = way
     return best
 
 
-def composed(a: Lattice, b: Lattice, of_a: float, of_b: float) -> Counter[Way]:
+def composed_paths(a: Lattice, b: Lattice, of_a: float, of_b: float) -> Counter[Way]:
     """Return every pair of paths with the same words, with the costs of both."""
     return Counter(
-        rounded(Way(x.words, of_a * x.graph + of_b * y.graph, of_a * x.acoustic + of_b * y.acoustic, x.alignment))
+        round_costs(Way(x.words, of_a * x.graph + of_b * y.graph, of_a * x.acoustic + of_b * y.acoustic, x.alignment))
         for x in ways(a)
         for y in ways(b)
         if x.words == y.words
@@ -81,20 +81,21 @@ def best_completion(found: Sequence[Way]) -> Way:
     return min(found, key=lambda way: (way.total(), way.graph - way.acoustic))
 
 
-def classes(lattice: Lattice) -> int:
+def num_completion_classes(lattice: Lattice) -> int:
     """Return the number of different sets of completions, which is the least number of states."""
     kinds = set()
     for state in range(1, lattice.num_states):
         found = completions(lattice, state)
         best, common = best_completion(found), common_labels(found)
         rest = [
-            rounded(Way(w.words, w.graph - best.graph, w.acoustic - best.acoustic, w.alignment[common:])) for w in found
+            round_costs(Way(w.words, w.graph - best.graph, w.acoustic - best.acoustic, w.alignment[common:]))
+            for w in found
         ]
         kinds.add(frozenset(rest))
     return 1 + len(kinds)
 
 
-def through_machine(machine: Fst, words: Sequence[int], phi: int = -1) -> Iterator[tuple[tuple[int, ...], float]]:
+def transductions(machine: Fst, words: Sequence[int], phi: int = -1) -> Iterator[tuple[tuple[int, ...], float]]:
     """Return every path of a transducer that accepts exactly these words: its output and its cost."""
 
     def arcs(state: int, label: int) -> list[int]:

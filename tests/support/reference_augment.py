@@ -9,7 +9,7 @@ from ninja.context.sound.confusion import Confusion
 from ninja.lattice import Lattice
 
 
-def until(lattice: Lattice, acoustic_scale: float) -> list[float]:
+def forward_costs(lattice: Lattice, acoustic_scale: float) -> list[float]:
     """Return the cost of the best path to each state."""
     cost = [float("inf")] * lattice.num_states
     cost[0] = 0.0
@@ -19,7 +19,7 @@ def until(lattice: Lattice, acoustic_scale: float) -> list[float]:
     return cost
 
 
-def rest(lattice: Lattice, acoustic_scale: float) -> list[float]:
+def backward_costs(lattice: Lattice, acoustic_scale: float) -> list[float]:
     """Return the cost of the best path from each state to the end."""
     cost = (lattice.final_graph + acoustic_scale * lattice.final_acoustic.astype(float)).tolist()
     for arc, src in reversed(list(enumerate(lattice.src.tolist()))):
@@ -33,7 +33,7 @@ def arc_cost(lattice: Lattice, arc: int, acoustic_scale: float) -> float:
 
 def excesses(lattice: Lattice, acoustic_scale: float) -> list[float]:
     """Return the difference between the best path through each arc and the best of all."""
-    before, behind = until(lattice, acoustic_scale), rest(lattice, acoustic_scale)
+    before, behind = forward_costs(lattice, acoustic_scale), backward_costs(lattice, acoustic_scale)
     return [
         before[src] + arc_cost(lattice, arc, acoustic_scale) + behind[int(lattice.dst[arc])] - behind[0]
         for arc, src in enumerate(lattice.src.tolist())
@@ -42,7 +42,7 @@ def excesses(lattice: Lattice, acoustic_scale: float) -> list[float]:
 
 def path_excess(lattice: Lattice, path: Sequence[int], acoustic_scale: float) -> float:
     """Return the difference between the best path through some consecutive arcs and the best of all."""
-    before, behind = until(lattice, acoustic_scale), rest(lattice, acoustic_scale)
+    before, behind = forward_costs(lattice, acoustic_scale), backward_costs(lattice, acoustic_scale)
     own = sum(arc_cost(lattice, arc, acoustic_scale) for arc in path)
     return before[int(lattice.src[path[0]])] + own + behind[int(lattice.dst[path[-1]])] - behind[0]
 

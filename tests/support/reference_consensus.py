@@ -198,13 +198,13 @@ class SlowConsensus:
             if word != 0:
                 known = [entry for entry, _ in ranked[q]]
                 spans.append(list(word_times[q][known.index(word) if word in known else 0]))
-                part_overlap(spans)
+                split_overlap(spans)
         confidences = [float(dict(ranked[q]).get(word, 0.0)) for q, word in enumerate(better) if word != 0]
         forms, marks = [dict(each.forms) for each in bins], [dict(each.marks) for each in bins]
         return Decoded(words, confidences, spans, ranked, times, word_times, risk, forms, marks)
 
 
-def part_overlap(spans: list[list[float]]) -> None:
+def split_overlap(spans: list[list[float]]) -> None:
     """If the last word begins before the previous one ends, divide their time in proportion to their durations."""
     if len(spans) < 2 or np.float32(spans[-2][1]) <= np.float32(spans[-1][0]):
         return

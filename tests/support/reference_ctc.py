@@ -8,12 +8,12 @@ from ninja import SymbolTable
 from ninja.graph import from_arcs
 
 
-def collapsed(labels, blank):
+def collapse(labels, blank):
     """Return the units of an alignment: repetitions merged, blanks removed."""
     return [unit for unit, _ in itertools.groupby(labels) if unit != blank]
 
 
-def cut(spelled, units):
+def split_words(spelled, units):
     """Return the words of a unit sequence, as tuples of units; kinds: 0 continues, 1 begins, 2 separates, 3 never."""
     words, open_word = [], False
     for unit in spelled:
@@ -30,12 +30,12 @@ def cut(spelled, units):
     return [tuple(word) for word in words]
 
 
-def every_sentence(logprob, units):
+def sentence_scores(logprob, units):
     """Return the log-probability of each word sequence, words as texts, over all alignments."""
     frames, num_units = logprob.shape
     found = {}
     for labels in itertools.product(range(num_units), repeat=frames):
-        words = cut(collapsed(labels, units.blank), units)
+        words = split_words(collapse(labels, units.blank), units)
         if words is None:
             continue
         text = tuple("".join(units.text[unit] for unit in word) for word in words)
@@ -57,13 +57,13 @@ def segmentations(spelled, spellings):
     ]
 
 
-def every_cut(logprob, units, spellings):
+def segmentation_scores(logprob, units, spellings):
     """Return the log-probability of each sequence of spellings of a lexicon without word separators."""
     frames, num_units = logprob.shape
     found = {}
     for labels in itertools.product(range(num_units), repeat=frames):
         score = sum(logprob[frame, unit] for frame, unit in enumerate(labels))
-        for words in segmentations(tuple(collapsed(labels, units.blank)), spellings):
+        for words in segmentations(tuple(collapse(labels, units.blank)), spellings):
             if score > -np.inf:
                 found[words] = np.logaddexp(found.get(words, -np.inf), score)
     return found
@@ -73,7 +73,7 @@ def best_alignment_cost(logprob, units, text):
     """Return the cost of the best alignment of a word sequence."""
     best = np.inf
     for labels in itertools.product(range(logprob.shape[1]), repeat=len(logprob)):
-        words = cut(collapsed(labels, units.blank), units)
+        words = split_words(collapse(labels, units.blank), units)
         if words is not None and tuple("".join(units.text[unit] for unit in word) for word in words) == text:
             best = min(best, -sum(logprob[frame, unit] for frame, unit in enumerate(labels)))
     return best

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from reference_graph import SHARED
-from reference_openfst import Way, best_of_each
+from reference_openfst import Way, best_ways
 
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import from_arcs
@@ -19,14 +19,14 @@ from ninja.lattice.transition_model import TransitionModel
 TRANSITIONS = SHARED / "data" / "korean" / "trans.mdl"
 
 
-def within(lattice: Lattice, beam: float, acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
+def within_beam(lattice: Lattice, beam: float, acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
     """Return the best path of each word sequence whose best path is within the beam, by enumeration."""
-    best = best_of_each(lattice, acoustic_scale)
+    best = best_ways(lattice, acoustic_scale)
     limit = min(way.total(acoustic_scale) for way in best.values()) + beam
     return {words: way for words, way in best.items() if way.total(acoustic_scale) <= limit}
 
 
-def exploding(steps: int, seed: int = 0) -> Lattice:
+def exponential_lattice(steps: int, seed: int = 0) -> Lattice:
     """Return a lattice of the words 1 and 2 with different costs at each step: no two histories are equivalent."""
     random = np.random.default_rng(seed)
     arcs = [(0, 1, 0), (0, 2, 0)]
@@ -176,7 +176,7 @@ def transitions() -> TransitionModel:
     return read_transition_model(TRANSITIONS)
 
 
-def assert_kept(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], Way]) -> None:
+def assert_contains(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], Way]) -> None:
     """Check that everything expected is present, with its costs and alignment."""
     assert wanted.keys() <= kept.keys()
     for words, way in wanted.items():
@@ -185,7 +185,7 @@ def assert_kept(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], 
         assert kept[words].alignment == way.alignment
 
 
-def assert_as_kaldi(ours: Lattice, theirs: Lattice, beam: float, acoustic_scale: float) -> None:
+def assert_matches_kaldi(ours: Lattice, theirs: Lattice, beam: float, acoustic_scale: float) -> None:
     """Check all word sequences: each one missing from one side lies at the edge of the beam or beyond."""
     check(ours)
     found = difference(ours, theirs, acoustic_scale)

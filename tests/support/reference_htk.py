@@ -20,13 +20,13 @@ NUMBER = re.compile(
 )  # HTK reads nothing else as a number: no ".5", no "inf"
 
 
-class Wrong(Exception):
+class RuleError(Exception):
     """The file violates a rule."""
 
 
-def rule(condition, message):
+def require(condition, message):
     if not condition:
-        raise Wrong(message)
+        raise RuleError(message)
 
 
 def value_at(line, at):
@@ -36,7 +36,7 @@ def value_at(line, at):
     letters = []
     while True:
         if at == len(line):
-            rule(not quote, "a quote is not closed")
+            require(not quote, "a quote is not closed")
             return "".join(letters), at
         letter = line[at]
         if letter == quote:
@@ -44,11 +44,11 @@ def value_at(line, at):
         if not quote and letter.isspace():
             return "".join(letters), at
         if letter == "\\":
-            rule(at + 1 < len(line), "nothing behind a backslash")
+            require(at + 1 < len(line), "nothing behind a backslash")
             octal = line[at + 1] in "01234567"
             if octal:
                 digits = line[at + 1 : at + 4]
-                rule(re.fullmatch("[0-3][0-7]{2}", digits), f"not three octal digits: {digits}")
+                require(re.fullmatch("[0-3][0-7]{2}", digits), f"not three octal digits: {digits}")
             letters.append(chr(int(digits, 8)) if octal else line[at + 1])
             at += 4 if octal else 2
         else:
@@ -62,24 +62,24 @@ def fields(line, known):
     while line[at:].strip():
         at += len(line[at:]) - len(line[at:].lstrip())
         name = re.match("[A-Za-z0-9]*", line[at:])[0]
-        rule(name and line[at + len(name) :][:1] == "=", f"no NAME=VALUE at {line[at:]!r}")
-        rule(name in known, f"{name} is no field here")
+        require(name and line[at + len(name) :][:1] == "=", f"no NAME=VALUE at {line[at:]!r}")
+        require(name in known, f"{name} is no field here")
         at += len(name) + 1
-        rule(at < len(line) and not line[at].isspace(), f"{name} has no value")
+        require(at < len(line) and not line[at].isspace(), f"{name} has no value")
         value, at = value_at(line, at)
-        rule(at == len(line) or line[at].isspace(), f"no blank behind {name}")
-        rule(ONE_NAME.get(name, name) not in found, f"{name} occurs twice")
+        require(at == len(line) or line[at].isspace(), f"no blank behind {name}")
+        require(ONE_NAME.get(name, name) not in found, f"{name} occurs twice")
         found[ONE_NAME.get(name, name)] = value
     return found
 
 
 def number(text):
-    rule(NUMBER.fullmatch(text), f"HTK reads {text!r} as no number")
+    require(NUMBER.fullmatch(text), f"HTK reads {text!r} as no number")
     return float(text)
 
 
 def whole(text, limit):
-    rule(text.isascii() and text.isdigit() and int(text) < limit, f"{text!r} is not a number below {limit}")
+    require(text.isascii() and text.isdigit() and int(text) < limit, f"{text!r} is not a number below {limit}")
     return int(text)
 
 
@@ -90,48 +90,48 @@ def check_htk(content):
         Wrong: It breaks a rule.
     """
     text = content.decode()
-    rule(text.endswith("\n"), "the last line has no end")
-    rule("\0" not in text and "\r" not in text, "letters that HTK does not read")
+    require(text.endswith("\n"), "the last line has no end")
+    require("\0" not in text and "\r" not in text, "letters that HTK does not read")
     lines = [line for line in text.split("\n") if line.strip() and not line.startswith("#")]
     header = {}
     while not {"N", "L"} <= header.keys():
-        rule(lines, "no size")
+        require(lines, "no size")
         for name, value in fields(lines.pop(0), HEADER).items():
-            rule(name not in header, f"{name} occurs twice")
+            require(name not in header, f"{name} occurs twice")
             header[name] = value
-    rule(header.get("V", "").startswith("1."), "no version")
+    require(header.get("V", "").startswith("1."), "no version")
     for name, value in header.items():
         if name.endswith("scale") or name in ("wdpenalty", "base"):
             number(value)
     size, count = whole(header["N"], 2**31), whole(header["L"], 2**31)
-    rule(size > 0, "no nodes")
+    require(size > 0, "no nodes")
     nodes = []
     for place in range(size):  # SRILM needs nodes before links; we need them in order, too
-        rule(lines, "too few nodes")
+        require(lines, "too few nodes")
         found = fields(lines.pop(0), NODE | {"I"})
-        rule(found.pop("I", None) == str(place), f"node {place} is not where it should be")
+        require(found.pop("I", None) == str(place), f"node {place} is not where it should be")
         if "t" in found:
-            rule(number(found["t"]) >= 0, "a negative time")
+            require(number(found["t"]) >= 0, "a negative time")
         nodes.append(found)
-    rule(len({"t" in node for node in nodes}) == 1, "some nodes have times, others none")
+    require(len({"t" in node for node in nodes}) == 1, "some nodes have times, others none")
     links = []
     for place in range(count):
-        rule(lines, "too few links")
+        require(lines, "too few links")
         found = fields(lines.pop(0), LINK | {"J"})
-        rule(found.pop("J", None) == str(place), f"link {place} is not where it should be")
-        rule({"S", "E"} <= found.keys(), f"link {place} leads nowhere")
+        require(found.pop("J", None) == str(place), f"link {place} is not where it should be")
+        require({"S", "E"} <= found.keys(), f"link {place} leads nowhere")
         src, dst = whole(found.pop("S"), size), whole(found.pop("E"), size)
-        rule("W" in found or "W" in nodes[dst], f"link {place} says nothing of a word")
-        rule(not ("W" in found and "W" in nodes[dst]), f"link {place} and node {dst} have a word")
+        require("W" in found or "W" in nodes[dst], f"link {place} says nothing of a word")
+        require(not ("W" in found and "W" in nodes[dst]), f"link {place} and node {dst} have a word")
         for name in (SCORES | {"l", "n"}) & found.keys():
-            rule(float(header.get("base", 1)) != 0 or number(found[name]) > 0, f"{name} is no probability")
+            require(float(header.get("base", 1)) != 0 or number(found[name]) > 0, f"{name} is no probability")
             number(found[name])
         links.append((src, dst, found))
-    rule(not lines, "more behind the last link")
+    require(not lines, "more behind the last link")
     check_shape(header, size, links)
     for src, dst, _ in links:
         if "t" in nodes[src]:
-            rule(number(nodes[src]["t"]) <= number(nodes[dst]["t"]), f"a link from {src} to {dst} goes back in time")
+            require(number(nodes[src]["t"]) <= number(nodes[dst]["t"]), f"a link from {src} to {dst} goes back in time")
     return header, nodes, links
 
 
@@ -139,9 +139,9 @@ def check_shape(header, size, links):
     """Check that there is one initial node, one final node, and no cycle."""
     first = sorted(set(range(size)) - {dst for _, dst, _ in links})
     last = sorted(set(range(size)) - {src for src, _, _ in links})
-    rule(len(first) == 1 and len(last) == 1, f"HTK needs one first and one last node: {first}, {last}")
-    rule(header.get("start", str(first[0])) == str(first[0]), "start is another node")
-    rule(header.get("end", str(last[0])) == str(last[0]), "end is another node")
+    require(len(first) == 1 and len(last) == 1, f"HTK needs one first and one last node: {first}, {last}")
+    require(header.get("start", str(first[0])) == str(first[0]), "start is another node")
+    require(header.get("end", str(last[0])) == str(last[0]), "end is another node")
     leaving, missing = [[] for _ in range(size)], [0] * size
     for src, dst, _ in links:
         leaving[src].append(dst)
@@ -153,4 +153,4 @@ def check_shape(header, size, links):
             missing[dst] -= 1
             if missing[dst] == 0:
                 ready.append(dst)
-    rule(done == size, "a cycle")
+    require(done == size, "a cycle")

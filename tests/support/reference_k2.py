@@ -69,7 +69,7 @@ def paths(fsa, words):
     yield from walk(0, (), 0.0, 0.0)
 
 
-def same_with_total(lattice: Lattice, read: Lattice) -> bool:
+def equals_with_total_costs(lattice: Lattice, read: Lattice) -> bool:
     """Return whether a lattice was read with the sum of its costs as its graph costs."""
     import numpy as np
 

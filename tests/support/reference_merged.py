@@ -7,7 +7,7 @@ from ninja.lattice import Lattice
 Arc = tuple[int, float, float, int]  # word, graph cost, acoustic cost, destination
 
 
-def merged(lattice: Lattice) -> Lattice:
+def slow_merge(lattice: Lattice) -> Lattice:
     """Return the lattice that a search visits, without labels; every distinct completion is one state."""
     completions: dict[tuple[float, float, frozenset[Arc]], int] = {}
     of_state: dict[int, int] = {}

@@ -32,7 +32,7 @@ def ways(lattice: Lattice) -> Iterator[Way]:
         yield Way(words_of(lattice, path), *costs_of(lattice, path), tuple(labels_of(lattice, path)))
 
 
-def best_of_each(lattice: Lattice, acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
+def best_ways(lattice: Lattice, acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
     """Return the best path of each word sequence."""
     best: dict[tuple[int, ...], Way] = {}
     for way in ways(lattice):
@@ -43,7 +43,7 @@ def best_of_each(lattice: Lattice, acoustic_scale: float = 1.0) -> dict[tuple[in
     return best
 
 
-def without_ties(lattice: Lattice, seed: int) -> Lattice:
+def with_random_costs(lattice: Lattice, seed: int) -> Lattice:
     """Return the lattice with random costs, so that equal path costs are unlikely; sums are exact in float32."""
     random = np.random.default_rng(seed)
 
@@ -71,7 +71,7 @@ def determinized_by_openfst(lattice: Lattice, acoustic_scale: float) -> Lattice:
     return remove_epsilons(from_fst(unique, like=plain, labels="word:arc"), acoustic_scale)
 
 
-def fewest_edits(lattice: Lattice, reference: list[int]) -> int:
+def least_edit_distance(lattice: Lattice, reference: list[int]) -> int:
     """Return the smallest edit distance between a reference and a path's words."""
 
     def distance(words: tuple[int, ...]) -> int:

@@ -10,7 +10,7 @@ NO_WORDS = {"!NULL", "!SENT_START", "!SENT_END", "!ENTER", "!EXIT", "<s>", "</s>
 
 
 @dataclass
-class Made:
+class FileLattice:
     """A lattice as in its file: words on nodes, on links, or both."""
 
     start: int
@@ -39,7 +39,7 @@ def slf(content, graph=("l", "r"), base=1.0):
         (
             int(link["S"]),
             int(link["E"]),
-            said(link.get("W")),
+            spoken_word(link.get("W")),
             -unit * sum(float(link.get(name, 0)) for name in graph),
             -unit * float(link.get("a", 0)),
         )
@@ -48,13 +48,13 @@ def slf(content, graph=("l", "r"), base=1.0):
     entered, left = {arc[1] for arc in arcs}, {arc[0] for arc in arcs}
     starts = [node for node in nodes if node not in entered]
     ends = [node for node in nodes if node not in left]
-    made = Made(int(header.get("start", starts[0])), int(header.get("end", ends[0])), size, arcs)
-    made.words = {node: said(values["W"]) for node, values in nodes.items() if said(values.get("W"))}
+    made = FileLattice(int(header.get("start", starts[0])), int(header.get("end", ends[0])), size, arcs)
+    made.words = {node: spoken_word(values["W"]) for node, values in nodes.items() if spoken_word(values.get("W"))}
     made.frames = {node: round(float(values["t"]) * 100) for node, values in nodes.items() if "t" in values}
     return made
 
 
-def said(word):
+def spoken_word(word):
     return None if word is None or word in NO_WORDS else word.removeprefix("\\")
 
 
@@ -65,7 +65,7 @@ def sphinx(content):
     unit = next(math.log(float(row[2])) for row in rows if row[:2] == ["#", "-logbase"])
     names = [row and row[0] for row in rows]
     first, edges, end = names.index("Nodes") + 1, names.index("Edges") + 1, names.index("End")
-    made = Made(value["Initial"], value["Final"], value["Nodes"])
+    made = FileLattice(value["Initial"], value["Final"], value["Nodes"])
     for number, word, frame, *_ in rows[first : first + value["Nodes"]]:
         made.frames[int(number)] = int(frame)
         if word[0] not in "[<+":
@@ -77,9 +77,9 @@ def sphinx(content):
 def plf(line):
     """Read a line of Moses' format as a Python expression."""
     columns = ast.literal_eval(line.decode().strip() or "()")
-    made = Made(0, len(columns), len(columns) + 1)
+    made = FileLattice(0, len(columns), len(columns) + 1)
     for state, column in enumerate(columns):
-        made.links += [(state, state + distance, said(word), -score, 0.0) for word, score, distance in column]
+        made.links += [(state, state + distance, spoken_word(word), -score, 0.0) for word, score, distance in column]
     return made
 
 

@@ -21,7 +21,7 @@ CATEGORIES = {
 }
 
 
-class TooMany(Exception):
+class StepLimitError(Exception):
     """More steps than allowed."""
 
 
@@ -42,7 +42,7 @@ class Steps:
     def _step(self) -> None:
         self.count += 1
         if self.count > self._most:
-            raise TooMany
+            raise StepLimitError
 
     def _sequence(self, items: list[Any], at: int) -> Iterator[int]:
         if not items:

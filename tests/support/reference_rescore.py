@@ -37,7 +37,7 @@ def path_costs(lattice: Lattice) -> list[PathCost]:
 LogProb = Callable[[tuple[str, ...], str], float]  # of a word after a history, both spelled
 
 
-def spelled(lm: FakeLM, unk_penalty: float = 0.0) -> LogProb:
+def word_logprob(lm: FakeLM, unk_penalty: float = 0.0) -> LogProb:
     """Return the natural-log probability of a word, or of <unk> minus the penalty if the model lacks it."""
 
     def logprob(history: tuple[str, ...], word: str) -> float:
@@ -56,7 +56,7 @@ def spelled(lm: FakeLM, unk_penalty: float = 0.0) -> LogProb:
 
 def rescored_path_costs(lattice: Lattice, lm: FakeLM, options: RescoreOptions) -> list[PathCost]:
     """Return the costs of every path after rescoring, sorted."""
-    return path_costs_under(lattice, spelled(lm, options.unk_penalty or 0.0), options, 1 - options.lm_weight)
+    return path_costs_under(lattice, word_logprob(lm, options.unk_penalty or 0.0), options, 1 - options.lm_weight)
 
 
 def path_costs_under(

@@ -53,7 +53,7 @@ def kaldi_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[i
     return before[-1][1:]
 
 
-def all_rates(words: Sequence[int], errors: Sequence[int]) -> list[float]:
+def bootstrap_rates(words: Sequence[int], errors: Sequence[int]) -> list[float]:
     """Return the error rate, in percent, of every test set that could be drawn, all equally probable."""
     rates = []
     for drawn in product(range(len(words)), repeat=len(words)):

@@ -84,7 +84,7 @@ def nbest(costs: Costs) -> list[tuple[float, tuple[int, Arcs]]]:
 
 
 @dataclass
-class Copied:
+class CopiedLattice:
     """A lattice of copies: (copy, arc of the source, copy), and the source state of each copy."""
 
     of: list[int] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Copied:
         yield from onward(0, ())
 
 
-def expand_by_posterior(costs: Costs, min_posterior: float) -> Copied:
+def expand_by_posterior(costs: Costs, min_posterior: float) -> CopiedLattice:
     """Copy states as Li et al. 2021 do: a separate copy above the threshold, a common one below it.
 
     The probability of a copy and of what may follow is summed over paths, by enumeration.
@@ -117,7 +117,7 @@ def expand_by_posterior(costs: Costs, min_posterior: float) -> Copied:
             math.exp(-costs.first_pass(arc)) * onward[lattice.dst[arc]]
             for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1])
         )
-    copied = Copied()
+    copied = CopiedLattice()
     reach: list[float] = []
     shared: dict[int, int] = {}
 
@@ -142,7 +142,7 @@ def expand_by_posterior(costs: Costs, min_posterior: float) -> Copied:
     return copied
 
 
-def cover_paths(copied: Copied, costs: Costs) -> list[tuple[float, tuple[int, ...]]]:
+def cover_paths(copied: CopiedLattice, costs: Costs) -> list[tuple[float, tuple[int, ...]]]:
     """Return the cover, sorted by first-pass cost: for each arc, and each final copy, the best path through it."""
     every = []
     for path in copied.paths(costs.lattice):
@@ -156,7 +156,7 @@ def cover_paths(copied: Copied, costs: Costs) -> list[tuple[float, tuple[int, ..
     return sorted(set(best.values()))
 
 
-def cover(copied: Copied, costs: Costs) -> tuple[dict[int, float], dict[int, float]]:
+def cover(copied: CopiedLattice, costs: Costs) -> tuple[dict[int, float], dict[int, float]]:
     """Return the new graph cost of each arc and each final copy: that of the first path of the cover that contains
     it."""
     arc_cost: dict[int, float] = {}
@@ -186,7 +186,7 @@ def merged_prefixes(
 ) -> list[tuple[int, ...]]:
     """After the first sentence, omit prefixes whose states, with their last words, better ones led to."""
     kept: list[tuple[int, ...]] = []
-    at, _ = reached(costs, {words for _, words in prefixes}, beam, after_words=True)
+    at, _ = reachable_prefixes(costs, {words for _, words in prefixes}, beam, after_words=True)
     seen: set[tuple[int, tuple[int, ...]]] = set()
     complete = False
     for _, words in sorted(prefixes, key=lambda pair: (pair[0], len(pair[1]))):
@@ -229,7 +229,7 @@ def trie_path(costs: Costs, trie: list[tuple[int, ...]], beam: float, end: int, 
         arcs: The path.
     """
     eos = costs.lm.eos
-    at, alive = reached(costs, set(trie), beam)
+    at, alive = reachable_prefixes(costs, set(trie), beam)
     here: tuple[int, ...] = ()
     graph = 0.0
     for arc in arcs:
@@ -255,7 +255,7 @@ def trie_path(costs: Costs, trie: list[tuple[int, ...]], beam: float, end: int, 
     return graph + costs.new_end(end, here)
 
 
-def reached(
+def reachable_prefixes(
     costs: Costs, trie: set[tuple[int, ...]], beam: float, *, after_words: bool = False
 ) -> tuple[dict[int, set[tuple[int, ...]]], set[int]]:
     """Return the prefixes that lead to each state within the beam, by arcs with words if requested, and the arcs."""

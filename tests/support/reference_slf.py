@@ -18,7 +18,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 LARGEST = 2**31 - 1
 
 
-class Refused(Exception):
+class RuleError(Exception):
     """The file violates a rule."""
 
 
@@ -35,20 +35,22 @@ class Graph:
     nodes: int = 0
 
 
-def demand(condition, message):
+def require(condition, message):
     if not condition:
-        raise Refused(message)
+        raise RuleError(message)
 
 
 def number(text):
-    demand(NUMBER.fullmatch(text), f"no number: {text}")
+    require(NUMBER.fullmatch(text), f"no number: {text}")
     value = float(text)
-    demand(math.isfinite(value) and (value or not re.search(r"[1-9]", re.split("[eE]", text)[0])), "too large or small")
+    require(
+        math.isfinite(value) and (value or not re.search(r"[1-9]", re.split("[eE]", text)[0])), "too large or small"
+    )
     return value
 
 
 def integer(text, limit):
-    demand(
+    require(
         re.fullmatch(r"-?\d{1,11}", text) and 0 <= int(text) < min(limit, LARGEST + 1),
         f"no integer below {limit}: {text}",
     )
@@ -64,7 +66,7 @@ def unescaped(raw):
             letters.append(raw[at])
             at, after_srilm = at + 1, False
             continue
-        demand(at + 1 < len(raw), "no escape")
+        require(at + 1 < len(raw), "no escape")
         # SRILM: a zero, then the digits of a byte that is no ASCII, or of that byte as a signed number of 32 bits.
         srilm = re.match("0(0*(?:177|[23][0-7]{2})|0*37777777[67][0-7]{2})(?![0-7])", raw[at + 1 : at + 13])
         octal = re.match("[0-3][0-7][0-7]", raw[at + 1 :])
@@ -89,12 +91,12 @@ def slf_fields(line, *, empty=False):
         if at == len(line) or line[at] == "#":
             return found
         if line[at] == ".":
-            demand(not found and not line[at + 1 :].strip(BLANKS), "a '.' not alone")
+            require(not found and not line[at + 1 :].strip(BLANKS), "a '.' not alone")
             found.append((".", ""))
             return found
         name = re.match(r"[A-Za-z0-9_]*", line[at:])[0]
         at += len(name)
-        demand(name and line[at : at + 1] == "=", "no NAME=VALUE")
+        require(name and line[at : at + 1] == "=", "no NAME=VALUE")
         rest = line[at + 1 :]
         quoted = re.match(
             r"""(?:"(?:[^"\\]|\\.|"(?![ \t\r\v\f]|$))*?"|'(?:[^'\\]|\\.|'(?![ \t\r\v\f]|$))*?')(?=[ \t\r\v\f]|$)""",
@@ -102,8 +104,8 @@ def slf_fields(line, *, empty=False):
             re.S,
         )
         value = quoted[0] if quoted else re.match(r"(?:\\.|[^ \t\r\v\f])*", rest, re.S)[0]
-        demand(quoted or not re.search(r"(?:^|[^\\])(?:\\\\)*\\\t", value), "a backslash before a tab")
-        demand(value or empty, "no value")
+        require(quoted or not re.search(r"(?:^|[^\\])(?:\\\\)*\\\t", value), "a backslash before a tab")
+        require(value or empty, "no value")
         found.append((name, value))
         at += 1 + len(value)
 
@@ -112,7 +114,7 @@ def read_slf(
     content, graph_fields=("l", "r", "language"), acoustic_fields=("a", "acoustic"), frame_shift=0.01, begins=None
 ):
     lines = content.decode("latin-1").split("\n")
-    demand(lines[-1].strip(BLANKS)[:1] in ("", "#"), "the last line has no newline")
+    require(lines[-1].strip(BLANKS)[:1] in ("", "#"), "the last line has no newline")
     comment = lines[0].lstrip(BLANKS)
     made_by_sphinx = comment.startswith("#") and "by PocketSphinx" in comment
     base, tscale, direction = 1.0, 1.0, None
@@ -125,41 +127,41 @@ def read_slf(
                     break
                 at += 1
                 continue
-            demand(at < len(lines), "no size")
+            require(at < len(lines), "no size")
             fields = slf_fields(lines[at], empty=True)
             at += 1
             for key, raw in fields:
                 if key in ("N", "NODES", "L", "LINKS"):
-                    demand(key[:1] not in size, "two sizes")
+                    require(key[:1] not in size, "two sizes")
                     size[key[:1]] = integer(raw, LARGEST)
-                    demand(size[key[0]] <= len(content) // (4 if key[0] == "N" else 11), "too large")
+                    require(size[key[0]] <= len(content) // (4 if key[0] == "N" else 11), "too large")
                 elif key in ("I", "J", "."):
-                    raise Refused("the body begins early")
+                    raise RuleError("the body begins early")
                 elif key == "base":
-                    demand(not base_seen, "two bases")
+                    require(not base_seen, "two bases")
                     base_seen, base = True, number(raw)
-                    demand(base == 0 or base >= 1, "no base")
+                    require(base == 0 or base >= 1, "no base")
                 elif key == "tscale":
                     tscale = number(raw)
-                    demand(tscale > 0, "no scale")
+                    require(tscale > 0, "no scale")
                 elif key == "start":
-                    demand(start is None, "two starts")
+                    require(start is None, "two starts")
                     start = integer(raw, LARGEST)
                 elif key == "end":
-                    demand(end is None, "two ends")
+                    require(end is None, "two ends")
                     end = integer(raw, LARGEST)
                 elif key == "dir":
                     direction = unescaped(raw)
-                    demand(direction in ("f", "b"), "no direction")
+                    require(direction in ("f", "b"), "no direction")
                 elif key in ("SUBLAT", "S"):
-                    demand(name is None or name == "", "two names")
+                    require(name is None or name == "", "two names")
                     name = unescaped(raw)
-                    demand(name and name not in graphs, "no name, or known")
+                    require(name and name not in graphs, "no name, or known")
                 else:
                     unescaped(raw)
-        demand(size["N"] > 0, "empty")
+        require(size["N"] > 0, "empty")
         for node in (start, end):
-            demand(node is None or node < size["N"], "no such node")
+            require(node is None or node < size["N"], "no such node")
         result = Graph(nodes=size["N"])
         result.begins = direction == "b" if direction else made_by_sphinx
         if begins is not None:
@@ -170,7 +172,7 @@ def read_slf(
             at += 1
             if not fields:
                 continue
-            demand(not stopped, "more behind the end")
+            require(not stopped, "more behind the end")
             (kind, which), rest = fields[0], fields[1:]
             if kind == ".":
                 stopped = True
@@ -179,29 +181,29 @@ def read_slf(
                 continue
             if kind == "I":
                 node = integer(which, size["N"])
-                demand(node not in known, "twice")
+                require(node not in known, "twice")
                 known.add(node)
                 read_node(
                     node, rest, result, subs, graphs, (base, tscale, frame_shift), (graph_fields, acoustic_fields)
                 )
             elif kind == "J":
                 link = integer(which, size["L"])
-                demand(link not in links, "twice")
+                require(link not in links, "twice")
                 links[link] = read_link(rest, size["N"], base, (graph_fields, acoustic_fields))
             else:
-                raise Refused("neither node nor link")
-        demand(not name or stopped, "cut short")
-        demand(len(links) == size["L"] and len(known) in (0, size["N"]), "too few")
-        demand(known or size["N"] <= 2 * size["L"] + 1, "nodes out of nowhere")
+                raise RuleError("neither node nor link")
+        require(not name or stopped, "cut short")
+        require(len(links) == size["L"] and len(known) in (0, size["N"]), "too few")
+        require(known or size["N"] <= 2 * size["L"] + 1, "nodes out of nowhere")
         result.links = [links[link][0] for link in range(size["L"])]
         for (src, dst, *_), seen in links.values():
-            demand(not seen & result.scored.get(src if result.begins else dst, set()), "scores on link and node")
+            require(not seen & result.scored.get(src if result.begins else dst, set()), "scores on link and node")
         if result.times and len(result.times) < size["N"]:
             result.times = {}
         into, out = {link[1] for link in result.links}, {link[0] for link in result.links}
         firsts = [start] if start is not None else [node for node in range(size["N"]) if node not in into]
         lasts = [end] if end is not None else [node for node in range(size["N"]) if node not in out]
-        demand(len(firsts) == 1 and len(lasts) == 1, "which nodes are first and last?")
+        require(len(firsts) == 1 and len(lasts) == 1, "which nodes are first and last?")
         result.start, result.end = firsts[0], lasts[0]
         demand_whole(result, links.values(), subs)
         leave_out_impossible(result, bool(name or subs))
@@ -218,21 +220,21 @@ def demand_whole(result, links, subs):
     node_of = {link[:2]: link[0 if result.begins else 1] for link, _ in links}
     scores = set().union(*(seen | result.scored.get(node_of[link[:2]], set()) for link, seen in links))
     for (src, dst, word, *_), seen in links:
-        demand(src != result.end and dst != result.start, "past the ends")
+        require(src != result.end and dst != result.start, "past the ends")
         node = node_of[src, dst]
         word = result.words.get(node) if word is None else word
         if worded and word is None and node not in subs:
-            demand(not on_links and node in (result.start, result.end), "no word")
+            require(not on_links and node in (result.start, result.end), "no word")
         if node in subs or (word is None and not worded) or (word is not None and word not in SILENT):
-            demand(scores <= seen | result.scored.get(node, set()), "a score is missing")
+            require(scores <= seen | result.scored.get(node, set()), "a score is missing")
 
 
 def leave_out_impossible(result, in_parts):
     """Remove links of probability 0, and links with the word of such a node."""
     nodes = {node for node, cost in result.costs.items() if math.inf in cost}
-    demand((result.end if result.begins else result.start) not in nodes, "an edge of probability 0")
+    require((result.end if result.begins else result.start) not in nodes, "an edge of probability 0")
     dropped = [link for link in result.links if math.inf in link[3:] or link[0 if result.begins else 1] in nodes]
-    demand(not in_parts or not (dropped or nodes), "probability 0 in files with sub-lattices")
+    require(not in_parts or not (dropped or nodes), "probability 0 in files with sub-lattices")
     result.links = [link for link in result.links if link not in dropped]
     for node in nodes:
         result.costs[node] = [0.0, 0.0]
@@ -244,16 +246,16 @@ def read_node(node, fields, result, subs, graphs, scales, costs):
     sums = [0.0, 0.0]
     for name, raw in fields:
         if name in ("t", "time"):
-            demand(node not in result.times, "two times")
+            require(node not in result.times, "two times")
             frame = number(raw) * tscale / frame_shift
             result.times[node] = round(frame)
-            demand(0 <= result.times[node] <= LARGEST, "no frame")
+            require(0 <= result.times[node] <= LARGEST, "no frame")
         elif name in ("W", "WORD", "L", "SUBLAT"):
-            demand(node not in result.words and node not in subs, "two words")
+            require(node not in result.words and node not in subs, "two words")
             if name[0] == "W":
                 result.words[node] = decoded(unescaped(raw))
             else:
-                demand(unescaped(raw) in graphs, "no such sub-lattice")
+                require(unescaped(raw) in graphs, "no such sub-lattice")
                 subs[node] = unescaped(raw)
         else:
             add_cost(name, raw, base, costs, seen, sums)
@@ -266,14 +268,14 @@ def read_link(fields, num_nodes, base, costs):
     found, seen, sums = {}, set(), [0.0, 0.0]
     for name, raw in fields:
         if name in ("S", "START", "E", "END"):
-            demand(name[0] not in found, "two of them")
+            require(name[0] not in found, "two of them")
             found[name[0]] = integer(raw, num_nodes)
         elif name in ("W", "WORD"):
-            demand("W" not in found, "two words")
+            require("W" not in found, "two words")
             found["W"] = decoded(unescaped(raw))
         else:
             add_cost(name, raw, base, costs, seen, sums)
-    demand("S" in found and "E" in found, "no ends")
+    require("S" in found and "E" in found, "no ends")
     return (found["S"], found["E"], found.get("W"), *sums), seen
 
 
@@ -281,18 +283,18 @@ def add_cost(name, raw, base, costs, seen, sums):
     for which, names in enumerate(costs):
         if name in names:
             short = name[0] if name in ("acoustic", "language") else name
-            demand(short not in seen, "twice")
+            require(short not in seen, "twice")
             seen.add(short)
             if raw in ("-inf", "-Inf", "-infinity", "-Infinity") and base > 0:
                 sums[which] = math.inf
                 continue
             value = number(raw)
-            demand(base > 0 or value >= 0, "no probability")
+            require(base > 0 or value >= 0, "no probability")
             if base == 0 and value == 0:
                 sums[which] = math.inf
                 continue
             sums[which] -= math.log(value) if base == 0 else value * (1 if base == 1 else math.log(base))
-            demand(abs(sums[which]) < 3.4e38 or sums[which] == math.inf, "beyond float32")
+            require(abs(sums[which]) < 3.4e38 or sums[which] == math.inf, "beyond float32")
 
 
 def decoded(text):
@@ -324,7 +326,7 @@ def with_subs(result, subs, graphs, most):
     whole.links += [(leave[link[0]], entry[link[1]], *link[2:]) for link in result.links]
     whole.start, whole.end = entry[result.start], leave[result.end]
     whole.nodes = result.nodes - len(subs) + sum(graphs[sub].nodes for sub in subs.values())
-    demand(whole.nodes + len(whole.links) <= most, "grows out of bounds")
+    require(whole.nodes + len(whole.links) <= most, "grows out of bounds")
     return whole
 
 
@@ -348,7 +350,7 @@ def read_sphinx(content):
         if row[0] == "End":
             return result
         result.links.append((int(row[0]), int(row[1]), None, 0.0, -int(row[2]) * math.log(base)))
-    raise Refused("no End")
+    raise RuleError("no End")
 
 
 def without_number(word):
@@ -358,7 +360,7 @@ def without_number(word):
 
 def read_pfsg(content):
     tokens = iter(re.findall(r"[^ \t\r\v\f\n]+", content.decode("latin-1")))
-    take = lambda name: next(tokens) == name or demand(False, f"no {name}")  # noqa: E731 - a cursor
+    take = lambda name: next(tokens) == name or require(False, f"no {name}")  # noqa: E731 - a cursor
     take("name")
     next(tokens)
     take("nodes")
@@ -386,8 +388,8 @@ def read_plf(content):
             result.links.append((state, state + distance, "!NULL" if word == "*EPS*" else word, -score, 0.0))
     scores, first = [-link[3] for link in result.links], [-link[3] for link in result.links if link[0] == 0]
     if max(scores, default=0) > 0.001:  # then they must be probabilities, and look like some
-        demand(all(0 < score <= 1 for score in scores), "neither logarithms nor probabilities")
-        demand(abs(sum(first) - 1) < 0.01 or set(scores) == {1}, "do not look like probabilities")
+        require(all(0 < score <= 1 for score in scores), "neither logarithms nor probabilities")
+        require(abs(sum(first) - 1) < 0.01 or set(scores) == {1}, "do not look like probabilities")
         result.links = [(*link[:3], -math.log(-link[3]), 0.0) for link in result.links]
     return result
 
@@ -426,7 +428,7 @@ def fingerprint(result):
         for _, to, word, graph, acoustic in leaving.get(node, ()):
             side = result.words.get(node if result.begins else to)
             if word is not None and side is not None and side not in SILENT:
-                demand(side == word, "two words")
+                require(side == word, "two words")
                 word = None
             step = values[node] @ matrix(word) * weight(graph, acoustic) @ node_factor(result, to)
             values[to] = values.get(to, 0) + step
@@ -435,7 +437,7 @@ def fingerprint(result):
                 ready.append(to)
     if done < len(reachable):
         return None
-    demand(result.end in values, "no path")
+    require(result.end in values, "no path")
     return values[result.end]
 
 

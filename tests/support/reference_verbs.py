@@ -12,7 +12,7 @@ from ninja.lattice.fst import Fst
 Step = tuple[str, int]
 
 
-def story(lattice: Lattice, path: tuple[int, ...]) -> tuple[Step, ...]:
+def path_symbols(lattice: Lattice, path: tuple[int, ...]) -> tuple[Step, ...]:
     """Return the contents of a path in order: each arc's word, then its labels."""
     steps: list[Step] = []
     for arc in path:
@@ -25,9 +25,9 @@ def story(lattice: Lattice, path: tuple[int, ...]) -> tuple[Step, ...]:
     return (*steps, *(("label", int(label)) for label in labels))
 
 
-def stories(lattice: Lattice) -> list[tuple[tuple[Step, ...], tuple[float, float]]]:
+def symbols_and_costs(lattice: Lattice) -> list[tuple[tuple[Step, ...], tuple[float, float]]]:
     """Return the contents and cost of every path, sorted."""
-    return sorted((story(lattice, path), costs_of(lattice, path)) for path in paths(lattice))
+    return sorted((path_symbols(lattice, path), costs_of(lattice, path)) for path in paths(lattice))
 
 
 def boosted_costs(
@@ -36,7 +36,7 @@ def boosted_costs(
     """Return the contents of every path, and its graph cost minus b for each frame with a wrong phone."""
     found = []
     for path in paths(lattice):
-        told = story(lattice, path)
+        told = path_symbols(lattice, path)
         labels = [number for what, number in told if what == "label"]
         error = 0.0
         for label, wanted in zip(labels, alignment, strict=True):
@@ -73,7 +73,7 @@ def frame_shares(lattice: Lattice, acoustic_scale: float) -> tuple[dict[tuple[in
     weights = []
     for path in paths(lattice):
         graph, acoustic = costs_of(lattice, path)
-        labels = [number for what, number in story(lattice, path) if what == "label"]
+        labels = [number for what, number in path_symbols(lattice, path) if what == "label"]
         weights.append((math.exp(-(graph + acoustic_scale * acoustic)), labels))
     total = sum(weight for weight, _ in weights)
     shares: dict[tuple[int, int], float] = {}
@@ -89,7 +89,7 @@ def accuracy_shares(
     """Return the excess accuracy of paths with a label at a frame, and the expected accuracy, over all paths."""
     found = []
     for path in paths(lattice):
-        labels = [number for what, number in story(lattice, path) if what == "label"]
+        labels = [number for what, number in path_symbols(lattice, path) if what == "label"]
         right = 0
         for label, wanted in zip(labels, alignment, strict=True):
             same = kind[label] == kind[wanted]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ninja.lattice.text import Normalizer
 
 
-def slow_respelled(words: Sequence[str], lists: Sequence[Sequence[str]], normalizer: Normalizer) -> list[str]:
+def slow_respell(words: Sequence[str], lists: Sequence[Sequence[str]], normalizer: Normalizer) -> list[str]:
     """Return the words of a sentence with phrases in the written form of their lists, from the end to the beginning."""
     lists = [phrases for phrases in lists if any(phrase != phrase.lower() for phrase in phrases)]
     spelled = [phrase.split() for phrases in lists for phrase in phrases]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 from fake_lm import FakeLM, symbols
-from reference_rescore import LogProb, spelled
+from reference_rescore import LogProb, word_logprob
 
 from ninja.lattice import Lattice
 from ninja.lm.mixture import How
@@ -27,7 +27,7 @@ def run(lattice: Lattice, options: RescoreOptions, lm: FakeLM | None = None) -> 
     return result
 
 
-def named(lattice: Lattice) -> Lattice:
+def with_symbols(lattice: Lattice) -> Lattice:
     return replace(lattice, words=TABLE)
 
 
@@ -49,7 +49,7 @@ def models() -> list[FakeLM]:
     return [FakeLM(8), FakeLM(5, salt=1), FakeLM(7, salt=2, others=("w0", "w00"))]
 
 
-def mixed(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
+def mixture_logprob(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
     """Return the probability of a mixture, computed independently."""
 
     def logprob(history: tuple[str, ...], word: str) -> float:
@@ -61,10 +61,10 @@ def mixed(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
     return logprob
 
 
-def under_penalty(lm: FakeLM) -> LogProb:
-    return spelled(lm, EXACT.unk_penalty or 0.0)
+def penalized_logprob(lm: FakeLM) -> LogProb:
+    return word_logprob(lm, EXACT.unk_penalty or 0.0)
 
 
-def running(*names: str, besides: Collection[threading.Thread] = ()) -> list[str]:
+def running_threads(*names: str, besides: Collection[threading.Thread] = ()) -> list[str]:
     """Return the names of threads that are running, besides the given threads."""
     return [thread.name for thread in threading.enumerate() if thread.name in names and thread not in besides]

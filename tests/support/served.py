@@ -146,7 +146,7 @@ class Client:
 
 
 @contextmanager
-def served(scorer: Scorer, options: ServeOptions = ServeOptions(), token: str | None = None) -> Iterator[Client]:
+def run_server(scorer: Scorer, options: ServeOptions = ServeOptions(), token: str | None = None) -> Iterator[Client]:
     """Serve in a thread; at the end, requests in progress are answered and the thread has ended."""
     uvicorn = pytest.importorskip("uvicorn", reason="the extra ninja-asr[serve] is not installed")
     server = uvicorn.Server(configuration(application(scorer, options, token=token), Listener(port=0), options))

@@ -45,7 +45,7 @@ def small_lattice() -> Lattice:
     )  # fmt: skip
 
 
-def written(form: Format, folder: Path) -> bytes:
+def small_file(form: Format, folder: Path) -> bytes:
     """Return a small file of a format."""
     target = folder / ("out" if form.write is not None and form.write.files != "one" else "out.x")
     lattice = small_lattice()

@@ -21,7 +21,7 @@ SPELLINGS = {1: (6,), 2: (3, 4), 3: (3, 5, 4), 4: (7, 8), 5: (3, 5, 5, 8), 6: (3
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class LabelledLattice:
     """A model, and a lattice created with it."""
 
     model: TransitionModel
@@ -35,7 +35,7 @@ def models(draw: st.DrawFn) -> TransitionModel:
     return model_of({phone: draw(st.integers(1, 3)) for phone in PHONES})
 
 
-def said(draw: st.DrawFn, model: TransitionModel, phone: int, reorder: bool) -> list[int]:
+def phone_labels(draw: st.DrawFn, model: TransitionModel, phone: int, reorder: bool) -> list[int]:
     """Draw transition ids of a phone from its begin to its end."""
     labels: list[int] = []
     ids = np.flatnonzero(model.phone == phone)
@@ -49,7 +49,7 @@ def word_labels(draw: st.DrawFn, model: TransitionModel, word: int, reorder: boo
     """Draw transition ids of a word, with or without a silence before it."""
     silence = draw(st.sampled_from([0, 0, 1, 2]))
     phones = ((silence,) if silence else ()) + SPELLINGS[word]
-    return [label for phone in phones for label in said(draw, model, phone, reorder)]
+    return [label for phone in phones for label in phone_labels(draw, model, phone, reorder)]
 
 
 def common_length(lists: Sequence[list[int]]) -> int:
@@ -61,7 +61,7 @@ def common_length(lists: Sequence[list[int]]) -> int:
 
 
 @st.composite
-def spoken_trees(draw: st.DrawFn, max_words: int = 7) -> Spoken:
+def labelled_trees(draw: st.DrawFn, max_words: int = 7) -> LabelledLattice:
     """Draw a deterministic lattice without epsilons whose labels are before or after their words."""
     model, reorder = draw(models()), draw(st.booleans())
     parents, words = [0], [0]  # of each node, with the word of the arc into it
@@ -74,7 +74,7 @@ def spoken_trees(draw: st.DrawFn, max_words: int = 7) -> Spoken:
     nodes = range(1, len(parents))
     labels = [[], *(word_labels(draw, model, words[node], reorder) for node in nodes)]
     is_final = [draw(st.booleans()) or node not in parents[1:] for node in range(len(parents))]
-    ending = [said(draw, model, 1, reorder) if final and draw(st.booleans()) else [] for final in is_final]
+    ending = [phone_labels(draw, model, 1, reorder) if final and draw(st.booleans()) else [] for final in is_final]
 
     for node in nodes:  # parents come first; what an arc loses its end, all that follows it gains
         moved = draw(st.integers(0, len(labels[node])))
@@ -101,11 +101,11 @@ def spoken_trees(draw: st.DrawFn, max_words: int = 7) -> Spoken:
         labels=labels[1:],
         final_labels={node: ending[node] for node in range(len(parents)) if is_final[node]},
     )
-    return Spoken(model, lattice, reorder)
+    return LabelledLattice(model, lattice, reorder)
 
 
 @st.composite
-def spoken_rows(draw: st.DrawFn, max_length: int = 4) -> Spoken:
+def labelled_sausages(draw: st.DrawFn, max_length: int = 4) -> LabelledLattice:
     """Draw a deterministic lattice with branching and joining paths: all words of a position end with the same
     phone."""
     model, reorder = draw(models()), draw(st.booleans())
@@ -114,11 +114,11 @@ def spoken_rows(draw: st.DrawFn, max_length: int = 4) -> Spoken:
     length = draw(st.integers(1, max_length))
     for place in range(length):
         last = draw(st.sampled_from(sorted(ends)))
-        spoken = said(draw, model, last, reorder)
+        spoken = phone_labels(draw, model, last, reorder)
         moved = draw(st.integers(0, len(spoken)))
         for each in sorted(draw(st.sets(st.sampled_from(ends[last]), min_size=1))):
-            before = [label for phone in SPELLINGS[each][:-1] for label in said(draw, model, phone, reorder)]
-            silence = said(draw, model, 1, reorder) if draw(st.booleans()) else []
+            before = [label for phone in SPELLINGS[each][:-1] for label in phone_labels(draw, model, phone, reorder)]
+            silence = phone_labels(draw, model, 1, reorder) if draw(st.booleans()) else []
             src.append(place)
             word.append(each)
             labels.append(tail + silence + before + spoken[: len(spoken) - moved])
@@ -134,13 +134,13 @@ def spoken_rows(draw: st.DrawFn, max_length: int = 4) -> Spoken:
         labels=labels,
         final_labels={length: tail},
     )
-    return Spoken(model, lattice, reorder)
+    return LabelledLattice(model, lattice, reorder)
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> Spoken:
+def damaged_lattices(draw: st.DrawFn) -> LabelledLattice:
     """Draw a lattice in which some labels are changed, or the end is missing."""
-    spoken: Spoken = draw(st.one_of(spoken_trees(), spoken_rows()))
+    spoken: LabelledLattice = draw(st.one_of(labelled_trees(), labelled_sausages()))
     lattice = spoken.lattice
     pool, num_ids = lattice.ali.copy(), spoken.model.num_transition_ids
     for _ in range(draw(st.integers(0, 3)) if pool.size else 0):
@@ -154,7 +154,7 @@ def damaged(draw: st.DrawFn) -> Spoken:
 
 
 @st.composite
-def anything(draw: st.DrawFn) -> Spoken:
+def arbitrary_lattices(draw: st.DrawFn) -> LabelledLattice:
     """Draw any lattice with labels of a model: epsilons, repeated words, invalid sequences."""
     model = draw(models())
     lattice: Lattice = draw(lattices(max_states=5, max_arcs=2))
@@ -163,17 +163,17 @@ def anything(draw: st.DrawFn) -> Spoken:
         return ((labels - 1) % model.num_transition_ids + 1).astype(np.int32)
 
     if not lattice.ali.size and not lattice.final_ali.size:
-        return draw(spoken_rows())
+        return draw(labelled_sausages())
     lattice = replace(lattice, ali=known(lattice.ali), final_ali=known(lattice.final_ali))
-    return Spoken(model, lattice, draw(st.booleans()))
+    return LabelledLattice(model, lattice, draw(st.booleans()))
 
 
-def spelled(entries: Sequence[tuple[int, ...]]) -> str:
+def integer_lines(entries: Sequence[tuple[int, ...]]) -> str:
     """Write lines of integers."""
     return "".join(" ".join(map(str, entry)) + "\n" for entry in entries)
 
 
-def one_path(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> Lattice:
+def linear_lattice(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> Lattice:
     """Return a lattice of one path from the word and the labels of each arc."""
     size = len(arcs)
     return from_arcs(
@@ -190,7 +190,7 @@ def one_path(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> La
     )
 
 
-def growing(size: int) -> Lattice:
+def homophone_lattice(size: int) -> Lattice:
     """Return two homophones, repeated many times: no state can be shared, because their labels come last."""
     src = [state for state in range(size) for _ in range(2)]
     labels: list[list[int]] = [[] for _ in src]

@@ -15,18 +15,18 @@ LETTERS = Spelling(["<b>", " ", *"abcdefghijklmnopqrstuvwxyz"], boundary=" ", si
 ALL = ContextOptions(max_tokens=0)
 
 
-def renamed(words):
+def rename_words(words):
     return tuple(WORD.get(word, word) for word in words)
 
 
-def spelled_model(model):
-    return SlowNgram(model.order, {renamed(ngram): value for ngram, value in model.ngrams.items()})
+def spell_model(model):
+    return SlowNgram(model.order, {rename_words(ngram): value for ngram, value in model.ngrams.items()})
 
 
-spelled_models = class_models.filter(lambda model: ("<unk>",) in model.ngrams).map(spelled_model)
+spelled_models = class_models.filter(lambda model: ("<unk>",) in model.ngrams).map(spell_model)
 spelled_weights = phrase_weights().map(
     lambda weights: {
-        cls: {renamed(phrase): weight for phrase, weight in phrases.items()} for cls, phrases in weights.items()
+        cls: {rename_words(phrase): weight for phrase, weight in phrases.items()} for cls, phrases in weights.items()
     }
 )
 boosts = st.integers(-2, 12).map(lambda step: step / 4)

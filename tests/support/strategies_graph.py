@@ -31,6 +31,6 @@ def timed_lattices(draw: st.DrawFn, max_frames: int = 6, max_arcs: int = 12) -> 
     return from_arcs("timed", src, dst, range(len(arcs)), cost, finals={last: 0.5}, labels=labels)
 
 
-def scaled(scales: dict[str, float]) -> Scales:
+def scales_of(scales: dict[str, float]) -> Scales:
     """Return scales by the names of the command-line options; missing ones have their default."""
     return Scales(scales.get("acoustic_scale", 1.0), scales.get("lm_scale", 1.0), scales.get("word_penalty", 0.0))

@@ -98,7 +98,7 @@ transitions 5
 PLF = b"((('a', -1.5, 1),('b', -0.5, 2),),(('c', -2, 1),),(('d', 0, 1),),)\n"
 
 
-def unpacked(name):
+def read_unpacked(name):
     content = (FILES / name).read_bytes()
     return gzip.decompress(content) if name.endswith(".gz") else content
 
@@ -123,7 +123,7 @@ def sentences(lattice):
     return sorted(found)
 
 
-def same_as_twin(content, **options):
+def check_against_reference(content, **options):
     graph = slow.read_slf(content, **options)
     lattice = read_slf(content, "k")
     check(lattice)

@@ -29,6 +29,6 @@ def run(lm, options=OPTIONS, threads=1, lattices=LATTICES, log=None, **how):
     return list(rescorer.on_threads(lattices, log, threads))
 
 
-def same(found, expected):
+def identical(found, expected):
     assert [key for key, _ in found] == [key for key, _ in expected]
     return all(one.identical(other) for (_, one), (_, other) in zip(found, expected, strict=True))

@@ -99,7 +99,7 @@ def folder(kind):
     return path
 
 
-def opened(kind, **options):
+def load_model(kind, **options):
     """Load a model, and look up the words of `TABLE`: their ids are the same in all models with the same words."""
     lm = load(folder(kind), **options)
     lm.vocabulary.ids(word for word, _ in TABLE)
@@ -117,7 +117,7 @@ def make_trie(lm, size=40, seed=0, reach=6):
     return parent, word
 
 
-def spelled(lm, word, *, first=False):
+def word_pieces(lm, word, *, first=False):
     """Return a word's pieces as the tokenizer writes them."""
     (begin,), (count,) = lm._spelling.places(np.array([lm.vocabulary.id(word)]), np.array([first]))
     return lm._spelling.piece[begin : begin + count].tolist()

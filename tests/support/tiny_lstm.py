@@ -57,14 +57,14 @@ def sentence_score(sentence: list[int] | tuple[int, ...], last: int = 1, module=
     return float(sum(logprob[time, word] for time, word in enumerate([*sentence, last])))
 
 
-def scores_as_the_definition(lm: LanguageModel, module=MODULE) -> None:
+def check_sentence_scores(lm: LanguageModel, module=MODULE) -> None:
     """Check the scores of whole sentences, and that all states are released."""
     expected = [sentence_score(sentence, module=module) for sentence in SENTENCES]
     assert sentence_logprobs(lm, SENTENCES) == pytest.approx(expected, abs=1e-4)
     assert lm.num_slots == 0  # type: ignore[attr-defined]
 
 
-class ByDefinition(FakeLM):
+class ReferenceLM(FakeLM):
     """The same network for the slow implementation of rescoring, which asks by history."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class ByDefinition(FakeLM):
         return float(self.known[history][word])
 
 
-BY_DEFINITION = ByDefinition()
+REFERENCE_LM = ReferenceLM()
 EXACT = RescoreOptions(
     lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
     max_hyps=0, max_active=0, beam=math.inf,
@@ -87,17 +87,17 @@ EXACT = RescoreOptions(
 LATTICES = lattices(max_states=6, max_word=8)
 
 
-def rescores_as_paths_score(lm: LanguageModel, lattice) -> None:
+def check_path_scores(lm: LanguageModel, lattice) -> None:
     """Check that rescoring a lattice without limits equals scoring each path as a sentence."""
     lattice = replace(lattice, words=symbols())
     [(_, result)] = rescore([(lattice.key, lattice)], lm, EXACT)
-    found, expected = path_costs(result), rescored_path_costs(lattice, BY_DEFINITION, EXACT)
+    found, expected = path_costs(result), rescored_path_costs(lattice, REFERENCE_LM, EXACT)
     assert [cost.words for cost in found] == [cost.words for cost in expected]
     for ours, theirs in zip(found, expected, strict=True):
         assert ours[1:3] == pytest.approx(theirs[1:3], abs=1e-4)
 
 
-class Stepping(torch.nn.Module):
+class StepModule(torch.nn.Module):
     """The LSTM with a state as in nn.LSTM: two tensors, layers first."""
 
     def __init__(self):
@@ -115,7 +115,7 @@ class Stepping(torch.nn.Module):
         return self.module.logits(self.module(words.t())).transpose(0, 1)
 
 
-class Whole(torch.nn.Module):
+class SentenceModule(torch.nn.Module):
     """The LSTM without a state."""
 
     def __init__(self):

@@ -29,7 +29,9 @@ def save(path, nodes, inputs, outputs, weights=None, metadata=None, domain=""):
     return path
 
 
-def counting(path, *, batch="batch", names=("state_s", "new_state_s"), column=False, kind=TensorProto.INT64, **more):
+def write_recurrent(
+    path, *, batch="batch", names=("state_s", "new_state_s"), column=False, kind=TensorProto.INT64, **more
+):
     """Write a recurrent network: s = decay · s + embedding(word), layers × batch × width; scores from their sum.
 
     Its second state is an integer that counts words, and adds its square root to the score of word 3.
@@ -70,8 +72,8 @@ def counting(path, *, batch="batch", names=("state_s", "new_state_s"), column=Fa
     return save(path, nodes, inputs, outputs, weights, **more)
 
 
-def external(path, location):
-    model = onnx.load(summing(path))
+def with_external_weight(path, location):
+    model = onnx.load(write_stateless(path))
     weight = next(each for each in model.graph.initializer if each.name == "embedding")
     weight.ClearField("raw_data")
     weight.data_location = TensorProto.EXTERNAL
@@ -79,7 +81,7 @@ def external(path, location):
     return model
 
 
-def summing(path, *, lengths=False, score="logits", batch="batch", **more):
+def write_stateless(path, *, lengths=False, score="logits", batch="batch", **more):
     """Write a network without a state: the running sum of embeddings, times the number of words if lengths are
     given."""
     nodes = [

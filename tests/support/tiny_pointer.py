@@ -16,13 +16,13 @@ from ninja.lattice.symbols import SymbolTable  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models import entity_encoder, phrase_pointer  # noqa: E402
 
-OTHERS = ("unheard-of", "never")  # words that the model below lacks
-WORDS = (*(f"w{number}" for number in range(1, 9)), *OTHERS)
+UNKNOWN_WORDS = ("unheard-of", "never")  # words that the model below lacks
+WORDS = (*(f"w{number}" for number in range(1, 9)), *UNKNOWN_WORDS)
 TABLE = SymbolTable.from_words(["<eps>", *WORDS, "<s>", "</s>"])
-PENALTY = math.log(len(OTHERS))
+PENALTY = math.log(len(UNKNOWN_WORDS))
 
 
-def made_pointer(lm) -> ContextPointer:
+def random_pointer(lm) -> ContextPointer:
     torch.manual_seed(3)
     encoder = entity_encoder.EntityEncoder(entity_encoder.Config(40, 4, "letters", hidden=4, vector=5)).eval()
     network = phrase_pointer.PhrasePointer(phrase_pointer.Config(lm.state_size, 5, width=6, hidden=7)).eval()
@@ -34,7 +34,7 @@ def made_pointer(lm) -> ContextPointer:
 
 
 BASE = LstmLM(MODULE, VOCABULARY)
-POINTER = made_pointer(BASE)
+POINTER = random_pointer(BASE)
 
 
 def entities(phrases, table=TABLE, key="*") -> Entities:

@@ -24,4 +24,4 @@ def write_model(folder, what="words", how="binary"):
     features = FEATURES if what == "features" else None
     embedding = EMBEDDING if features is None else FEATURE_EMBEDDING
     options = {"bos": 1, "eos": 2, "oov": "<unk>", "features": features, "binary": how == "binary"}
-    return writer.directory(folder, LINES, COMPONENTS, WORDS, embedding, **options)
+    return writer.write_directory(folder, LINES, COMPONENTS, WORDS, embedding, **options)

@@ -37,7 +37,7 @@ class PacedGossip(Gossip):
             self._store.set(f"{first}: step {step} of {self.node}", "done")
 
 
-def twice(trainings, progress, workers):
+def train_and_resume(trainings, progress, workers):
     """Train by each method, then again from an intermediate state; return the reports of both.
 
     All trainings share a set of processes, which take seconds to start. A training with a group of only some of the
@@ -47,14 +47,14 @@ def twice(trainings, progress, workers):
     methods.Gossip = PacedGossip
     reports, resumed = [], []
     for texts, output, options in trainings:
-        reports.append(one(*texts, output, options, workers))
+        reports.append(train_once(*texts, output, options, workers))
         if workers.rank == 0:
             os.rename(f"{output}.end", f"{output}.whole")
-        resumed.append(one(*texts, output, dataclasses.replace(options, resume=True), workers))
+        resumed.append(train_once(*texts, output, dataclasses.replace(options, resume=True), workers))
     return reports, resumed
 
 
-def one(train_text, dev_text, output, options, workers):
+def train_once(train_text, dev_text, output, options, workers):
     """Train; keep an intermediate state as ``output.kept``, from which to resume, and the last as ``output.end``."""
     reports = []
 
@@ -71,7 +71,7 @@ def one(train_text, dev_text, output, options, workers):
     return reports
 
 
-def die(rank, progress, workers):
+def kill_worker(rank, progress, workers):
     """Kill one worker while the others wait for it."""
     if workers.rank == rank:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -89,7 +89,7 @@ def network_of_json(row: str) -> ConfusionNetwork:
     )
 
 
-def strict(entries: Iterable[Any]) -> list[Any]:
+def valid_entries(entries: Iterable[Any]) -> list[Any]:
     """Return the entries if all are valid, or raise the first error."""
     sound = []
     for each in entries:
@@ -99,13 +99,13 @@ def strict(entries: Iterable[Any]) -> list[Any]:
     return sound
 
 
-def each_object(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[Any]:
+def read_entries(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[Any]:
     fields = fields or ObjectFields()
     return list(read_lists(objects(content, path, fields), path, fields))
 
 
 def read_objects(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[NBest]:
-    return strict(each_object(content, path, fields))
+    return valid_entries(read_entries(content, path, fields))
 
 
 def tables_nbest(

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch.testing._internal.distributed import multi_threaded_pg as threaded
 
 
-def in_threads(size, work):
+def run_in_threads(size, work):
     """Return the results of ``work(rank)`` in a process group of this many threads."""
     results, errors = [None] * size, []
     store = dist.HashStore()

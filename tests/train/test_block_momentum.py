@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
-from worker_threads import in_threads  # noqa: E402
+from worker_threads import run_in_threads  # noqa: E402
 
 from ninja.errors import OptionError, WorkerError  # noqa: E402
 from ninja.train.parallel import BlockMomentum, PairwiseAveraging, launch  # noqa: E402
@@ -125,7 +125,7 @@ def numpy_train(kind, momentum, rate, classical, block_steps, warmup, block_opti
 @pytest.mark.parametrize(("classical", "warmup"), [(True, 0), (False, 7)])
 def test_blocks_of_any_optimiser_equal_numpy(kind, block_optimizer, classical, warmup):
     options = {"classical": classical, "block_steps": 5, "warmup": warmup, "block_optimizer": block_optimizer}
-    results = in_threads(WORKERS, lambda rank: train(rank, kind, momentum=0.6, rate=0.8, **options))
+    results = run_in_threads(WORKERS, lambda rank: train(rank, kind, momentum=0.6, rate=0.8, **options))
     expected = numpy_train(kind, 0.6, 0.8, **options)
     for result in results:
         for ours, twin in zip(result, expected, strict=True):
@@ -134,13 +134,13 @@ def test_blocks_of_any_optimiser_equal_numpy(kind, block_optimizer, classical, w
 
 def test_the_default_momentum_and_rate_count_a_block_for_the_sum_of_its_workers():
     options = {"classical": False, "block_steps": 5, "warmup": 0, "block_optimizer": "average"}
-    [result, *_] = in_threads(WORKERS, lambda rank: train(rank, "sgd", block_steps=5))
+    [result, *_] = run_in_threads(WORKERS, lambda rank: train(rank, "sgd", block_steps=5))
     expected = numpy_train("sgd", 1 - 1 / WORKERS, 1.0, **options)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12)
 
 
 def test_without_momentum_weights_are_averaged_to_the_bit():
-    results = in_threads(2, lambda rank: train(rank, "sgd", momentum=0.0, rate=1.0, block_steps=STEPS))
+    results = run_in_threads(2, lambda rank: train(rank, "sgd", momentum=0.0, rate=1.0, block_steps=STEPS))
     alone = []
     for rank in range(2):
         module = linear()
@@ -159,7 +159,7 @@ def test_the_warmup_ends_without_a_call_if_only_calls_end_blocks():
         fit(model, optimizer, rank, range(3))
         return vector_of(module)
 
-    first, *others = in_threads(3, work)
+    first, *others = run_in_threads(3, work)
     for other in others:
         assert (other == first).all()
 
@@ -188,7 +188,7 @@ def test_buffers_are_averaged_and_constants_are_those_of_the_first_worker():
             optimizer.step()
         return module.state_dict()
 
-    states = in_threads(3, work)
+    states = run_in_threads(3, work)
     mean = np.zeros(INPUTS)
     for rank in range(3):
         own = np.zeros(INPUTS)
@@ -226,7 +226,7 @@ def test_buffers_that_a_module_assigns_are_averaged():
             optimizer.step()
         return module.mean.item()
 
-    assert in_threads(2, work) == [pytest.approx(1.5 * (1 - 0.5**4))] * 2
+    assert run_in_threads(2, work) == [pytest.approx(1.5 * (1 - 0.5**4))] * 2
 
 
 def test_complex_weights_are_averaged_with_their_imaginary_parts():
@@ -239,7 +239,7 @@ def test_complex_weights_are_averaged_with_their_imaginary_parts():
         optimizer.step()
         return weight.tolist()
 
-    assert in_threads(2, work) == [[1 + 1j - (1 + 2j)] * 2] * 2
+    assert run_in_threads(2, work) == [[1 + 1j - (1 + 2j)] * 2] * 2
 
 
 def test_weights_in_half_precision_add_up_changes_below_their_rounding():
@@ -254,7 +254,7 @@ def test_weights_in_half_precision_add_up_changes_below_their_rounding():
         assert module.weight.dtype == torch.float16
         return model.update.weights.item(), module.weight.item()
 
-    for master, weight in in_threads(2, work):
+    for master, weight in run_in_threads(2, work):
         assert master == pytest.approx(1 + 8 * 0.25 * 2**-10, abs=1e-7)
         assert weight == 1 + 2 * 2**-10
 
@@ -285,7 +285,7 @@ def test_training_continues_from_a_state_with_the_same_bits(at, block_optimizer)
         with model.result(), resumed.result():
             return vector_of(module), vector_of(other)
 
-    for whole, resumed in in_threads(WORKERS, work):
+    for whole, resumed in run_in_threads(WORKERS, work):
         assert (whole == resumed).all()
 
 
@@ -316,7 +316,7 @@ def test_optimisers_with_different_states_are_refused_on_all_workers():
         with pytest.raises(WorkerError, match="the workers have 24 to 36 values to share, but must have equally many"):
             optimizer.step()
 
-    in_threads(2, work)
+    run_in_threads(2, work)
 
 
 @pytest.mark.parametrize("wrapper", [BlockMomentum, PairwiseAveraging])

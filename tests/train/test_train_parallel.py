@@ -182,7 +182,7 @@ def trained(tmp_path_factory):
     shared = {"workers": 2, "epochs": 3, "dropout": 0.2, "precision": "float32"}
     options = {name: toy(**shared | chosen) for name, chosen in methods.items()}
     work = [(both, str(folder / f"{name}.pt"), chosen) for name, chosen in options.items()]
-    reports, resumed = launch.run(train_workers.twice, (work,), 2, "cpu", lambda report: None)
+    reports, resumed = launch.run(train_workers.train_and_resume, (work,), 2, "cpu", lambda report: None)
     return folder, both, options, dict(zip(options, reports, strict=True)), dict(zip(options, resumed, strict=True))
 
 
@@ -306,7 +306,7 @@ def test_reports_count_the_work_of_all(trained):
 def test_a_worker_that_is_killed_is_named():
     # The other worker would wait for a day, which is longer than the time limit of a test.
     with pytest.raises(WorkerError, match=r"worker 1 \(SIGKILL, process \d+\) was killed by signal 9"):
-        launch.run(train_workers.die, (1,), 2, "cpu", None)
+        launch.run(train_workers.kill_worker, (1,), 2, "cpu", None)
 
 
 def test_the_cause_of_a_failure_is_told_not_its_consequences(tmp_path, texts):

@@ -10,7 +10,18 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from boost_cases import CLASS_LM, FAR, MISLED, NAMES, NEAR, OTHER, TABLE, VOCABULARY, dev_set, lattice
+from boost_cases import (
+    CLASS_LM,
+    FALSE_ALARM,
+    LARGE_BOOST,
+    NAMELESS,
+    NAMES,
+    SMALL_BOOST,
+    TABLE,
+    VOCABULARY,
+    dev_set,
+    lattice,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,9 +40,9 @@ from ninja.tune.plot import plot_trade_off
 from ninja.tune.trials import Errors, Setting, Trials
 
 
-def tuned(*, near=NEAR, far=FAR, **chosen) -> TunedContext:
+def tuned(*, near=SMALL_BOOST, far=LARGE_BOOST, **chosen) -> TunedContext:
     contextual = dev_set(NAMES, near=near, far=far)
-    return tune_context(contextual, dev_set(NAMES, misled=MISLED, other=OTHER), TABLE, **chosen)
+    return tune_context(contextual, dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS), TABLE, **chosen)
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +116,7 @@ def test_the_curve_tells_both_error_rates_of_each_boost() -> None:
 
 
 def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
-    found = tuned(near=FAR, max_general_rise=0.0)
+    found = tuned(near=LARGE_BOOST, max_general_rise=0.0)
     assert found.settings is not None
     assert found.settings.options.keyword_boost < 8
     assert found.after == found.before
@@ -168,7 +179,9 @@ def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
 
 def test_every_run_gives_the_same_and_the_order_of_utterances_means_nothing() -> None:
     assert tuned() == tuned()
-    turned = tune_context(dev_set(NAMES, far=FAR, near=NEAR), dev_set(NAMES, other=OTHER, misled=MISLED), TABLE)
+    turned = tune_context(
+        dev_set(NAMES, far=LARGE_BOOST, near=SMALL_BOOST), dev_set(NAMES, other=NAMELESS, misled=FALSE_ALARM), TABLE
+    )
     assert turned == tuned()
 
 
@@ -180,7 +193,10 @@ def class_lm(tmp_path_factory):
 
 
 def test_a_class_model_has_its_boost_and_its_share_chosen_too(class_lm) -> None:
-    contextual, general = dev_set(NAMES, near=NEAR, far=FAR), dev_set(NAMES, misled=MISLED, other=OTHER)
+    contextual, general = (
+        dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
+        dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
+    )
     found = tune_context(contextual, general, TABLE, class_lm, max_general_rise=0.0)
     assert found.settings is not None
     assert found.after.contextual_wer <= 100 / 6
@@ -249,7 +265,10 @@ def test_the_share_of_the_class_model_matters_where_there_are_no_entities_too(cl
 
 
 def test_fixed_boosts_stay_as_given(class_lm) -> None:
-    contextual, general = dev_set(NAMES, near=NEAR, far=FAR), dev_set(NAMES, misled=MISLED, other=OTHER)
+    contextual, general = (
+        dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
+        dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
+    )
     options = ContextOptions(class_weight=1 / 3, class_boost=1 / 7, keyword_boost=3.1)
     fixed = ["class_weight", "class_boost", "acoustic_scale", "word_penalty"]
     chosen = {"acoustic_scale": 1 / 12, "word_penalty": 2 / 3}
@@ -329,7 +348,7 @@ def test_entities_are_measured_against_the_best_run_without_them() -> None:
 
 
 def test_sets_that_show_nothing_are_refused() -> None:
-    contextual, general = dev_set(NAMES, near=NEAR), dev_set(NAMES, other=OTHER)
+    contextual, general = dev_set(NAMES, near=SMALL_BOOST), dev_set(NAMES, other=NAMELESS)
     nobody = Entities.from_dict({"utterances": {"near": {"@name": ["tom chen"]}}})
     with pytest.raises(FormatError, match="no usable lattice of the general set has a reference"):
         tune_context(contextual, replace(general, references={"x": ["tell"]}), TABLE)
@@ -360,10 +379,10 @@ def test_values_out_of_range_are_named(wrong, message) -> None:
 
 def test_a_lattice_that_fails_is_left_out() -> None:
     failures: list[package.NinjaError] = []
-    dead = replace(lattice("near", *NEAR[1:]), final_graph=np.full(7, np.inf, np.float32))
-    good = dev_set(NAMES, far=FAR)
+    dead = replace(lattice("near", *SMALL_BOOST[1:]), final_graph=np.full(7, np.inf, np.float32))
+    good = dev_set(NAMES, far=LARGE_BOOST)
     contextual = DevSet([("near", dead), *good.lattices], {"near": ["call"], **good.references}, NAMES)
-    general = dev_set(NAMES, other=OTHER)
+    general = dev_set(NAMES, other=NAMELESS)
     found = tune_context(contextual, general, TABLE, log=Log(on_error=failures.append))
     assert [failure.key for failure in failures] == ["near"]
     assert found.after.contextual_wer == 0.0

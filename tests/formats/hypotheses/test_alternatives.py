@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis_files import correct, replacing
+from hypothesis_files import correct, replacement
 
 import ninja
 from ninja.graph import best_path, lattice_nbest
@@ -119,7 +119,7 @@ def test_beams_that_are_not_in_the_order_of_their_scores_keep_their_places(tmp_p
     path, target = tmp_path / "a.json", tmp_path / "b.json"
     path.write_text(json.dumps(beams([("good morning sir", -4.0), ("good morning", -3.5)])))
     assert in_order(path, "nemo-manifest") == ["good morning", "good morning sir"]
-    correct(path, target, "nemo-manifest", replacing("morning", "evening"))
+    correct(path, target, "nemo-manifest", replacement("morning", "evening"))
     assert target.read_text() == path.read_text().replace("morning", "evening")
 
 

@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis_files import FILES, correct, replacing
+from hypothesis_files import FILES, correct, replacement
 
 import ninja
 from ninja.errors import NinjaError
@@ -146,7 +146,7 @@ def test_letters_that_are_cut_into_tokens_are_read_and_stay(tmp_path):
     assert (lattice.record.origin.words, lattice.time.tolist()) == (("está", "aquí."), [0, 2, 4])
     correct(path, target, "whisper.cpp", lambda _, words: words)
     assert target.read_bytes() == path.read_bytes()
-    correct(path, target, "whisper.cpp", replacing("aquí.", "allí."))
+    correct(path, target, "whisper.cpp", replacement("aquí.", "allí."))
     [(_, lattice)] = ninja.read(target)
     assert lattice.record.origin.words == ("está", "allí.")
     assert b'"text": " est\xc3"' in target.read_bytes()
@@ -160,5 +160,5 @@ def test_text_that_is_not_utf_8_is_an_error_of_its_utterance(tmp_path):
     assert "key 'x-1': 'segments[0].text' is not UTF-8; specify the encoding" in str(errors[0])
     [(_, first), _] = ninja.read(path, encoding="latin-1")
     assert first.record.origin.words == ("café",)
-    correct(path, tmp_path / "y.json", "whisper:encoding=latin-1", replacing("b", "ü"))
+    correct(path, tmp_path / "y.json", "whisper:encoding=latin-1", replacement("b", "ü"))
     assert (tmp_path / "y.json").read_bytes() == path.read_bytes().replace(b'"b"', b'"\xfc"')

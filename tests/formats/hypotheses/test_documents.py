@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis_files import FILES, FOLDER, correct, replacing
+from hypothesis_files import FILES, FOLDER, correct, replacement
 from linear_time import assert_linear
 
 import ninja as package
@@ -130,7 +130,7 @@ def test_correcting_every_utterance_takes_time_in_proportion_to_the_file(folder)
             segments[number] = {**segment, "start": 10 * number, "end": 10 * number + 9}
         path = folder / f"{size}.json"
         path.write_text(json.dumps({"text": "".join(segment["text"] for segment in segments), "segments": segments}))
-        return lambda: correct(path, folder / "out.json", "whisper", replacing("apple", "ap ple"))
+        return lambda: correct(path, folder / "out.json", "whisper", replacement("apple", "ap ple"))
 
     assert_linear(task, 1 << 16, "corrections")
 
@@ -161,7 +161,7 @@ def test_alternatives_are_written_in_their_new_order(folder):
 
 
 def test_other_forms_of_a_text_get_words_in_their_form(folder):
-    correct(FOLDER / "azure-batch.json", folder / "out.json", "azure", replacing("world.", "Wendy Wong!"))
+    correct(FOLDER / "azure-batch.json", folder / "out.json", "azure", replacement("world.", "Wendy Wong!"))
     [phrase] = json.loads((folder / "out.json").read_text())["recognizedPhrases"]
     [best] = phrase["nBest"]
     assert (best["display"], best["lexical"], best["maskedITN"]) == ("Hello Wendy Wong!", *["hello wendy wong"] * 2)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis_files import FOLDER, correct, replacing
+from hypothesis_files import FOLDER, correct, replacement
 
 import ninja
 from ninja.formats.format import HEAD, by_mark
@@ -259,10 +259,10 @@ def test_a_variant_is_recognised_read_and_written_back(name, tmp_path):
     correct(path, target, form, lambda _, words: words)
     assert target.read_bytes() == path.read_bytes()
     for new in ("xyzzy", "xyzzy and", ""):
-        correct(path, target, form, replacing(word, new))
+        correct(path, target, form, replacement(word, new))
         assert word.lower() not in target.read_text().lower()
         origins = [lattice.record.origin.words for _, lattice in ninja.read(target)]
-        assert origins == [tuple(replacing(word, new)("", list(one.record.origin.words))) for one in lattices]
+        assert origins == [tuple(replacement(word, new)("", list(one.record.origin.words))) for one in lattices]
 
 
 def rewritten(document, form, fix, tmp_path):
@@ -277,11 +277,11 @@ def test_a_supervision_without_text_is_silence(tmp_path):
     path = tmp_path / "x.json"
     path.write_text(json.dumps([SILENT, LHOTSE]))
     assert [len(lattice.record.origin.words) > 0 for _, lattice in ninja.read(path)] == [False, True]
-    assert rewritten([SILENT, LHOTSE], "lhotse", replacing("Bartley", "Bartlett"), tmp_path)[0][0] == SILENT
+    assert rewritten([SILENT, LHOTSE], "lhotse", replacement("Bartley", "Bartlett"), tmp_path)[0][0] == SILENT
 
 
 def test_only_the_first_alternative_of_a_segment_of_amazon_changes(tmp_path):
-    after, notes = rewritten(AWS, "aws", replacing("sir.", "madam, please."), tmp_path)
+    after, notes = rewritten(AWS, "aws", replacement("sir.", "madam, please."), tmp_path)
     assert notes == []
     first, second = after["results"]["segments"]
     assert [one["transcript"] for one in first["alternatives"]] == ["Yes madam, please.", "Guess her."]
@@ -296,7 +296,7 @@ def test_only_the_first_alternative_of_a_segment_of_amazon_changes(tmp_path):
 @pytest.mark.parametrize(
     ("fix", "times"),
     [
-        (replacing("sir.", "madam, please."), [("madam,", "0.5", "0.65"), ("please.", "0.65", "0.8")]),
+        (replacement("sir.", "madam, please."), [("madam,", "0.5", "0.65"), ("please.", "0.65", "0.8")]),
         (lambda _, words: [*words[:2], "Oh", *words[2:]], [("sir", "0.5", "0.8"), ("Oh", "0.8", "1")]),
     ],
 )
@@ -325,7 +325,7 @@ def test_words_that_replace_those_of_two_segments_go_into_the_first(tmp_path):
 
 
 def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
-    after, notes = rewritten(JAPANESE, "whisper", replacing("雨が降っています", "雪が降っています"), tmp_path)
+    after, notes = rewritten(JAPANESE, "whisper", replacement("雨が降っています", "雪が降っています"), tmp_path)
     assert notes == []
     assert after["text"] == "雪が降っています傘を持って行く"
     assert [word["word"] for word in after["segments"][0]["words"]][:3] == ["雪", "が", "降"]
@@ -339,7 +339,7 @@ def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
     ],
 )
 def test_new_words_of_pieces_begin_as_the_old_words_do(old, new, pieces, tmp_path):
-    after, _ = rewritten(sample("whisper.cpp.json"), "whisper.cpp", replacing(old, new), tmp_path)
+    after, _ = rewritten(sample("whisper.cpp.json"), "whisper.cpp", replacement(old, new), tmp_path)
     tokens = [token["text"] for token in after["transcription"][0]["tokens"]]
     begin = tokens.index(pieces[0])
     assert tokens[begin : begin + len(pieces)] == pieces
@@ -348,7 +348,7 @@ def test_new_words_of_pieces_begin_as_the_old_words_do(old, new, pieces, tmp_pat
 def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
     word = {"word": "Good morning.", "start": 0.0, "end": 0.8}
     document = {**NEMO, "word": [word, NEMO["word"][2]]}
-    after, _ = rewritten(document, "nemo-manifest", replacing("morning.", "old morning."), tmp_path)
+    after, _ = rewritten(document, "nemo-manifest", replacement("morning.", "old morning."), tmp_path)
     assert after["pred_text"] == "Good old morning. Hello."
     assert after["word"] == [{**word, "word": "Good old morning."}, NEMO["word"][2]]
 
@@ -356,7 +356,7 @@ def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
 def test_items_without_punctuation_stay_without(tmp_path):
     document = {**VERBOSE, "segments": TIMESTAMPED}
     before = [word["text"] for segment in TIMESTAMPED for word in segment["words"]]
-    after, _ = rewritten(document, "whisper", replacing("bow,", "bough,"), tmp_path)
+    after, _ = rewritten(document, "whisper", replacement("bow,", "bough,"), tmp_path)
     words = [word["text"] for segment in after["segments"] for word in segment["words"]]
     assert words == ["bough" if word == "bow" else word for word in before]
 
@@ -364,7 +364,7 @@ def test_items_without_punctuation_stay_without(tmp_path):
 def test_a_word_that_its_list_lacks_is_removed_from_the_text(tmp_path):
     document = json.loads(json.dumps(NEMO))
     del document["word"][1]
-    after, notes = rewritten(document, "nemo-manifest", replacing("morning.", ""), tmp_path)
+    after, notes = rewritten(document, "nemo-manifest", replacement("morning.", ""), tmp_path)
     assert notes == []
     assert (after["pred_text"], after["word"]) == ("Good Hello.", document["word"])
 
@@ -373,7 +373,7 @@ def test_a_second_form_of_a_time_that_is_no_time_stays(tmp_path):
     document = sample("whisper.cpp.json")
     times = {"from": "", "to": []}
     document["transcription"][0]["tokens"][1]["timestamps"] = times
-    after, _ = rewritten(document, "whisper.cpp", replacing("McConnell,", "Mc Connell,"), tmp_path)
+    after, _ = rewritten(document, "whisper.cpp", replacement("McConnell,", "Mc Connell,"), tmp_path)
     tokens = after["transcription"][0]["tokens"]
     assert (tokens[1]["timestamps"], tokens[1]["offsets"]["to"] < tokens[2]["offsets"]["to"]) == (times, True)
 
@@ -387,7 +387,7 @@ def test_unknown_numbers_stay_and_are_no_confidences(tmp_path):
     assert b"NaN" in path.read_bytes()
     [(_, first), _] = ninja.read(path)
     assert first.record.origin.confidences[:2] == (None, WHISPER["segments"][0]["words"][1]["probability"])
-    correct(path, target, "whisper", replacing("apple", "pear"))
+    correct(path, target, "whisper", replacement("apple", "pear"))
     assert target.read_bytes() == path.read_bytes().replace(b"apple", b"pear")
 
 
@@ -429,7 +429,7 @@ def test_utterances_of_two_channels_change_with_their_channel(tmp_path):
     }
     path, target = tmp_path / "x.json", tmp_path / "y.json"
     path.write_text(json.dumps(document))
-    assert correct(path, target, "deepgram", replacing("Anna.", "Hanna.")) == []
+    assert correct(path, target, "deepgram", replacement("Anna.", "Hanna.")) == []
     assert target.read_text() == path.read_text().replace("Anna", "Hanna").replace('"anna"', '"hanna"')
     corrections = {"Hello,": "Good day,", "Kitty.": "", "morning,": "evening,"}
     notes = correct(

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis_files import FILES, correct, replacing
+from hypothesis_files import FILES, correct, replacement
 from reference_graph import SHARED
 
 import ninja as package
@@ -69,7 +69,7 @@ WORDS = {
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_a_corrected_word_changes_its_letters_alone(path, tmp_path):
     word, target = WORDS[path.name], tmp_path / path.name
-    correct(path, target, FILES[path], replacing(word, word[0] + "xyzzy"))
+    correct(path, target, FILES[path], replacement(word, word[0] + "xyzzy"))
     new = re.sub(f"(?i)({word[0]}){word[1:]}", r"\1xyzzy", path.read_text())
     assert target.read_text() == new
     assert new != path.read_text()
@@ -88,11 +88,11 @@ def test_words_of_punctuation_do_not_become_empty_words(path, new, tmp_path):
 @pytest.mark.parametrize("new", ["two words", ""])
 def test_a_word_becomes_two_words_or_none_in_every_form_of_a_text(path, new, tmp_path):
     word, target = WORDS[path.name], tmp_path / path.name
-    correct(path, target, FILES[path], replacing(word, new))
+    correct(path, target, FILES[path], replacement(word, new))
     form = FILES[path]
     old = [lattice.record.origin.words for _, lattice in package.read(path, format=form)]
     back = [lattice.record.origin.words for _, lattice in package.read(target, format=form)]
-    assert back == [tuple(replacing(word, new)("", list(words))) for words in old]
+    assert back == [tuple(replacement(word, new)("", list(words))) for words in old]
     documents = [json.loads(text) for text in texts_of(target)]
     assert word.lower() not in json.dumps(documents, ensure_ascii=False).lower()
     again = tmp_path / f"again-{path.name}"
@@ -123,13 +123,13 @@ def test_whispers_own_files_are_written_back_byte_for_byte(tmp_path, ninja):
 
 def test_a_corrected_word_changes_the_texts_and_the_item_that_have_it(tmp_path):
     target = tmp_path / "x.json"
-    assert correct(WHISPER, target, "whisper", replacing("bow,", "bough,")) == []
+    assert correct(WHISPER, target, "whisper", replacement("bow,", "bough,")) == []
     assert target.read_bytes() == WHISPER.read_bytes().replace(b"bow,", b"bough,")
 
 
 def test_a_word_becomes_several_words_and_several_become_one(tmp_path):
     target = tmp_path / "x.json"
-    correct(WHISPER, target, "whisper", replacing("apple", "ap ple"))
+    correct(WHISPER, target, "whisper", replacement("apple", "ap ple"))
     before, after = (json.loads(path.read_text()) for path in (WHISPER, target))
     assert after["text"] == before["text"].replace("apple", "ap ple")
     items = after["segments"][0]["words"]
@@ -163,7 +163,7 @@ def test_letters_beyond_ascii_stay_as_the_file_has_them(tmp_path):
     document = json.loads(WHISPER.read_text())
     document["note"] = "Prüfung"
     source.write_text(json.dumps(document, ensure_ascii=False, indent=1))
-    correct(source, target, "whisper", replacing("bow,", "bóugh,"))
+    correct(source, target, "whisper", replacement("bow,", "bóugh,"))
     assert target.read_text() == source.read_text().replace("bow,", "bóugh,")
 
 
