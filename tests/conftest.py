@@ -98,7 +98,7 @@ def pytest_runtest_makereport(item):
     if not (report.skipped and os.environ.get("CI")):  # elsewhere a machine may lack programs and data
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    if not any(re.search(re.escape(each), reason) for each in MAY_SKIP):
+    if not any(re.search(re.escape(allowed_reason), reason) for allowed_reason in MAY_SKIP):
         report.outcome = "failed"
         report.longrepr = f"this is CI, where {item.nodeid} must run: {reason}"
 

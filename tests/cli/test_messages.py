@@ -272,7 +272,7 @@ def test_the_scales_of_a_header_are_read(header: str, scales: Scales) -> None:
 def test_words_that_the_model_has_in_another_case_are_counted() -> None:
     words = SymbolTable([("<eps>", 0), ("A", 1), ("B", 2), ("zzz", 3)])
     lattice = small("u", words).replace(word=np.array([1, 3], np.int32))
-    lm = FakeLM(others=("a", "b"))
+    lm = FakeLM(extra_words=("a", "b"))
     coverage = WordMap(words, lm).coverage(lattice)
     assert coverage.in_case == 1
     assert "; map_words case would find 1 of them" in str(coverage)

@@ -79,7 +79,7 @@ def test_words_of_equal_form_have_one_id():
 
 
 def test_a_form_of_several_words_is_a_single_word_of_the_model_if_it_has_one():
-    lm = FakeLM(others=("e-mail", "a.m.", "it's"))
+    lm = FakeLM(extra_words=("e-mail", "a.m.", "it's"))
     assert lexical(lm).vocabulary.ids(["E-Mail,", "A.M."]) == lm.vocabulary.ids(["e-mail", "a.m."])
     english = lexical(lm, "english")
     assert make_normalizer("english")("It's") == ("it", "is")
@@ -87,7 +87,7 @@ def test_a_form_of_several_words_is_a_single_word_of_the_model_if_it_has_one():
 
 
 def test_a_word_is_found_if_the_model_has_another_spelling_of_its_form():
-    lm = FakeLM(others=("THE", "Chen", "gonna", "colour"))
+    lm = FakeLM(extra_words=("THE", "Chen", "gonna", "colour"))
     the, chen, gonna, colour = lm.vocabulary.ids(["THE", "Chen", "gonna", "colour"])
     basic = lexical(lm).vocabulary
     assert basic.ids(["the", "The,", "THE", "chen"]) == [the, the, the, chen]

@@ -258,7 +258,7 @@ def test_a_model_that_scores_whole_tries_does_so_in_a_mixture() -> None:
 def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked() -> None:
     class Named(FakeLM):
         def __init__(self, *words: str) -> None:
-            super().__init__(0, unk=False, others=words)
+            super().__init__(0, unk=False, extra_words=words)
 
     table = SymbolTable.from_words(["<eps>", "Tom", "tom", "PARIS", "[UNK]", "Zoë"])
     lattice = Lattice.from_arrays(

@@ -104,7 +104,7 @@ def test_every_path_is_scored_after_the_prompt(algorithm, mixture):
     prompt, lm = "the cat sat", load_model("gpt2")
     logprob = whole("gpt2", prompt).logprob
     if mixture:  # one more model reads the prompt, with other ids; the last ignores it
-        models = [(lm, 0.7), (load_model("llama"), 0.8), (FakeLM(0, others=tuple(dict(NAMED))[1:]), -0.5)]
+        models = [(lm, 0.7), (load_model("llama"), 0.8), (FakeLM(0, extra_words=tuple(dict(NAMED))[1:]), -0.5)]
         lm, logprobs = Mixture(models), [logprob, whole("llama", prompt).logprob, word_logprob(models[2][0])]
         logprob = mixture_logprob(
             [(part, weight) for part, (_, weight) in zip(logprobs, models, strict=True)], "loglinear"

@@ -244,7 +244,7 @@ def test_no_regular_expression_goes_back_again_and_again():
             counts = []
             for length in (30, 60):
                 given = head + pumped * (length // len(pumped)) + "\x01"
-                slow = Steps(each, given, most=100_000)
+                slow = Steps(each, given, max_steps=100_000)
                 matches = slow.fullmatch()
                 subject = given.encode() if isinstance(each.pattern, bytes) else given
                 assert matches == (each.fullmatch(subject) is not None), (name, given)  # type: ignore[arg-type]
@@ -256,7 +256,7 @@ def test_no_regular_expression_goes_back_again_and_again():
 def test_those_that_do_are_found(expression):
     steps = []
     for length in (8, 16):
-        slow = Steps(re.compile(expression), "a" * length, most=10_000)
+        slow = Steps(re.compile(expression), "a" * length, max_steps=10_000)
         with contextlib.suppress(StepLimitError):
             slow.fullmatch()
         steps.append(slow.count)

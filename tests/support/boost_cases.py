@@ -1,4 +1,4 @@
-"""Utterances with names, for which boosts are chosen."""
+"""Utterances with names, for the choice of boosts."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ def lattice(key: str, *sentences: tuple[str, float]):
 
 
 def dev_set(entities, **utterances):
-    """Return utterances by key: the spoken words, then the sentences of the lattice."""
+    """Return a development set of utterances by key: the reference, then the sentences of the lattice."""
     lattices = [(key, lattice(key, *sentences)) for key, (_, *sentences) in utterances.items()]
-    return DevSet(lattices, {key: said.split() for key, (said, *_) in utterances.items()}, entities)
+    return DevSet(lattices, {key: reference.split() for key, (reference, *_) in utterances.items()}, entities)
 
 
-# A boost above 2.5 a word finds the first name, one above 8 the second; one above 5.5 hears a name nobody said.
+# A boost above 2.5 per word recognises the first name, above 8 the second; above 5.5 it inserts a name that was not
+# spoken.
 SMALL_BOOST = ("call tom chen", ("call time chin", 0.0), ("call tom chen", 5.0))
 LARGE_BOOST = ("tell mary chen", ("tell mary gin", 0.0), ("tell mary chen", 16.0))
 FALSE_ALARM = ("in time gin", ("in time gin", 0.0), ("in tom chen", 11.0))

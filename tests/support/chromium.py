@@ -1,4 +1,4 @@
-"""A real browser for tests of pages, which checks requests and errors of pages."""
+"""Chromium for tests of pages; the requests and errors of each page are checked."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ FLAGS = (
 
 
 def program() -> str | None:
-    chosen = os.environ.get("NINJA_CHROMIUM")
-    return chosen or next(filter(None, map(shutil.which, NAMES)), None)
+    path = os.environ.get("NINJA_CHROMIUM")
+    return path or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Start Chromium with Playwright; the tests are skipped if there is none, and fail in CI."""
+    """Start Chromium with Playwright; the tests are skipped if it is missing, and fail in CI."""
     path, reason = program(), None
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         reason = "the Python package playwright is not installed: pip install playwright"
     if path is None:
-        reason = "there is no Chromium: apt-get install chromium, or name one in NINJA_CHROMIUM"
+        reason = "Chromium is not installed: apt-get install chromium, or set NINJA_CHROMIUM to its path"
     if reason is not None:
         if os.environ.get("CI"):
             pytest.fail(f"this is CI, but {reason}")
         pytest.skip(reason)
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield started
-        started.close()
+        chromium = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield chromium
+        chromium.close()
 
 
 class PageMonitor:
@@ -59,7 +59,10 @@ class PageMonitor:
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("dialog", lambda dialog: (self.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("console", lambda said: self.errors.append(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda message: self.errors.append(message.text) if message.type in ("error", "warning") else None,
+        )
 
 
 @contextmanager
@@ -68,10 +71,10 @@ def open_page(browser: Any, path: Path, colours: str = "light", size: tuple[int,
     context = browser.new_context(color_scheme=colours, viewport={"width": size[0], "height": size[1]})
     try:
         page = context.new_page()
-        watched = PageMonitor(page)
+        monitor = PageMonitor(page)
         page.goto(path.as_uri())
         yield page
-        assert {url.partition("#")[0] for url in watched.requests} == {path.as_uri()}
-        assert not watched.errors, "\n".join(watched.errors)
+        assert {url.partition("#")[0] for url in monitor.requests} == {path.as_uri()}
+        assert not monitor.errors, "\n".join(monitor.errors)
     finally:
         context.close()

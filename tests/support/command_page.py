@@ -1,4 +1,4 @@
-"""The page of commands, which the documentation site renders."""
+"""The page of commands, as the documentation site renders it."""
 
 import runpy
 from functools import cache

@@ -14,7 +14,7 @@ import socket
 import sys
 
 SIZE = 1 << 20  # largest request in bytes
-PACKAGES = ("ninja.", "transformers.")  # whose modules the server imports
+PACKAGES = ("ninja.", "transformers.")  # the server imports modules of these packages
 
 
 def call(path: str, arguments: list[str]) -> int:
@@ -26,7 +26,7 @@ def call(path: str, arguments: list[str]) -> int:
         connection.sendmsg([len(request).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
         connection.sendall(request)
         answer = connection.recv(1)
-    return answer[0] if answer else 255  # none if a signal ended the command
+    return answer[0] if answer else 255  # the answer is empty if a signal ended the command
 
 
 def serve(path: str) -> None:
@@ -72,7 +72,7 @@ def _import_modules(path: str) -> bool:
 
 
 def _end_with_stdin() -> None:
-    os.read(0, 1)  # not by sys.stdin, whose lock would be held in the children
+    os.read(0, 1)  # sys.stdin would be locked in the children
     os._exit(0)
 
 

@@ -19,7 +19,7 @@ KEY = "secret"
 
 
 class Model:
-    """The library's own scores and tokens."""
+    """A model of transformers with its tokens and scores."""
 
     def __init__(self, kind: str) -> None:
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder(kind))
@@ -39,7 +39,7 @@ class Fault:
 
 
 class Server(ThreadingHTTPServer):
-    daemon_threads = False  # a thread that is inside torch when Python exits would abort the process
+    daemon_threads = False  # a thread that runs torch when Python exits would abort the process
 
     def __init__(self, kind: str, form: str) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -68,7 +68,9 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # headers and body are sent apart; the body would wait 40 ms for an acknowledgement
+    disable_nagle_algorithm = (
+        True  # headers and body are sent separately; the body would wait 40 ms for an acknowledgement
+    )
     server: Server
 
     def log_message(self, *_: object) -> None:

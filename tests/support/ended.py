@@ -11,16 +11,16 @@ import ninja
 def interrupt_at(number, monkeypatch):
     """Interrupt commands when they write the lattice of this number, counted from 1."""
     write = ninja.io.writer.LatticeWriter.write
-    seen = []
+    keys = []
 
-    def put(self, item, **how):
-        seen.append(item.key)
-        if len(seen) == number:
+    def write_or_interrupt(self, item, **options):
+        keys.append(item.key)
+        if len(keys) == number:
             raise KeyboardInterrupt
-        write(self, item, **how)
+        write(self, item, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("ninja.io.writer.LatticeWriter.write", put)
+        patch.setattr("ninja.io.writer.LatticeWriter.write", write_or_interrupt)
         patch.setattr("ninja.io.writer.KaldiWriter.prepared", lambda self, batch: None)  # one by one
         yield
 

@@ -14,10 +14,10 @@ from ninja.lm import LanguageModel
 class FakeLM(LanguageModel):
     """Stores each slot's history, and fails if a slot is used after its release."""
 
-    def __init__(self, num_words: int = 8, unk: bool = True, salt: int = 0, others: tuple[str, ...] = ()) -> None:
-        """Make a model of w1, w2, …; another salt makes other scores, and other words shift the ids."""
+    def __init__(self, num_words: int = 8, unk: bool = True, salt: int = 0, extra_words: tuple[str, ...] = ()) -> None:
+        """Create a model of w1, w2, …; a different salt gives different scores, and extra words shift the ids."""
         marks = ["<s>", "</s>", *(["<unk>"] if unk else [])]
-        words = [*marks, *others, *(f"w{i}" for i in range(1, num_words + 1))]
+        words = [*marks, *extra_words, *(f"w{i}" for i in range(1, num_words + 1))]
         self.vocabulary = SymbolTable.from_words(words)
         self.bos: int | None = 0
         self.eos = 1
@@ -59,7 +59,7 @@ class FakeLM(LanguageModel):
 
 
 class GatedLM(FakeLM):
-    """A model that answers when the gate is open."""
+    """A model that returns scores only when its gate is open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,5 +71,5 @@ class GatedLM(FakeLM):
 
 
 def symbols(num_words: int = 8) -> SymbolTable:
-    """Return a symbol table whose word i is spelled as in the fake model, which does not know the last word."""
+    """Return a symbol table with the words of the fake model, and a last word that the model lacks."""
     return SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, num_words)), "unheard-of"])

@@ -1,4 +1,4 @@
-"""Hypothesis files of recognisers, in each format that keeps its original form, and changes of their words."""
+"""Hypothesis files of recognisers, one of each format that rewrites its files, and replacements of their words."""
 
 import re
 from collections.abc import Callable
@@ -27,12 +27,13 @@ def correct(source: Path, target: Path, form: str, fix: Fix) -> list[str]:
         for _, lattice in ninja.read(source, format=form):
             nbest = lattice_nbest(lattice, max(lattice.num_hypotheses, 1))
             hypotheses = tuple(
-                sentence(fix(nbest.key, list(one.words)), one.graph_cost, one.acoustic_cost) for one in nbest.hypotheses
+                sentence(fix(nbest.key, list(hypothesis.words)), hypothesis.graph_cost, hypothesis.acoustic_cost)
+                for hypothesis in nbest.hypotheses
             )
             output.write(replace(nbest, hypotheses=hypotheses, frame_shift=None))
     return output.notes()
 
 
 def replacement(old: str, new: str) -> Fix:
-    """Return a change of a word, wherever it occurs, to none, one or several words."""
+    """Return a function that replaces each occurrence of a word by zero or more words."""
     return lambda _, words: [part for word in words for part in (new.split() if word == old else [word])]

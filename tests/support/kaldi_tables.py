@@ -13,8 +13,8 @@ def parse(content):
     return entries_of(reader.parse(0))
 
 
-def entries_of(found):
-    items, faults = found
+def entries_of(records):
+    items, faults = records
     return [entry for _, entry in Batch(items, faults=faults).entries()]
 
 
@@ -26,7 +26,7 @@ def write_tables(*entries, text=False, kind=None):
 
 
 def without_properties(content):
-    """Clear the two header fields without meaning: properties and number of arcs."""
+    """Clear the two header fields that readers ignore: properties and number of arcs."""
     content = bytearray(content)
     for header in re.finditer(
         rb"\xd6\xfd\xb2\x7e\x06\0\0\0vector(?:\x10\0\0\0compactlattice44|\x08\0\0\0lattice4)", content

@@ -6,24 +6,24 @@ import gc
 import time
 from collections.abc import Callable
 
-RATIO = 8.0  # of the times for four times the input and for the input: linear is 4, quadratic 16
-FAST = 0.04  # seconds of the processor in which nothing is compared
-LONG = 2.0  # seconds beyond which no larger input is tried, and none more than twice
+RATIO = 8.0  # largest ratio of the times for inputs of sizes 4n and n: 4 if linear, 16 if quadratic
+FAST = 0.04  # processor seconds below which times are not compared
+LONG = 2.0  # seconds above which inputs are not enlarged and are measured at most twice
 ATTEMPTS = 4
 
 
 def seconds(run: Callable[[], object], times: int) -> float:
     """Return the least processor time of several runs."""
-    found = []
+    durations = []
     gc.disable()
     try:
         for _ in range(times):
             begin = time.process_time()
             run()
-            found.append(time.process_time() - begin)
+            durations.append(time.process_time() - begin)
     finally:
         gc.enable()
-    return min(found)
+    return min(durations)
 
 
 def assert_linear(
@@ -31,13 +31,13 @@ def assert_linear(
 ) -> None:
     """Assert that four times the input takes less than RATIO times as long.
 
-    An input that takes longer is measured again, and so are larger ones: caches make steps, and other programs take the
-    processor away; only time that grows with the square is too long at each size.
+    A slow input is measured again, and so are larger inputs: caches cause steps, and other programs use the processor;
+    only quadratic time is too long at every size.
 
     Args:
-        make: Returns, for a size, a function to be timed.
-        size: Of the smaller one of the first two inputs.
-        largest: The largest input that can be made.
+        make: Returns the function to time for an input size.
+        size: Size of the smaller of the first two inputs.
+        largest: Largest possible input size.
     """
     for attempt in range(ATTEMPTS):
         long = seconds(make(4 * size), 1 + attempt)

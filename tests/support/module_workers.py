@@ -1,4 +1,4 @@
-"""Workers of a user's own loop, in processes that meet by a file; in a separate module, for new processes."""
+"""Workers of a user-defined training loop, in processes that rendezvous by a file; a module, for new processes."""
 
 import multiprocessing
 import os
@@ -14,16 +14,16 @@ import torch.distributed as dist
 
 from ninja.train.parallel import BlockMomentum, PairwiseAveraging
 
-STEPS, SAVED = 16, 3  # number of steps, and steps between two states
+STEPS, SAVE_STEPS = 16, 3  # number of steps, and steps between two states
 
 
 def start(size, work, *arguments, daemon=True):
     """Start ``work(rank, size, *arguments)`` in processes that are forked from one that has imported torch.
 
-    Only processes that are not daemons may start processes of their own.
+    Only processes that are not daemons may start child processes.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch._dynamo", __name__])  # which torch imports for its optimisers
+    context.set_forkserver_preload(["torch._dynamo", __name__])  # torch imports it for its optimisers
     processes = [context.Process(target=work, args=(rank, size, *arguments), daemon=daemon) for rank in range(size)]
     for process in processes:
         process.start()
@@ -31,7 +31,7 @@ def start(size, work, *arguments, daemon=True):
 
 
 def run_script(rank, size, path, output):
-    """Run a script that starts processes of its own; write its output to a file."""
+    """Run a script that starts processes; write its output to a file."""
     with open(output, "w") as sys.stdout:
         runpy.run_path(path, run_name="__main__")
 
@@ -42,7 +42,7 @@ def group(rank, size, url):
 
 
 def make(rank):
-    """Return a network with dropout and batch normalisation, and an optimiser; the seed is that of the worker."""
+    """Return a network with dropout and batch normalisation, and an optimiser; the seed is the rank of the worker."""
     torch.manual_seed(rank)
     module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
     return module, torch.optim.AdamW(module.parameters(), lr=0.01)
@@ -54,28 +54,28 @@ def train_blocks(rank, size, url, folder, killed):
     module, optimizer = make(rank)
     model = BlockMomentum(module, optimizer, block_steps=5, block_optimizer="keep")
     states = [{int(path.stem) for path in Path(folder).glob(f"*.{worker}")} for worker in range(size)]
-    first = max(set.intersection(*states), default=0)
-    if first:
-        state = torch.load(f"{folder}/{first}.{rank}", weights_only=True)
+    first_step = max(set.intersection(*states), default=0)
+    if first_step:
+        state = torch.load(f"{folder}/{first_step}.{rank}", weights_only=True)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-    for step in range(first, STEPS):
+    for step in range(first_step, STEPS):
         if step == killed and rank == 5:
-            last = step // SAVED * SAVED
-            while len(list(Path(folder).glob(f"{last}.[0-9]"))) < size:  # the other workers may be slower
+            last_save = step // SAVE_STEPS * SAVE_STEPS
+            while len(list(Path(folder).glob(f"{last_save}.[0-9]"))) < size:  # the other workers may be slower
                 time.sleep(0.005)
             os.kill(os.getpid(), signal.SIGKILL)
         inputs = torch.from_numpy(np.random.default_rng((rank, step)).normal(size=(4, 6))).float()
         optimizer.zero_grad()
         (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
         optimizer.step()
-        if (step + 1) % SAVED == 0:
+        if (step + 1) % SAVE_STEPS == 0:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             torch.save(state, f"{folder}/{step + 1}.{rank}.part")
             os.rename(f"{folder}/{step + 1}.{rank}.part", f"{folder}/{step + 1}.{rank}")
     model.synchronize()
     with model.result():
-        torch.save({"first": first, "weights": module.state_dict()}, f"{folder}/end{rank}")
+        torch.save({"first": first_step, "weights": module.state_dict()}, f"{folder}/end{rank}")
     dist.destroy_process_group()
 
 
@@ -87,7 +87,7 @@ def train_pairs(rank, size, url, folder):
     module.register_buffer("table", torch.full((2,), rank, dtype=torch.int16))
     torch.nn.init.constant_(module.weight, rank)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.125)
-    dist.new_group([0])  # of another purpose, so that the first worker is in more groups than the others
+    dist.new_group([0])  # an unrelated group, so that the first worker is in more groups than the others
     model = PairwiseAveraging(module, optimizer)
     begin = module.weight.detach().clone()
     (Path(folder) / f"begin{rank}").touch()

@@ -26,27 +26,27 @@ def text_value(value):
     if isinstance(value, int | float):
         return f"{value!s} "
     if isinstance(value, list) or value.ndim == 1:
-        return " [ " + "".join(f"{each} " for each in value) + "]\n"
-    return " [" + "".join("\n  " + "".join(f"{each} " for each in row) for row in value) + "]\n"
+        return " [ " + "".join(f"{number} " for number in value) + "]\n"
+    return " [" + "".join("\n  " + "".join(f"{number} " for number in row) for row in value) + "]\n"
 
 
 def network(lines, components, binary=True):
     """Return ``final.raw``: configuration lines, and each component's type and fields by name."""
-    value = binary_value if binary else lambda each: text_value(each).encode()
+    encode = binary_value if binary else lambda value: text_value(value).encode()
     end = b"" if binary else b"\n"
     parts = [b"\0B" if binary else b"", b"<Nnet3> \n", *(line.encode() + b"\n" for line in lines), b"\n"]
-    parts += [b"<NumComponents> ", value(len(components)), end]
+    parts += [b"<NumComponents> ", encode(len(components)), end]
     for name, (kind, fields) in components.items():
         parts.append(f"<ComponentName> {name} <{kind}> ".encode())
         for token, entry in fields.items():
             parts.append(f"{token} ".encode())
-            parts += [value(each) for each in (entry if isinstance(entry, tuple) else (entry,))]
+            parts += [encode(value) for value in (entry if isinstance(entry, tuple) else (entry,))]
         parts += [f"</{kind}> ".encode(), end]
     return b"".join([*parts, b"</Nnet3> ", end])
 
 
 def matrix(value, binary=True):
-    """Return a file that holds one matrix."""
+    """Return the content of a file with one matrix."""
     return b"\0B" + binary_value(value) if binary else text_value(value).encode()
 
 
@@ -54,16 +54,16 @@ def write_directory(folder, lines, components, words, embedding, *, bos, eos, oo
     """Write a directory in the form of Kaldi's training.
 
     Args:
-        folder: Where to.
+        folder: Output directory.
         lines: The network's configuration.
         components: The network's components.
-        words: By id.
+        words: Words, in the order of their ids.
         embedding: float32 [words, dim], or [features, dim] with features.
         bos: Id of the word that begins a sentence.
         eos: Id of the word that ends it.
-        oov: Word that stands for unknown ones.
-        features: Of each word its ``{feature: value}``.
-        binary: Write network and matrix in binary.
+        oov: Word that replaces unknown words.
+        features: ``{feature: value}`` of each word.
+        binary: Write the network and the matrix in binary.
     """
     (folder / "config").mkdir(parents=True)
     (folder / "final.raw").write_bytes(network(lines, components, binary))
@@ -71,14 +71,16 @@ def write_directory(folder, lines, components, words, embedding, *, bos, eos, oo
     (folder / name).write_bytes(matrix(embedding, binary))
     if features is not None:
         rows = (
-            f"{number}\t" + " ".join(f"{feature} {value}" for feature, value in each.items()) + "\n"
-            for number, each in enumerate(features)
+            f"{number}\t" + " ".join(f"{feature} {value}" for feature, value in values.items()) + "\n"
+            for number, values in enumerate(features)
         )
         (folder / "word_feats.txt").write_text("".join(rows))
-    chosen = {"bos": (bos, 1), "eos": (eos, 2), "brk": (len(words) - 1, 3)}
-    options = "".join(f"--{name}-symbol={it} " for name, (it, default) in chosen.items() if it != default)
+    symbols = {"bos": (bos, 1), "eos": (eos, 2), "brk": (len(words) - 1, 3)}
+    options = "".join(
+        f"--{name}-symbol={word_id} " for name, (word_id, default) in symbols.items() if word_id != default
+    )
     (folder / "special_symbol_opts.txt").write_text(options + "\n")
-    (folder / "config" / "words.txt").write_text("".join(f"{word} {it}\n" for it, word in enumerate(words)))
+    (folder / "config" / "words.txt").write_text("".join(f"{word} {word_id}\n" for word_id, word in enumerate(words)))
     if oov is not None:
         (folder / "config" / "oov.txt").write_text(f"{oov}\n")
     return folder

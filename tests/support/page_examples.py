@@ -1,4 +1,4 @@
-"""Code blocks of documentation pages, run in a folder with the files that they name."""
+"""Run code blocks of documentation pages in a folder with the files that they use."""
 
 import atexit
 import functools
@@ -16,8 +16,8 @@ import ninja
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = Path(__file__).with_name("command_server.py")
-NOT_RUN = "pip install"  # the block that installs
-# A decode folder of Kaldi's and what stands beside it, made of the examples.
+NOT_RUN = "pip install"  # marks the block that installs the package
+# A decode folder of Kaldi and related files, copied from the examples.
 DECODED = {
     "exp/decode_test/lat.1.gz": "lat.ark.gz",
     "data/test/text": "text",
@@ -27,7 +27,7 @@ DECODED = {
 
 @functools.cache
 def command_socket():
-    """Start the server of commands of this test process; return its socket."""
+    """Start the command server of this test process; return its socket."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     command = [sys.executable, str(SERVER), str(folder / "commands")]
@@ -44,23 +44,23 @@ def examples():
     folder = Path(tempfile.mkdtemp()) / "examples"
     atexit.register(shutil.rmtree, folder.parent)
     shutil.copytree(ROOT / "examples", folder)
-    for place, most in ((folder, 2000), (folder / "librispeech", 900)):
-        small = {key: lattice for key, lattice in ninja.read(place / "lat.ark.gz") if lattice.num_arcs < most}
-        write_all(place / "lat.ark.gz", small.values())
-        lines = (place / "text").read_text().splitlines(keepends=True)
-        (place / "text").write_text("".join(line for line in lines if line.split()[0] in small))
+    for directory, max_arcs in ((folder, 2000), (folder / "librispeech", 900)):
+        small = {key: lattice for key, lattice in ninja.read(directory / "lat.ark.gz") if lattice.num_arcs < max_arcs}
+        write_all(directory / "lat.ark.gz", small.values())
+        lines = (directory / "text").read_text().splitlines(keepends=True)
+        (directory / "text").write_text("".join(line for line in lines if line.split()[0] in small))
     return folder
 
 
 def with_examples(folder, source=None):
-    """Return the folder with everything that pages name; a source other than the small examples is kept for later
+    """Return the folder with all files that pages use; a source other than the small examples remains for later
     calls."""
     if not (folder / "bin").exists():
         source = source or examples()
         (folder / "examples").symlink_to(source)
         for place, example in DECODED.items():
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source / example, folder / place)  # which a page may write anew
+            shutil.copy(source / example, folder / place)  # a copy, as a page may overwrite it
         (folder / "bin").mkdir()
         program = folder / "bin" / "ninja"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{SERVER}" "{command_socket()}" "$@"\n')
@@ -73,9 +73,9 @@ def run(command, folder):
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": python_path}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr
+    return process
 
 
 @pytest.fixture(name="run_python")

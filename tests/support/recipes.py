@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md: their files and code, and a copy of the package in which to follow them."""
+"""The recipes of CONTRIBUTING.md: their files and code, and a copy of the package for following them."""
 
 import os
 import re
@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _section(title):
-    _, _, rest = (ROOT / "CONTRIBUTING.md").read_text().partition(f"### {title}\n")
-    assert rest, f"CONTRIBUTING.md has no recipe {title!r}"
-    return re.split(r"^#{2,3} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    _, _, text = (ROOT / "CONTRIBUTING.md").read_text().partition(f"### {title}\n")
+    assert text, f"CONTRIBUTING.md has no recipe {title!r}"
+    return re.split(r"^#{2,3} ", text, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def recipe_files(title, name):
@@ -27,7 +27,7 @@ def recipe_code(title):
 
 
 class PackageCopy:
-    """A copy of the package, made of links to its files, in which files are added and edited."""
+    """A copy of the package that consists of links to its files; files can be added and edited."""
 
     def __init__(self, folder):
         self.folder = folder

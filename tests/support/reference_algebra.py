@@ -28,7 +28,7 @@ def all_ways(lattice: Lattice) -> Counter[Way]:
 
 
 def union_paths(lattices: Sequence[Lattice], acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
-    """Return the best path of each word sequence of any of the lattices."""
+    """Return the best path of each word sequence over all lattices."""
     best: dict[tuple[int, ...], Way] = {}
     for lattice in lattices:
         for words, way in best_ways(lattice, acoustic_scale).items():
@@ -50,7 +50,7 @@ def composed_paths(a: Lattice, b: Lattice, of_a: float, of_b: float) -> Counter[
 def completions(lattice: Lattice, state: int) -> list[Way]:
     """Return every path from a state to the end."""
     first = int(lattice.arc_begin[state])
-    rest = Lattice.from_arrays(
+    suffix = Lattice.from_arrays(
         "rest",
         lattice.arc_begin[state:] - first,
         lattice.dst[first:] - state,
@@ -64,39 +64,39 @@ def completions(lattice: Lattice, state: int) -> list[Way]:
         final_ali_begin=lattice.final_ali_begin[state:] - lattice.final_ali_begin[state],
         final_ali=lattice.final_ali[lattice.final_ali_begin[state] :],
     )
-    return list(ways(rest))
+    return list(ways(suffix))
 
 
-def common_labels(found: Sequence[Way]) -> int:
+def common_labels(paths: Sequence[Way]) -> int:
     """Return the length of the common label prefix of all paths."""
     count = 0
-    for labels in zip(*(way.alignment for way in found), strict=False):
+    for labels in zip(*(way.alignment for way in paths), strict=False):
         if len(set(labels)) > 1:
             break
         count += 1
     return count
 
 
-def best_completion(found: Sequence[Way]) -> Way:
-    return min(found, key=lambda way: (way.total(), way.graph - way.acoustic))
+def best_completion(paths: Sequence[Way]) -> Way:
+    return min(paths, key=lambda way: (way.total(), way.graph - way.acoustic))
 
 
 def num_completion_classes(lattice: Lattice) -> int:
-    """Return the number of different sets of completions, which is the least number of states."""
-    kinds = set()
+    """Return the number of distinct sets of completions: the minimal number of states."""
+    completion_sets = set()
     for state in range(1, lattice.num_states):
-        found = completions(lattice, state)
-        best, common = best_completion(found), common_labels(found)
-        rest = [
+        paths = completions(lattice, state)
+        best, common = best_completion(paths), common_labels(paths)
+        residuals = [
             round_costs(Way(w.words, w.graph - best.graph, w.acoustic - best.acoustic, w.alignment[common:]))
-            for w in found
+            for w in paths
         ]
-        kinds.add(frozenset(rest))
-    return 1 + len(kinds)
+        completion_sets.add(frozenset(residuals))
+    return 1 + len(completion_sets)
 
 
 def transductions(machine: Fst, words: Sequence[int], phi: int = -1) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Return every path of a transducer that accepts exactly these words: its output and its cost."""
+    """Yield the output and cost of every path of a transducer that accepts exactly these words."""
 
     def arcs(state: int, label: int) -> list[int]:
         begin, end = int(machine.arc_begin[state]), int(machine.arc_begin[state + 1])
@@ -110,25 +110,25 @@ def transductions(machine: Fst, words: Sequence[int], phi: int = -1) -> Iterator
         return np.inf
 
     def take(state: int, word: int, cost: float) -> Iterator[tuple[int, float]]:
-        found = arcs(state, word)
-        for arc in found:
+        matching = arcs(state, word)
+        for arc in matching:
             yield arc, cost
-        if not found:
+        if not matching:
             for arc in arcs(state, phi)[:1]:
                 yield from take(int(machine.dst[arc]), word, cost + float(machine.cost[arc]))
 
     def walk(
-        state: int, left: Sequence[int], said: tuple[int, ...], cost: float
+        state: int, remaining: Sequence[int], outputs: tuple[int, ...], cost: float
     ) -> Iterator[tuple[tuple[int, ...], float]]:
-        if not left and np.isfinite(final(state)):
-            yield said, cost + final(state)
-        steps = [(arc, cost, left) for arc in arcs(state, 0)]
-        if left:
-            steps += [(arc, paid, left[1:]) for arc, paid in take(state, left[0], cost)]
-        for arc, paid, rest in steps:
+        if not remaining and np.isfinite(final(state)):
+            yield outputs, cost + final(state)
+        steps = [(arc, cost, remaining) for arc in arcs(state, 0)]
+        if remaining:
+            steps += [(arc, paid, remaining[1:]) for arc, paid in take(state, remaining[0], cost)]
+        for arc, paid, suffix in steps:
             output = int(machine.olabel[arc])
             yield from walk(
-                int(machine.dst[arc]), rest, said + ((output,) if output else ()), paid + float(machine.cost[arc])
+                int(machine.dst[arc]), suffix, outputs + ((output,) if output else ()), paid + float(machine.cost[arc])
             )
 
     yield from walk(machine.start, words, (), 0.0)
@@ -136,7 +136,7 @@ def transductions(machine: Fst, words: Sequence[int], phi: int = -1) -> Iterator
 
 @st.composite
 def machines(draw: st.DrawFn, max_states: int = 4, max_word: int = 3) -> Fst:
-    """Draw a transducer with cycles, epsilons that only lead forwards, and at most one failure arc per state."""
+    """Draw a transducer with cycles, forward epsilons only, and at most one failure arc per state."""
     num_states = draw(st.integers(1, max_states))
     rows = []
     for state in range(num_states):

@@ -14,19 +14,19 @@ def cost(pairs: Sequence[Pair]) -> int:
     return sum(
         COST[
             "insertion"
-            if said is None
+            if reference is None
             else "deletion"
-            if heard is None
+            if hypothesis is None
             else "match"
-            if said == heard
+            if reference == hypothesis
             else "substitution"
         ]
-        for said, heard in pairs
+        for reference, hypothesis in pairs
     )
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[Pair, ...]:
-    """Align as the benchmark does: of equal costs, diagonal before insertion before deletion."""
+    """Align as the benchmark does: for equal costs, diagonal before insertion before deletion."""
 
     @cache
     def best(i: int, j: int) -> tuple[Pair, ...]:
@@ -47,38 +47,38 @@ def all_alignments(reference: Sequence[str], hypothesis: Sequence[str]) -> Itera
     if not reference and not hypothesis:
         yield ()
     if reference and hypothesis:
-        yield from (((reference[0], hypothesis[0]), *rest) for rest in all_alignments(reference[1:], hypothesis[1:]))
+        yield from (((reference[0], hypothesis[0]), *pairs) for pairs in all_alignments(reference[1:], hypothesis[1:]))
     if reference:
-        yield from (((reference[0], None), *rest) for rest in all_alignments(reference[1:], hypothesis))
+        yield from (((reference[0], None), *pairs) for pairs in all_alignments(reference[1:], hypothesis))
     if hypothesis:
-        yield from (((None, hypothesis[0]), *rest) for rest in all_alignments(reference, hypothesis[1:]))
+        yield from (((None, hypothesis[0]), *pairs) for pairs in all_alignments(reference, hypothesis[1:]))
 
 
 def counts(pairs: Sequence[Pair]) -> tuple[int, int, int, int]:
     """Return the numbers of reference words, substitutions, insertions, deletions."""
     return (
-        sum(said is not None for said, _ in pairs),
+        sum(reference is not None for reference, _ in pairs),
         sum(None not in pair and pair[0] != pair[1] for pair in pairs),
-        sum(said is None for said, _ in pairs),
-        sum(heard is None for _, heard in pairs),
+        sum(reference is None for reference, _ in pairs),
+        sum(hypothesis is None for _, hypothesis in pairs),
     )
 
 
 def spots(words: Sequence[str], class_of: Mapping[str, str]) -> list[tuple[int, str, str]]:
-    """Return position, class and text of entities: the earliest first, of these the longest, without overlap."""
-    found = [
+    """Return position, class and text of non-overlapping entities: the earliest first, then the longest."""
+    candidates = [
         (begin, -end, class_of[text])
         for begin in range(len(words))
         for end in range(begin + 1, len(words) + 1)
         if (text := " ".join(words[begin:end])) in class_of
     ]
-    kept: list[tuple[int, str, str]] = []
+    entities: list[tuple[int, str, str]] = []
     free = 0
-    for begin, negative_end, name in sorted(found):
+    for begin, negative_end, name in sorted(candidates):
         if begin >= free:
             free = -negative_end
-            kept.append((begin, name, " ".join(words[begin:free])))
-    return kept
+            entities.append((begin, name, " ".join(words[begin:free])))
+    return entities
 
 
 def occurrences(words: Sequence[str], text: str) -> int:

@@ -20,7 +20,7 @@ def forward_costs(lattice: Lattice, acoustic_scale: float) -> list[float]:
 
 
 def backward_costs(lattice: Lattice, acoustic_scale: float) -> list[float]:
-    """Return the cost of the best path from each state to the end."""
+    """Return the cost of the best path from each state to a final state."""
     cost = (lattice.final_graph + acoustic_scale * lattice.final_acoustic.astype(float)).tolist()
     for arc, src in reversed(list(enumerate(lattice.src.tolist()))):
         cost[src] = min(cost[src], arc_cost(lattice, arc, acoustic_scale) + cost[int(lattice.dst[arc])])
@@ -32,19 +32,19 @@ def arc_cost(lattice: Lattice, arc: int, acoustic_scale: float) -> float:
 
 
 def excesses(lattice: Lattice, acoustic_scale: float) -> list[float]:
-    """Return the difference between the best path through each arc and the best of all."""
-    before, behind = forward_costs(lattice, acoustic_scale), backward_costs(lattice, acoustic_scale)
+    """Return the excess cost of the best path through each arc over the best path."""
+    forward, backward = forward_costs(lattice, acoustic_scale), backward_costs(lattice, acoustic_scale)
     return [
-        before[src] + arc_cost(lattice, arc, acoustic_scale) + behind[int(lattice.dst[arc])] - behind[0]
+        forward[src] + arc_cost(lattice, arc, acoustic_scale) + backward[int(lattice.dst[arc])] - backward[0]
         for arc, src in enumerate(lattice.src.tolist())
     ]
 
 
 def path_excess(lattice: Lattice, path: Sequence[int], acoustic_scale: float) -> float:
-    """Return the difference between the best path through some consecutive arcs and the best of all."""
-    before, behind = forward_costs(lattice, acoustic_scale), backward_costs(lattice, acoustic_scale)
-    own = sum(arc_cost(lattice, arc, acoustic_scale) for arc in path)
-    return before[int(lattice.src[path[0]])] + own + behind[int(lattice.dst[path[-1]])] - behind[0]
+    """Return the excess cost of the best path through some consecutive arcs over the best path."""
+    forward, backward = forward_costs(lattice, acoustic_scale), backward_costs(lattice, acoustic_scale)
+    cost = sum(arc_cost(lattice, arc, acoustic_scale) for arc in path)
+    return forward[int(lattice.src[path[0]])] + cost + backward[int(lattice.dst[path[-1]])] - backward[0]
 
 
 def spans(
@@ -55,18 +55,18 @@ def spans(
     excess = excesses(lattice, acoustic_scale)
     usable = [excess[arc] <= beam and bool(sounds[int(lattice.word[arc])]) for arc in range(lattice.num_arcs)]
     sounded = [any(sounds[int(lattice.word[arc])]) for arc in range(lattice.num_arcs)]
-    found = []
+    paths = []
 
     def walk(state: int, path: tuple[int, ...]) -> None:
         for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
             if usable[arc] and (path or sounded[arc]):
                 if sounded[arc]:
-                    found.append((*path, arc))
+                    paths.append((*path, arc))
                 walk(int(lattice.dst[arc]), (*path, arc))
 
     for state in range(lattice.num_states):
         walk(state, ())
-    return found
+    return paths
 
 
 def distance(
@@ -78,10 +78,10 @@ def distance(
 ) -> float:
     """Return the least edit distance between a string and the sounds of a path; a span ends with a sound."""
     choices = [sounds[int(lattice.word[arc])] for arc in path]
-    said = [confusion.phones[phone] for phone in string]
+    reference = [confusion.phones[phone] for phone in string]
     least = float("inf")
-    for chosen in product(*choices):
-        if chosen[-1]:
-            heard = [confusion.phones[phone] for phones in chosen for phone in phones]
-            least = min(least, confusion.distance(said, heard))
+    for pronunciations in product(*choices):
+        if pronunciations[-1]:
+            hypothesis = [confusion.phones[phone] for phones in pronunciations for phone in phones]
+            least = min(least, confusion.distance(reference, hypothesis))
     return least

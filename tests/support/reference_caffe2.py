@@ -26,7 +26,7 @@ def fc(x, w, b, axis=1, axis_w=1, transposed=False):
 
 
 def lstm_unit(hidden, cell, gates, lengths, timestep, forget_bias=0.0, drop_states=False):
-    """Compute from input, forget, output, candidate; a sequence that has ended keeps its state, or loses it."""
+    """Compute an LSTM step of the gates input, forget, output, candidate; ended sequences keep or drop their states."""
     _, n, d = cell.shape
     new_hidden, new_cell = np.zeros_like(cell), np.zeros_like(cell)
     for i, j in itertools.product(range(n), range(d)):
@@ -57,12 +57,12 @@ def legacy_broadcast(compute, a, b, axis):
     return c
 
 
-def gather(x, where, axis=0):
-    shape = (*x.shape[:axis], *where.shape, *x.shape[axis + 1 :])
+def gather(x, indices, axis=0):
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     y = np.zeros(shape, x.dtype)
     for place in np.ndindex(*shape):
-        at = place[axis : axis + where.ndim]
-        y[place] = x[(*place[:axis], where[at], *place[axis + where.ndim :])]
+        at = place[axis : axis + indices.ndim]
+        y[place] = x[(*place[:axis], indices[at], *place[axis + indices.ndim :])]
     return y
 
 
@@ -77,6 +77,6 @@ def slice_(x, starts, ends):
 
 
 def reshape(x, shape):
-    kept = [x.shape[i] if size == 0 else size for i, size in enumerate(shape)]
-    rest = x.size // math.prod(size for size in kept if size != -1)
-    return np.array(x.ravel().tolist(), x.dtype).reshape([rest if size == -1 else size for size in kept])
+    sizes = [x.shape[i] if size == 0 else size for i, size in enumerate(shape)]
+    inferred = x.size // math.prod(size for size in sizes if size != -1)
+    return np.array(x.ravel().tolist(), x.dtype).reshape([inferred if size == -1 else size for size in sizes])

@@ -14,15 +14,15 @@ from reference_graph import cost_of, paths, words_of
 from ninja.graph import state_times
 from ninja.lattice import Lattice
 
-EXTRA = 1.0 + float(np.float32(1e-5))  # a word left over
+EXTRA = 1.0 + float(np.float32(1e-5))  # cost of an inserted word
 
 
-def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
-    row = list(range(len(other) + 1))
-    for i, word in enumerate(one, start=1):
-        before, row = row, [i]
-        for j, there in enumerate(other, start=1):
-            row.append(min(before[j - 1] + (word != there), before[j] + 1, row[j - 1] + 1))
+def edit_distance(reference: Sequence[int], hypothesis: Sequence[int]) -> int:
+    row = list(range(len(hypothesis) + 1))
+    for i, word in enumerate(reference, start=1):
+        above, row = row, [i]
+        for j, hypothesis_word in enumerate(hypothesis, start=1):
+            row.append(min(above[j - 1] + (word != hypothesis_word), above[j] + 1, row[j - 1] + 1))
     return row[-1]
 
 
@@ -35,11 +35,15 @@ def expected_errors(lattice: Lattice, words: Sequence[int], **scales: float) -> 
     return float(np.dot(probable / probable.sum(), errors))
 
 
-def log_add(one: float, other: float) -> float:
+def log_add(a: float, b: float) -> float:
     """Add with the rounding of Kaldi's LogAdd: if two alignments cost the same, the last bit decides."""
-    most, least = max(one, other), min(one, other)
-    small = math.log(np.finfo(float).eps)
-    return most if least == -math.inf or least - most < small else most + math.log1p(math.exp(least - most))
+    larger, smaller = max(a, b), min(a, b)
+    threshold = math.log(np.finfo(float).eps)
+    return (
+        larger
+        if smaller == -math.inf or smaller - larger < threshold
+        else larger + math.log1p(math.exp(smaller - larger))
+    )
 
 
 @dataclass
@@ -48,7 +52,7 @@ class Bin:
     begin: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     end: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     forms: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # written form → probability
-    marks: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # those without words
+    marks: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # of arcs without words
 
     def add(self, word: int, share: float, begin: float, end: float) -> None:
         if share != 0.0:
@@ -57,8 +61,8 @@ class Bin:
             self.end[word] += end * share
 
     def ranked(self) -> list[tuple[int, np.float32]]:
-        found = [(word, np.float32(share)) for word, share in self.gamma.items()]
-        return sorted(found, key=lambda pair: (-pair[1], -pair[0]))
+        entries = [(word, np.float32(share)) for word, share in self.gamma.items()]
+        return sorted(entries, key=lambda pair: (-pair[1], -pair[0]))
 
 
 @dataclass
@@ -82,13 +86,13 @@ class SlowConsensus:
     ) -> None:
         single = np.float32
         time = state_times(lattice)
-        self.time = [*time.tolist(), 0]  # the last where there are several ends
+        self.time = [*time.tolist(), 0]  # the last entry is for an added final state
         last = lattice.num_states - 1
         free = float(lm_scale * lattice.final_graph[last]) == float(acoustic_scale * lattice.final_acoustic[last]) == 0
         ends = lattice.final_ali_begin[last + 1] == lattice.final_ali_begin[last]
-        # Kaldi adds a state for the end where there is not one already.
+        # Kaldi adds a final state unless there is exactly one without costs and labels.
         self.end = last if lattice.is_final.sum() == 1 and free and ends else lattice.num_states
-        self.links: list[tuple[int, int, int, float]] = []  # from, to, word, log-likelihood
+        self.links: list[tuple[int, int, int, float]] = []  # source, destination, word, log-likelihood
         forms = []
         for state in range(lattice.num_states):
             for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
@@ -122,29 +126,34 @@ class SlowConsensus:
         return 0.0 if self.alpha[src] == -math.inf else math.exp(self.alpha[src] + loglike - self.alpha[dst])
 
     def along(self, row: list[float], word: int, places: list[int]) -> tuple[list[float], list[str]]:
-        """Return the distance of a link's end from each prefix of the positions, and the last step."""
-        left_over = 0.0 if word == 0 else EXTRA
-        found, steps = [row[0] + left_over], ["left over"]
+        """Return the edit distance between a link's end and each prefix of the positions, and the last edit."""
+        insertion_cost = 0.0 if word == 0 else EXTRA
+        distances, steps = [row[0] + insertion_cost], ["insertion"]
         for q, place in enumerate(places, start=1):
-            ways = [
-                (row[q - 1] + (word != place), "pair"),
-                (row[q] + left_over, "left over"),
-                (found[q - 1] + (place != 0), "missing"),
+            moves = [
+                (row[q - 1] + (word != place), "match"),
+                (row[q] + insertion_cost, "insertion"),
+                (distances[q - 1] + (place != 0), "deletion"),
             ]
-            value, step = min(ways, key=lambda way: way[0])  # the first of equal ones
-            found.append(value)
+            value, step = min(moves, key=lambda way: way[0])  # the first of equal moves
+            distances.append(value)
             steps.append(step)
-        return found, steps
+        return distances, steps
 
     def statistics(self, places: list[int]) -> tuple[list[Bin], float]:
         count = len(places)
         distance = [[0.0] * (count + 1) for _ in range(self.end + 1)]
         for q, place in enumerate(places, start=1):
             distance[0][q] = distance[0][q - 1] + (place != 0)
-        for src, dst, word, loglike in self.links:  # by source, so what leaves a state is known by then
-            found, _ = self.along(distance[src], word, places)
+        for (
+            src,
+            dst,
+            word,
+            loglike,
+        ) in self.links:  # sorted by source: the distances of a source are complete when they are used
+            distances, _ = self.along(distance[src], word, places)
             for q in range(count + 1):
-                distance[dst][q] += self.prob(src, dst, loglike) * found[q]
+                distance[dst][q] += self.prob(src, dst, loglike) * distances[q]
         share = [[0.0] * (count + 1) for _ in range(self.end + 1)]
         share[self.end][count] = 1.0
         bins = [Bin() for _ in places]
@@ -153,23 +162,23 @@ class SlowConsensus:
                 if dst != state:
                     continue
                 _, steps = self.along(distance[src], word, places)
-                here = [self.prob(src, dst, loglike) * each for each in share[state]]
+                mass = [self.prob(src, dst, loglike) * value for value in share[state]]
                 for q in range(count, 0, -1):
-                    if form and word == 0 and steps[q] != "missing":
-                        bins[2 * (q // 2)].marks[form] += here[q]
-                    if form and word and steps[q] == "pair":
-                        bins[q - 1].forms[form] += here[q]
-                    if steps[q] == "pair":
-                        share[src][q - 1] += here[q]
-                        bins[q - 1].add(word, here[q], self.time[src], self.time[state])
-                    elif steps[q] == "left over":
-                        share[src][q] += here[q]
+                    if form and word == 0 and steps[q] != "deletion":
+                        bins[2 * (q // 2)].marks[form] += mass[q]
+                    if form and word and steps[q] == "match":
+                        bins[q - 1].forms[form] += mass[q]
+                    if steps[q] == "match":
+                        share[src][q - 1] += mass[q]
+                        bins[q - 1].add(word, mass[q], self.time[src], self.time[state])
+                    elif steps[q] == "insertion":
+                        share[src][q] += mass[q]
                     else:
-                        here[q - 1] += here[q]
-                        bins[q - 1].add(0, here[q], self.time[state], self.time[state])
+                        mass[q - 1] += mass[q]
+                        bins[q - 1].add(0, mass[q], self.time[state], self.time[state])
                 if form and word == 0:
-                    bins[0].marks[form] += here[0]
-                share[src][0] += here[0]
+                    bins[0].marks[form] += mass[0]
+                share[src][0] += mass[0]
         for q in range(count, 0, -1):
             share[0][q - 1] += share[0][q]
             bins[q - 1].add(0, share[0][q], self.time[0], self.time[0])
@@ -177,30 +186,30 @@ class SlowConsensus:
 
     def decode(self, words: list[int], search: bool) -> Decoded:
         while True:
-            places = [0] + [each for word in words for each in (word, 0)]
+            places = [0] + [label for word in words for label in (word, 0)]
             bins, risk = self.statistics(places)
-            ranked = [each.ranked() for each in bins]
-            better = [each[0][0] for each in ranked] if search else places
-            gains = [dict(each).get(place, 0) != each[0][1] for place, each in zip(places, ranked, strict=True)]
+            ranked = [slot.ranked() for slot in bins]
+            better = [order[0][0] for order in ranked] if search else places
+            gains = [dict(order).get(place, 0) != order[0][1] for place, order in zip(places, ranked, strict=True)]
             words = [word for word in better if word != 0]
             if not search or not any(gains):
                 break
-        times = [[sum(each.begin.values()), sum(each.end.values())] for each in bins]
+        times = [[sum(slot.begin.values()), sum(slot.end.values())] for slot in bins]
         for earlier, later in pairwise(times):
             if np.float32(earlier[1]) > np.float32(later[0]):
                 earlier[1] = later[0] = 0.5 * (earlier[1] + later[0])
         word_times = [
-            [(each.begin[word] / each.gamma[word], each.end[word] / each.gamma[word]) for word, _ in order]
-            for each, order in zip(bins, ranked, strict=True)
+            [(slot.begin[word] / slot.gamma[word], slot.end[word] / slot.gamma[word]) for word, _ in order]
+            for slot, order in zip(bins, ranked, strict=True)
         ]
         spans: list[list[float]] = []
         for q, word in enumerate(better):
             if word != 0:
-                known = [entry for entry, _ in ranked[q]]
-                spans.append(list(word_times[q][known.index(word) if word in known else 0]))
+                ranked_words = [entry for entry, _ in ranked[q]]
+                spans.append(list(word_times[q][ranked_words.index(word) if word in ranked_words else 0]))
                 split_overlap(spans)
         confidences = [float(dict(ranked[q]).get(word, 0.0)) for q, word in enumerate(better) if word != 0]
-        forms, marks = [dict(each.forms) for each in bins], [dict(each.marks) for each in bins]
+        forms, marks = [dict(slot.forms) for slot in bins], [dict(slot.marks) for slot in bins]
         return Decoded(words, confidences, spans, ranked, times, word_times, risk, forms, marks)
 
 
@@ -209,11 +218,11 @@ def split_overlap(spans: list[list[float]]) -> None:
     if len(spans) < 2 or np.float32(spans[-2][1]) <= np.float32(spans[-1][0]):
         return
     (begin, end), (next_begin, next_end) = spans[-2:]
-    left = max(spans[-3][1] if len(spans) > 2 else 0.0, min(begin, next_begin))
-    right = max(end, next_end)
+    begin_bound = max(spans[-3][1] if len(spans) > 2 else 0.0, min(begin, next_begin))
+    end_bound = max(end, next_end)
     share = (end - begin) / (end - begin + next_end - next_begin) if end > begin else 0.0
-    middle = left + (right - left) * share
-    spans[-2:] = [[left, middle], [middle, right]]
+    middle = begin_bound + (end_bound - begin_bound) * share
+    spans[-2:] = [[begin_bound, middle], [middle, end_bound]]
 
 
 def slow_decode(

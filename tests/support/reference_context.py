@@ -1,4 +1,4 @@
-"""Slow implementation of the contextual grammar: every reading of a sentence, one after the other."""
+"""Slow implementation of the contextual grammar: every reading of a sentence is scored separately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Weights = Mapping[str, Mapping[Words, float]]  # class -> phrase -> weight
 
 @dataclass(frozen=True)
 class SlowContext:
-    """A class model, a model mixed with it, phrases and boosts; scores as `ninja.context.Tracker` defines them."""
+    """A class model, a general model, phrases and boosts; scores as `ninja.context.Tracker` defines them."""
 
     phrases: Weights
     class_lm: SlowNgram | None = None
@@ -36,16 +36,16 @@ class SlowContext:
         return best - self.lm_scale * old + self._unwanted(words)
 
     def readings(self, words: Words) -> Iterator[tuple[float, tuple[tuple[int, int, str], ...]]]:
-        """Return each way to read parts of the sentence as phrases: its score and the parts."""
+        """Yield the score and the phrases of each reading of the sentence."""
         return self._from(words, 0, (), 0.0, ())
 
-    def _from(self, words, place, history, score, taken):
+    def _from(self, words, place, history, score, phrase_spans):
         if place == len(words):
-            yield score + self._plain(history, words, place, "</s>"), taken
+            yield score + self._plain(history, words, place, "</s>"), phrase_spans
             return
         word = words[place]
         yield from self._from(
-            words, place + 1, (*history, word), score + self._plain(history, words, place, word), taken
+            words, place + 1, (*history, word), score + self._plain(history, words, place, word), phrase_spans
         )
         for cls, phrases in self.phrases.items():
             for phrase, weight in phrases.items():
@@ -63,7 +63,7 @@ class SlowContext:
                     for inner in range(place, end):
                         gain += self._plain((*history, *words[place:inner]), words, inner, words[inner])
                     after = (*history, *phrase)
-                yield from self._from(words, end, after, score + gain, (*taken, (place, end, cls)))
+                yield from self._from(words, end, after, score + gain, (*phrase_spans, (place, end, cls)))
 
     def _plain(self, history, words, place, word):
         """Return the score of a word outside all phrases."""
@@ -80,11 +80,11 @@ class SlowContext:
         return self.lm_scale * (self.class_weight if self.old_lm is None else 1.0)
 
     def _ask(self, model, history, word):
-        def own(word):
+        def model_word(word):
             return word if (word,) in model.ngrams else "<unk>"
 
-        score = model.score(("<s>", *(own(each) for each in history)), own(word))
-        return score - (self.unk_penalty if own(word) != word else 0.0)
+        score = model.score(("<s>", *(model_word(context_word) for context_word in history)), model_word(word))
+        return score - (self.unk_penalty if model_word(word) != word else 0.0)
 
     def _unwanted(self, words):
         return sum(
@@ -111,7 +111,7 @@ old_models = models().filter(lambda model: ("<unk>",) in model.ngrams)
 
 @st.composite
 def phrase_weights(draw: st.DrawFn, negative: bool = True) -> dict[str, dict[Words, float]]:
-    """Draw a few short phrases, some prefixes of others, in classes that the models know or do not know."""
+    """Draw a few short phrases, some prefixes of others, in classes that the models contain or lack."""
     weight = st.sampled_from([0.0, 0.5, 1.0, 2.0, *([-1.0, -0.5] if negative else [])])
     phrase = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(tuple)
     classes = draw(st.lists(st.sampled_from(["@c", "@other", ""]), unique=True, max_size=3))

@@ -1,4 +1,4 @@
-"""Slow implementations of ``ninja.decoding.ctc``: every alignment, and every row of a file, one after the other."""
+"""Slow implementations of ``ninja.decoding.ctc``: alignments, and arcs of a lattice, are processed one by one."""
 
 import itertools
 
@@ -14,7 +14,10 @@ def collapse(labels, blank):
 
 
 def split_words(spelled, units):
-    """Return the words of a unit sequence, as tuples of units; kinds: 0 continues, 1 begins, 2 separates, 3 never."""
+    """Return the words of a unit sequence, as tuples of units.
+
+    Units of kind 0 continue a word, those of kind 1 begin one, and those of kind 2 separate words; kind 3 is invalid.
+    """
     words, open_word = [], False
     for unit in spelled:
         kind = units.kind[unit]
@@ -33,7 +36,7 @@ def split_words(spelled, units):
 def sentence_scores(logprob, units):
     """Return the log-probability of each word sequence, words as texts, over all alignments."""
     frames, num_units = logprob.shape
-    found = {}
+    scores = {}
     for labels in itertools.product(range(num_units), repeat=frames):
         words = split_words(collapse(labels, units.blank), units)
         if words is None:
@@ -41,8 +44,8 @@ def sentence_scores(logprob, units):
         text = tuple("".join(units.text[unit] for unit in word) for word in words)
         score = sum(logprob[frame, unit] for frame, unit in enumerate(labels))
         if score > -np.inf:
-            found[text] = np.logaddexp(found.get(text, -np.inf), score)
-    return found
+            scores[text] = np.logaddexp(scores.get(text, -np.inf), score)
+    return scores
 
 
 def segmentations(spelled, spellings):
@@ -50,23 +53,23 @@ def segmentations(spelled, spellings):
     if not spelled:
         return [()]
     return [
-        (spelled[:length], *rest)
+        (spelled[:length], *words)
         for length in range(1, len(spelled) + 1)
         if spelled[:length] in spellings
-        for rest in segmentations(spelled[length:], spellings)
+        for words in segmentations(spelled[length:], spellings)
     ]
 
 
 def segmentation_scores(logprob, units, spellings):
     """Return the log-probability of each sequence of spellings of a lexicon without word separators."""
     frames, num_units = logprob.shape
-    found = {}
+    scores = {}
     for labels in itertools.product(range(num_units), repeat=frames):
         score = sum(logprob[frame, unit] for frame, unit in enumerate(labels))
         for words in segmentations(tuple(collapse(labels, units.blank)), spellings):
             if score > -np.inf:
-                found[words] = np.logaddexp(found.get(words, -np.inf), score)
-    return found
+                scores[words] = np.logaddexp(scores.get(words, -np.inf), score)
+    return scores
 
 
 def best_alignment_cost(logprob, units, text):
@@ -127,13 +130,15 @@ def slow_search(logprob, units, spellings, options):
             for extended in extensions(prefix, tried):
                 unit = extended[-1][0]
                 before = blank if prefix and prefix[-1][0] == unit else np.logaddexp(blank, label)
-                there = later.get(extended, (-np.inf, -np.inf))
-                later[extended] = (there[0], np.logaddexp(there[1], before + frame[unit]))
+                target_scores = later.get(extended, (-np.inf, -np.inf))
+                later[extended] = (target_scores[0], np.logaddexp(target_scores[1], before + frame[unit]))
         total = {prefix: np.logaddexp(*scores) for prefix, scores in later.items()}
-        kept = sorted((prefix for prefix in later if total[prefix] > -np.inf), key=lambda prefix: -total[prefix])
-        kept = kept[: options.beam or None]
-        now = {prefix: later[prefix] for prefix in kept if total[prefix] >= total[kept[0]] - options.score_beam}
-    found = {}
+        survivors = sorted((prefix for prefix in later if total[prefix] > -np.inf), key=lambda prefix: -total[prefix])
+        survivors = survivors[: options.beam or None]
+        now = {
+            prefix: later[prefix] for prefix in survivors if total[prefix] >= total[survivors[0]] - options.score_beam
+        }
+    results = {}
     for prefix, scores in now.items():
         word = open_word(prefix)
         if word is not None and not is_word(word):
@@ -144,15 +149,15 @@ def slow_search(logprob, units, spellings, options):
                 words.append("")
             if units.kind[unit] != 2:
                 words[-1] += units.text[unit]
-        found[tuple(words)] = np.logaddexp(found.get(tuple(words), -np.inf), np.logaddexp(*scores))
-    return found
+        results[tuple(words)] = np.logaddexp(results.get(tuple(words), -np.inf), np.logaddexp(*scores))
+    return results
 
 
 def slow_lattice(hypotheses, key, num_frames, blank, words=None, unknown=None):
     """Return the lattice of hypotheses, the most probable first, arc by arc."""
     if words is None:
         words = SymbolTable.from_words(
-            ["<eps>", *dict.fromkeys(word for each in hypotheses for alike in each.words for word in alike)]
+            ["<eps>", *dict.fromkeys(word for hypothesis in hypotheses for alike in hypothesis.words for word in alike)]
         )
     arcs, labels, time, cost_to, below, paused, ends = [], [], [0], [0.0], [{}], {}, {}
 
@@ -162,9 +167,11 @@ def slow_lattice(hypotheses, key, num_frames, blank, words=None, unknown=None):
         below.append({})
         return len(time) - 1
 
-    for each in hypotheses:
+    for hypothesis in hypotheses:
         at = 0
-        for alike, begin, end, cost in zip(each.words, each.begin, each.end, each.cost, strict=True):
+        for alike, begin, end, cost in zip(
+            hypothesis.words, hypothesis.begin, hypothesis.end, hypothesis.cost, strict=True
+        ):
             ids = tuple(dict.fromkeys(words.id(word if word in words else unknown) for word in alike))
             if ids not in below[at]:
                 late = max(begin, time[at])
@@ -175,12 +182,12 @@ def slow_lattice(hypotheses, key, num_frames, blank, words=None, unknown=None):
                         arcs.append((at, paused[at, late], 0, 0.0))
                         labels.append([blank + 1] * (late - time[at]))
                     source = paused[at, late]
-                there = state(max(end, late), cost_to[at] + float(np.float32(cost)))
-                arcs += [(source, there, number, cost) for number in ids]
-                labels += [(each.alignment[late : time[there]] + 1).tolist()] * len(ids)
-                below[at][ids] = there
+                target = state(max(end, late), cost_to[at] + float(np.float32(cost)))
+                arcs += [(source, target, number, cost) for number in ids]
+                labels += [(hypothesis.alignment[late : time[target]] + 1).tolist()] * len(ids)
+                below[at][ids] = target
             at = below[at][ids]
-        ends.setdefault(at, -each.score - cost_to[at])
+        ends.setdefault(at, -hypothesis.score - cost_to[at])
     arcs += [(at, len(time), 0, cost) for at, cost in ends.items()]
     labels += [[blank + 1] * (num_frames - time[at]) for at in ends]
     src, dst, word, acoustic = zip(*arcs, strict=True)

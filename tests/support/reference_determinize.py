@@ -43,49 +43,53 @@ def exponential_lattice(steps: int, seed: int = 0) -> Lattice:
 
 
 class Difference(NamedTuple):
-    """The difference between two deterministic lattices, over all their word sequences."""
+    """Differences between two deterministic lattices over all their word sequences."""
 
-    missing: float  # cost above the best of the best sequence that only one has; infinity: they have the same
-    graph: float  # largest difference in graph cost of a sequence that both have
+    missing: (
+        float  # excess cost of the best sequence that only one lattice has; infinite if both have the same sequences
+    )
+    graph: float  # largest difference in graph cost of a common sequence
     acoustic: float
-    alignments: int  # pairs of states where the alignments before them part
+    alignments: int  # number of state pairs whose alignments differ
 
 
 def difference(a: Lattice, b: Lattice, acoustic_scale: float = 1.0) -> Difference:
     """Traverse two deterministic lattices in parallel."""
-    one, other = _Sides(a, acoustic_scale), _Sides(b, acoustic_scale)
-    missing = min(_missing(one, other), _missing(other, one))
-    # The pairs of states met, in topological order, with the extremes of what may differ so far.
-    met: dict[tuple[int, int], list[float]] = {(0, 0): [0.0, 0.0, 0.0, 0.0]}
+    graph_a, graph_b = _DeterministicGraph(a, acoustic_scale), _DeterministicGraph(b, acoustic_scale)
+    missing = min(_missing_cost(graph_a, graph_b), _missing_cost(graph_b, graph_a))
+    # Visited pairs of states, in topological order: minimum and maximum difference of graph and acoustic cost.
+    ranges: dict[tuple[int, int], list[float]] = {(0, 0): [0.0, 0.0, 0.0, 0.0]}
     ahead: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {(0, 0): ((), ())}
     graph = acoustic = 0.0
-    parted = 0
-    alive = _alive(one, other)
+    num_parted = 0
+    alive = _coaccessible_pairs(graph_a, graph_b)
     for state in range(a.num_states):
-        for pair in [pair for pair in met if pair[0] == state]:
-            low_graph, high_graph, low_acoustic, high_acoustic = met[pair]
+        for pair in [pair for pair in ranges if pair[0] == state]:
+            low_graph, high_graph, low_acoustic, high_acoustic = ranges[pair]
             before = ahead[pair]
             if a.is_final[pair[0]] and b.is_final[pair[1]]:
-                ours, theirs = one.final(pair[0]), other.final(pair[1])
-                graph = max(graph, high_graph + ours[0] - theirs[0], -low_graph - ours[0] + theirs[0])
-                acoustic = max(acoustic, high_acoustic + ours[1] - theirs[1], -low_acoustic - ours[1] + theirs[1])
-                parted += before[0] + ours[2] != before[1] + theirs[2]
-            for word, (dst, *mine) in one.arcs(pair[0]).items():
-                if word not in other.arcs(pair[1]):
+                final_a, final_b = graph_a.final(pair[0]), graph_b.final(pair[1])
+                graph = max(graph, high_graph + final_a[0] - final_b[0], -low_graph - final_a[0] + final_b[0])
+                acoustic = max(
+                    acoustic, high_acoustic + final_a[1] - final_b[1], -low_acoustic - final_a[1] + final_b[1]
+                )
+                num_parted += before[0] + final_a[2] != before[1] + final_b[2]
+            for word, (dst, *costs_a) in graph_a.arcs(pair[0]).items():
+                if word not in graph_b.arcs(pair[1]):
                     continue
-                there, *its = other.arcs(pair[1])[word]
-                after = (dst, there)
+                dst_b, *costs_b = graph_b.arcs(pair[1])[word]
+                after = (dst, dst_b)
                 if after not in alive:
                     continue
-                by = [mine[0] - its[0]] * 2 + [mine[1] - its[1]] * 2
-                new = [x + y for x, y in zip(met[pair], by, strict=True)]
-                old = met.get(after, new)
-                met[after] = [pick(x, y) for pick, x, y in zip((min, max, min, max), old, new, strict=True)]
-                delay = _delay(before[0] + mine[2], before[1] + its[2])
+                deltas = [costs_a[0] - costs_b[0]] * 2 + [costs_a[1] - costs_b[1]] * 2
+                new = [x + y for x, y in zip(ranges[pair], deltas, strict=True)]
+                old = ranges.get(after, new)
+                ranges[after] = [pick(x, y) for pick, x, y in zip((min, max, min, max), old, new, strict=True)]
+                delay = _delay(before[0] + costs_a[2], before[1] + costs_b[2])
                 if delay is None or ahead.setdefault(after, delay) != delay:
-                    parted += 1
+                    num_parted += 1
                     ahead.setdefault(after, ((), ()))
-    return Difference(missing, graph, acoustic, parted)
+    return Difference(missing, graph, acoustic, num_parted)
 
 
 def _delay(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -93,8 +97,8 @@ def _delay(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tup
     return (a[shared:], b[shared:]) if a[:shared] == b[:shared] else None
 
 
-class _Sides:
-    """A deterministic lattice as plain numbers."""
+class _DeterministicGraph:
+    """A deterministic lattice as Python numbers."""
 
     def __init__(self, lattice: Lattice, acoustic_scale: float) -> None:
         self.lattice, self.scale = lattice, acoustic_scale
@@ -114,11 +118,11 @@ class _Sides:
                 }
             )
             assert len(self._arcs[-1]) == len(leaving), "not deterministic"
-        self.rest = [math.inf] * lattice.num_states
+        self.backward = [math.inf] * lattice.num_states
         for state in reversed(range(lattice.num_states)):
             ends = [self._total(self.final(state))] if lattice.is_final[state] else []
-            ends += [self._total((g, c)) + self.rest[dst] for dst, g, c, _ in self._arcs[state].values()]
-            self.rest[state] = min(ends, default=math.inf)
+            ends += [self._total((g, c)) + self.backward[dst] for dst, g, c, _ in self._arcs[state].values()]
+            self.backward[state] = min(ends, default=math.inf)
 
     def _total(self, costs: tuple[float, ...]) -> float:
         return costs[0] + self.scale * costs[1]
@@ -132,63 +136,63 @@ class _Sides:
         return float(lattice.final_graph[state]), float(lattice.final_acoustic[state]), tuple(ali.tolist())
 
 
-def _alive(one: _Sides, other: _Sides) -> set[tuple[int, int]]:
-    """Return pairs of states from which both reach an end with the same words."""
-    known: dict[tuple[int, int], bool] = {}
+def _coaccessible_pairs(graph_a: _DeterministicGraph, graph_b: _DeterministicGraph) -> set[tuple[int, int]]:
+    """Return pairs of states from which both lattices reach a final state with the same words."""
+    reaches_end: dict[tuple[int, int], bool] = {}
     stack = [(0, 0)]
     while stack:
         pair = stack[-1]
-        shared = one.arcs(pair[0]).keys() & other.arcs(pair[1]).keys()
-        after = [(one.arcs(pair[0])[word][0], other.arcs(pair[1])[word][0]) for word in shared]
-        open_pairs = [each for each in after if each not in known]
+        shared = graph_a.arcs(pair[0]).keys() & graph_b.arcs(pair[1]).keys()
+        after = [(graph_a.arcs(pair[0])[word][0], graph_b.arcs(pair[1])[word][0]) for word in shared]
+        open_pairs = [successor for successor in after if successor not in reaches_end]
         if open_pairs:
             stack += open_pairs
             continue
-        ends = bool(one.lattice.is_final[pair[0]] and other.lattice.is_final[pair[1]])
-        known[pair] = ends or any(known[each] for each in after)
+        ends = bool(graph_a.lattice.is_final[pair[0]] and graph_b.lattice.is_final[pair[1]])
+        reaches_end[pair] = ends or any(reaches_end[successor] for successor in after)
         stack.pop()
-    return {pair for pair, leads in known.items() if leads}
+    return {pair for pair, leads in reaches_end.items() if leads}
 
 
-def _missing(one: _Sides, other: _Sides) -> float:
-    """Return the cost, above the best, of the best sequence of the one that is missing from the other."""
+def _missing_cost(graph_a: _DeterministicGraph, graph_b: _DeterministicGraph) -> float:
+    """Return the excess cost of the best sequence of the first lattice that the second lacks."""
     forward = {(0, 0): 0.0}
     best = math.inf
-    for state in range(one.lattice.num_states):
+    for state in range(graph_a.lattice.num_states):
         for pair in [pair for pair in forward if pair[0] == state]:
-            here = forward[pair]
-            if one.lattice.is_final[state] and not other.lattice.is_final[pair[1]]:
-                best = min(best, here + one._total(one.final(state)))
-            for word, (dst, graph, acoustic, _) in one.arcs(state).items():
-                through = here + one._total((graph, acoustic))
-                if word in other.arcs(pair[1]):
-                    after = (dst, other.arcs(pair[1])[word][0])
+            cost = forward[pair]
+            if graph_a.lattice.is_final[state] and not graph_b.lattice.is_final[pair[1]]:
+                best = min(best, cost + graph_a._total(graph_a.final(state)))
+            for word, (dst, graph, acoustic, _) in graph_a.arcs(state).items():
+                through = cost + graph_a._total((graph, acoustic))
+                if word in graph_b.arcs(pair[1]):
+                    after = (dst, graph_b.arcs(pair[1])[word][0])
                     forward[after] = min(forward.get(after, math.inf), through)
                 else:
-                    best = min(best, through + one.rest[dst])
-    return best - one.rest[0]
+                    best = min(best, through + graph_a.rest[dst])
+    return best - graph_a.rest[0]
 
 
 @lru_cache(maxsize=1)
 def transitions() -> TransitionModel:
     if not TRANSITIONS.exists():
-        pytest.skip(f"{TRANSITIONS} is not here: no acoustic model comes with the project (in CI it must be there)")
+        pytest.skip(f"{TRANSITIONS} does not exist: acoustic models are not part of the project (CI requires it)")
     return read_transition_model(TRANSITIONS)
 
 
-def assert_contains(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], Way]) -> None:
-    """Check that everything expected is present, with its costs and alignment."""
-    assert wanted.keys() <= kept.keys()
-    for words, way in wanted.items():
-        assert kept[words].graph == pytest.approx(way.graph, abs=1e-3)
-        assert kept[words].acoustic == pytest.approx(way.acoustic, abs=1e-3)
-        assert kept[words].alignment == way.alignment
+def assert_contains(paths: dict[tuple[int, ...], Way], expected: dict[tuple[int, ...], Way]) -> None:
+    """Check that all expected paths are present, with their costs and alignments."""
+    assert expected.keys() <= paths.keys()
+    for words, way in expected.items():
+        assert paths[words].graph == pytest.approx(way.graph, abs=1e-3)
+        assert paths[words].acoustic == pytest.approx(way.acoustic, abs=1e-3)
+        assert paths[words].alignment == way.alignment
 
 
 def assert_matches_kaldi(ours: Lattice, theirs: Lattice, beam: float, acoustic_scale: float) -> None:
-    """Check all word sequences: each one missing from one side lies at the edge of the beam or beyond."""
+    """Check all word sequences: a sequence that one lattice lacks has a cost at the edge of the beam or beyond."""
     check(ours)
-    found = difference(ours, theirs, acoustic_scale)
-    assert found.missing > beam - 1e-3, ours.key
-    assert max(found.graph, found.acoustic) < 1e-3, ours.key
-    assert found.alignments == 0, ours.key
+    gap = difference(ours, theirs, acoustic_scale)
+    assert gap.missing > beam - 1e-3, ours.key
+    assert max(gap.graph, gap.acoustic) < 1e-3, ours.key
+    assert gap.alignments == 0, ours.key

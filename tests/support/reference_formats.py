@@ -190,7 +190,7 @@ def write_text(lattice):
     def cost(value):
         return "Infinity" if value == math.inf else f"{value:.6g}"
 
-    def spelled(graph, acoustic, ali):
+    def weight_fields(graph, acoustic, ali):
         if graph == 0 and acoustic == 0 and not ali:
             return ""
         return f"\t{cost(graph)},{cost(acoustic)}" + ("," + "_".join(map(str, ali)) if compact else "")
@@ -199,9 +199,9 @@ def write_text(lattice):
     for state, (final, leaving) in enumerate(zip(finals, arcs, strict=True)):
         for dst, word, graph, acoustic, ali in leaving:
             if compact:
-                lines.append(f"{state}\t{dst}\t{word}{spelled(graph, acoustic, ali)}")
+                lines.append(f"{state}\t{dst}\t{word}{weight_fields(graph, acoustic, ali)}")
             else:
-                lines.append(f"{state}\t{dst}\t{ali[0] if ali else 0}\t{word}{spelled(graph, acoustic, [])}")
+                lines.append(f"{state}\t{dst}\t{ali[0] if ali else 0}\t{word}{weight_fields(graph, acoustic, [])}")
         if final[0] < math.inf or not leaving:
-            lines.append(f"{state}{spelled(*final)}")
+            lines.append(f"{state}{weight_fields(*final)}")
     return "\n".join(lines) + "\n\n"

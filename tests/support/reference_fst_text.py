@@ -35,17 +35,17 @@ def _lattice(lines, naming, options, unended):
     acceptor = options.acceptor
     if acceptor is None:
         acceptor = _is_acceptor(lines, naming.words, options)
-    most = 4 if acceptor else 5
+    max_fields = 4 if acceptor else 5
     arcs = []  # source, destination, label, line
     costs = []
     finals = {}
     for number, row in lines:
         if len(row) in (1, 2):
             finals[_state(row[0], number, refuse)] = _weight(row[1], number, refuse) if len(row) == 2 else 0.0
-        elif most - 1 <= len(row) <= most:
+        elif max_fields - 1 <= len(row) <= max_fields:
             label = row[2 if acceptor else 3]
             arcs.append((_state(row[0], number, refuse), _state(row[1], number, refuse), label, number))
-            costs.append(_weight(row[-1], number, refuse) if len(row) == most else 0.0)
+            costs.append(_weight(row[-1], number, refuse) if len(row) == max_fields else 0.0)
         else:
             kind = "an acceptor" if acceptor else "a transducer"
             raise refuse(
@@ -59,11 +59,11 @@ def _lattice(lines, naming, options, unended):
             raise refuse(message, number)
     word, table = _words([(label, number) for _, _, label, number in arcs], naming, options)
     names = np.array([[arc[0], arc[1]] for arc in arcs], np.int64).reshape(-1, 2)
-    first = _state(lines[0][1][0], lines[0][0], refuse)
-    states = np.unique(np.concatenate([names.ravel(), list(finals), [first]]).astype(np.int64))
+    start_name = _state(lines[0][1][0], lines[0][0], refuse)
+    states = np.unique(np.concatenate([names.ravel(), list(finals), [start_name]]).astype(np.int64))
     place = np.searchsorted(states, names)
-    start = int(np.searchsorted(states, first))
-    if start:  # an image of ours starts in state 0; what comes back is sorted
+    start = int(np.searchsorted(states, start_name))
+    if start:  # images start in state 0; the returned lattice is sorted
         place = np.where(place == start, 0, np.where(place == 0, start, place))
     order = np.argsort(place[:, 0], kind="stable")
     final = np.full(len(states), math.inf)
@@ -94,44 +94,44 @@ def _is_acceptor(lines, words, options):
 
 def _state(text, line, refuse):
     if not _INTEGER.fullmatch(text) or int(text) > LARGEST_ID:
-        raise refuse(f"{_shown(text)} is not a state", line)
+        raise refuse(f"{_quoted(text)} is not a state", line)
     return int(text)
 
 
 def _weight(text, line, refuse):
     if not _WEIGHT.fullmatch(text) or (b"n" not in text and math.isinf(float(text))):
-        raise refuse(f"{_shown(text)} is not a weight", line)
+        raise refuse(f"{_quoted(text)} is not a weight", line)
     return float(text)
 
 
-def _shown(text):
+def _quoted(text):
     return repr(text[:40].decode("utf-8", "replace"))
 
 
-def _words(found, naming, options):
+def _words(labelled_lines, naming, options):
     """Return the id of each label, int32 [arcs], and the symbol table."""
-    labels = dict.fromkeys(label for label, _ in found)
+    labels = dict.fromkeys(label for label, _ in labelled_lines)
     ids = options.labels == "ids" or (options.labels == "auto" and all(map(_INTEGER.fullmatch, labels)))
     if not ids:
-        for label, line in found if options.labels == "auto" and naming.words is None else ():
+        for label, line in labelled_lines if options.labels == "auto" and naming.words is None else ():
             if not _INTEGER.fullmatch(label) and _NUMBER.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; is the label missing? If it is a word, "
+                    f"{_quoted(label)} is not a label; is the label missing? If it is a word, "
                     "specify fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
-        names = {label: line for label, line in reversed(found)}
+        names = {label: line for label, line in reversed(labelled_lines)}
         null = EPSILON_NAME.encode()
-        given, table = naming.table([(label, names[label]) for label in labels if label != null])
-        id_of = dict(zip([label for label in labels if label != null], given[1:].tolist(), strict=True))
+        table_ids, table = naming.table([(label, names[label]) for label in labels if label != null])
+        id_of = dict(zip([label for label in labels if label != null], table_ids[1:].tolist(), strict=True))
         id_of[null] = EPSILON
-        return np.array([id_of[label] for label, _ in found], np.int32), table
-    for label, line in found:
+        return np.array([id_of[label] for label, _ in labelled_lines], np.int32), table
+    for label, line in labelled_lines:
         if not _INTEGER.fullmatch(label) or int(label) > LARGEST_ID:
-            raise FormatError(f"{_shown(label)} is not a label", naming.path, key=naming.key, line=line)
+            raise FormatError(f"{_quoted(label)} is not a label", naming.path, key=naming.key, line=line)
         if naming.words is not None and int(label) != EPSILON:
             try:
                 naming.words.word(int(label))
             except SymbolError as error:
                 raise SymbolError(error.message, naming.path, key=naming.key, line=line) from None
-    return np.array([int(label) for label, _ in found], np.int32), naming.words
+    return np.array([int(label) for label, _ in labelled_lines], np.int32), naming.words

@@ -21,16 +21,16 @@ SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).resolve().parents[3]
 
 def paths(lattice: Lattice) -> list[tuple[int, ...]]:
     """Return every path from the start to a final state, as arc ids."""
-    found = []
+    complete = []
 
     def walk(state: int, path: tuple[int, ...]) -> None:
         if lattice.is_final[state]:
-            found.append(path)
+            complete.append(path)
         for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
             walk(int(lattice.dst[arc]), (*path, arc))
 
     walk(0, ())
-    return found
+    return complete
 
 
 def end_of(lattice: Lattice, path: tuple[int, ...]) -> int:
@@ -161,6 +161,6 @@ def read_kaldi(path: Path) -> Iterator[Lattice]:
 def archive(path: Path) -> dict[str, Lattice]:
     """Read a Kaldi archive; skip the test if it is missing, which conftest does not allow in CI."""
     if not path.exists():
-        # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
-        pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+        # A user's checkout has no ../shared; in CI, tests/conftest.py turns this skip into a failure.
+        pytest.skip(f"{path} does not exist: Kaldi's results are not part of the project (CI requires them)")
     return {lattice.key: lattice for lattice in read_kaldi(path)}

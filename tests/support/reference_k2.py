@@ -7,13 +7,13 @@ from ninja.lattice import Lattice
 FORBIDDEN = {"_tensor_attr", "_non_tensor_attr", "_cache", "_properties", "properties", "scores"}
 
 
-def fsas(loaded):
-    """Return [(num_states, [(src, dst, label, score, {attribute: value})])], or fail where k2 would."""
+def fsas(dictionary):
+    """Return [(num_states, [(src, dst, label, score, {attribute: value})])], or fail like k2."""
     import torch
 
-    assert type(loaded) is dict
-    assert not FORBIDDEN & set(loaded)  # Fsa.__setattr__
-    tensor = loaded["arcs"]
+    assert type(dictionary) is dict
+    assert not FORBIDDEN & set(dictionary)  # Fsa.__setattr__
+    tensor = dictionary["arcs"]
     assert tensor.dtype == torch.int32
     if tensor.dim() == 2:
         assert tensor.shape[1] == 4
@@ -31,7 +31,7 @@ def fsas(loaded):
         assert len(flat) == 4 * begins[-1]
         rows = [flat[4 * arc : 4 * arc + 4] for arc in range(begins[-1])]
     columns = {}
-    for name, value in loaded.items():
+    for name, value in dictionary.items():
         if name == "arcs":
             continue
         if isinstance(value, torch.Tensor):
@@ -63,22 +63,22 @@ def paths(fsa, words):
             yield spelled, score, lm
         for arc in arcs:
             if arc[0] == state:
-                more = tuple(word for word in words(arc) if word not in (0, -1))
-                yield from walk(arc[1], spelled + more, score + arc[3], lm + arc[4].get("lm_scores", 0.0))
+                arc_words = tuple(word for word in words(arc) if word not in (0, -1))
+                yield from walk(arc[1], spelled + arc_words, score + arc[3], lm + arc[4].get("lm_scores", 0.0))
 
     yield from walk(0, (), 0.0, 0.0)
 
 
-def equals_with_total_costs(lattice: Lattice, read: Lattice) -> bool:
-    """Return whether a lattice was read with the sum of its costs as its graph costs."""
+def equals_with_total_costs(lattice: Lattice, actual: Lattice) -> bool:
+    """Return whether the graph costs of a lattice that was read are the total costs of the original."""
     import numpy as np
 
     total = (lattice.graph.astype(np.float64) + lattice.acoustic).astype(np.float32)
     final = (lattice.final_graph.astype(np.float64) + lattice.final_acoustic).astype(np.float32)
     return (
-        read.key == lattice.key
-        and all(np.array_equal(getattr(read, name), getattr(lattice, name)) for name in ("arc_begin", "dst", "word"))
-        and np.array_equal(read.graph, total)
-        and np.array_equal(read.final_graph, final)
-        and not read.acoustic.any()
+        actual.key == lattice.key
+        and all(np.array_equal(getattr(actual, name), getattr(lattice, name)) for name in ("arc_begin", "dst", "word"))
+        and np.array_equal(actual.graph, total)
+        and np.array_equal(actual.final_graph, final)
+        and not actual.acoustic.any()
     )

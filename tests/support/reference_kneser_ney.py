@@ -13,26 +13,26 @@ class SlowKneserNey:
     """An interpolated model, according to the formulas.
 
     Args:
-        sentences: Words of each.
+        sentences: Words of each sentence.
         order: N-gram order.
-        vocabulary: Words that are kept; None: all.
-        cutoffs: Minimum counts of 2-grams, 3-grams, …, of which the last holds for longer ones.
-        discounts: Of counts 1, 2, 3 and more; None: estimated.
-        unk_share: Of the unigrams' interpolation; None: as for each word.
+        vocabulary: Words of the model; all words if None.
+        cutoffs: Minimum counts of 2-grams, 3-grams, …; the last one also applies to longer n-grams.
+        discounts: Discounts of counts 1, 2, 3 and more; estimated if None.
+        unk_share: Share of <unk> in the uniform distribution; that of any word if None.
     """
 
     def __init__(self, sentences, order, vocabulary=None, cutoffs=(1,), discounts=None, unk_share=None):
-        kept = {word for sentence in sentences for word in sentence} if vocabulary is None else set(vocabulary)
-        self.words = sorted(kept | {EOS, UNK})  # those that can be predicted
+        known_words = {word for sentence in sentences for word in sentence} if vocabulary is None else set(vocabulary)
+        self.words = sorted(known_words | {EOS, UNK})  # the words that can be predicted
         self.order = order
         self.cutoffs = (1, *cutoffs)
         self.unk_share = unk_share
         self.occurs: Counter[Words] = Counter()
         for sentence in sentences:
-            whole = (BOS, *(word if word in kept else UNK for word in sentence), EOS)
+            padded = (BOS, *(word if word in known_words else UNK for word in sentence), EOS)
             for length in range(1, order + 1):
-                for begin in range(len(whole) - length + 1):
-                    self.occurs[whole[begin : begin + length]] += 1
+                for begin in range(len(padded) - length + 1):
+                    self.occurs[padded[begin : begin + length]] += 1
         self.counts = {ngram: self.count(ngram) for ngram in self.occurs if ngram != (BOS,)}
         self.discounts = {length: discounts or self.estimate(length) for length in range(1, order + 1)}
 
@@ -48,9 +48,9 @@ class SlowKneserNey:
             return FALLBACK
         y = n[1] / (n[1] + 2 * n[2])
         if n[3] > 0:
-            found = tuple(k - (k + 1) * y * n[k + 1] / n[k] for k in (1, 2, 3))
-            if all(0 < d <= k for k, d in zip((1, 2, 3), found, strict=True)):
-                return found
+            discounts = tuple(k - (k + 1) * y * n[k + 1] / n[k] for k in (1, 2, 3))
+            if all(0 < d <= k for k, d in zip((1, 2, 3), discounts, strict=True)):
+                return discounts
         return (y, 2 * y, 3 * y)
 
     def discount(self, length: int, count: int) -> float:
@@ -64,19 +64,19 @@ class SlowKneserNey:
         return share if word == UNK else (1 - share) / (len(self.words) - 1)
 
     def probability(self, history: Words, word: str) -> float:
-        """Return P(word | history), with a history no longer than the order allows."""
+        """Return P(word | history), with a history shorter than the order."""
         lower = self.probability(history[1:], word) if history else self.uniform(word)
         after = {g: c for g, c in self.counts.items() if len(g) == len(history) + 1 and g[:-1] == history}
         total = sum(after.values())
         if total == 0:
             return lower
         length = len(history) + 1
-        freed = sum(self.discount(length, c) if length == 1 or self.is_kept(g) else c for g, c in after.items())
+        backoff_mass = sum(self.discount(length, c) if length == 1 or self.is_kept(g) else c for g, c in after.items())
         ngram = (*history, word)
-        own = 0.0
+        discounted = 0.0
         if ngram in after and (length == 1 or self.is_kept(ngram)):
-            own = (after[ngram] - self.discount(length, after[ngram])) / total
-        return own + freed / total * lower
+            discounted = (after[ngram] - self.discount(length, after[ngram])) / total
+        return discounted + backoff_mass / total * lower
 
     def score(self, history: Words, word: str) -> float:
         """Return P(word | whole history of a sentence, including <s>)."""

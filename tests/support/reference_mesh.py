@@ -14,9 +14,9 @@ def slow_columns(lattice: Lattice, **scales: float) -> list[dict[int, float]]:
     """Return the probability of each word at each position of a path, computed from the costs of all paths."""
     all_paths = paths(lattice)
     costs = [cost_of(lattice, path, **scales) for path in all_paths]
-    share = [math.exp(min(costs) - cost) for cost in costs]
+    weights = [math.exp(min(costs) - cost) for cost in costs]
     columns: list[dict[int, float]] = [defaultdict(float) for _ in all_paths[0]]
-    for path, each in zip(all_paths, share, strict=True):
+    for path, weight in zip(all_paths, weights, strict=True):
         for place, arc in enumerate(path):
-            columns[place][int(lattice.word[arc])] += each / sum(share)
+            columns[place][int(lattice.word[arc])] += weight / sum(weights)
     return columns

@@ -35,7 +35,7 @@ class SlowNgram:
         return longer or self.ngrams.get(words, (0.0, 0.0))[1] != 0.0
 
     def state(self, history: Words) -> Words:
-        """Return the longest suffix of a history that the model knows as a context."""
+        """Return the longest suffix of a history that is a context of the model."""
         history = history[len(history) - self.order + 1 :] if len(history) >= self.order else history
         while history and not self.is_context(history):
             history = history[1:]
@@ -61,13 +61,13 @@ TRIGRAM = SlowNgram(
         ("<s>", "a"): (-0.25, -0.125),
         ("a", "b"): (-0.5, 0.0),
         ("<s>", "a", "b"): (-0.0625, 0.0),
-        ("b", "a", "</s>"): (-1.5, 0.0),  # neither "b a" nor "a </s>" is there
+        ("b", "a", "</s>"): (-1.5, 0.0),  # neither "b a" nor "a </s>" occurs
     },
 )
 
 
 def inner_words(model: SlowNgram) -> list[str]:
-    """Return the words of a model that sentences consist of."""
+    """Return the words of a model, without <s> and </s>."""
     return sorted(word for (word,) in (n for n in model.ngrams if len(n) == 1) if word not in ("<s>", "</s>"))
 
 
@@ -89,8 +89,11 @@ def models(draw: st.DrawFn, max_order: int = 4) -> SlowNgram:
     for length in range(2, order + 1):
         begin, end = st.sampled_from(["<s>", *inner]), st.sampled_from(["</s>", *inner])
         ngram = st.tuples(begin, *[st.sampled_from(inner)] * (length - 2), end)
-        for found in draw(st.lists(ngram, max_size=8, unique=True)):
-            ngrams[found] = (draw(logprob), draw(weight) if length < order and found[-1] != "</s>" else 0.0)
+        for words_of_ngram in draw(st.lists(ngram, max_size=8, unique=True)):
+            ngrams[words_of_ngram] = (
+                draw(logprob),
+                draw(weight) if length < order and words_of_ngram[-1] != "</s>" else 0.0,
+            )
     return SlowNgram(order, ngrams)
 
 
@@ -136,14 +139,14 @@ def write_const_arpa(model: SlowNgram, word_id: dict[str, int], far: int = 2**30
         block += struct.pack("<ffi", logprob * LN10, weight * LN10 if model.order > 1 else 0.0, len(below))
         for child in below:
             if not has_state(child):
-                (what,) = struct.unpack("<i", struct.pack("<f", model.ngrams[child][0] * LN10))
-                what &= ~1
+                (entry,) = struct.unpack("<i", struct.pack("<f", model.ngrams[child][0] * LN10))
+                entry &= ~1
             elif place[child] - place[ngram] <= far:
-                what = (place[child] - place[ngram]) * 2 | 1
+                entry = (place[child] - place[ngram]) * 2 | 1
             else:
-                what = -(len(overflow) * 2 | 1)
+                entry = -(len(overflow) * 2 | 1)
                 overflow.append(place[child] + 1)
-            block += struct.pack("<ii", ids[child][-1], what)
+            block += struct.pack("<ii", ids[child][-1], entry)
     unigrams = [0] * (max(word_id[word] for (word,) in (n for n in model.ngrams if len(n) == 1)) + 1)
     for ngram in states:
         if len(ngram) == 1:
@@ -185,9 +188,9 @@ def write_grammar(model: SlowNgram, word_id: dict[str, int], *, spelled: bool = 
 
     Args:
         model: The model.
-        word_id: Word ids; ``#0``, where it has one, is the input label of back-off arcs.
-        spelled: Write ``<s>`` and ``</s>`` as arcs, with a start and an end of their own.
-        options: For `write_fst`.
+        word_id: Word ids; that of ``#0``, if any, is the input label of back-off arcs.
+        spelled: Write ``<s>`` and ``</s>`` as arcs, with a separate initial and final state.
+        options: Options of `write_fst`.
     """
     contexts = sorted({model.state(ngram) for ngram in model.ngrams} | {model.state(("<s>",)), ()})
     # Kaldi's arpa2fst keeps every context on a back-off chain.

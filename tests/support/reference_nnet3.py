@@ -1,6 +1,6 @@
-"""Slow implementation of the nnet3 reader and executor: a whole sentence, each node and time evaluated on request.
+"""Slow implementation of the nnet3 reader and executor: each node and time of a sentence is evaluated on request.
 
-It reads the configuration lines itself and takes components as the tests' writer does, by type and fields.
+It parses the configuration lines itself; components are given by type and fields, as for `nnet3_writer`.
 """
 
 import re
@@ -31,7 +31,7 @@ def apply(kind, fields, x):
     if kind == "Tanh":
         return np.tanh(x)
     if kind in ("Softmax", "LogSoftmax"):
-        x = x - x.max()  # or exp overflows
+        x = x - x.max()  # to avoid overflow of exp
         logprob = x - np.log(np.exp(x).sum())
         return logprob if kind == "LogSoftmax" else np.exp(logprob)
     if kind == "Normalize":
@@ -56,7 +56,9 @@ def apply(kind, fields, x):
     if kind == "PerElementOffset":
         return np.concatenate([block + fields["<Offsets>"] for block in blocks(x, len(fields["<Offsets>"]))])
     if kind == "ScaleAndOffset":
-        scale = np.array([each if abs(each) >= 1e-4 else 1e-4 if each >= 0 else -1e-4 for each in fields["<Scales>"]])
+        scale = np.array(
+            [value if abs(value) >= 1e-4 else 1e-4 if value >= 0 else -1e-4 for value in fields["<Scales>"]]
+        )
         return np.concatenate([block * scale + fields["<Offsets>"] for block in blocks(x, len(scale))])
     if kind == "ElementwiseProduct":
         return blocks(x, fields["<OutputDim>"]).prod(0)
@@ -103,23 +105,23 @@ class Twin:
     """A network over one sentence."""
 
     def __init__(self, lines, components, inputs):
-        """Take the embeddings of a sentence's words, [time, dim]."""
+        """Store the network and the embeddings of a sentence's words, [time, dim]."""
         self.lines = {re.search(r" name=(\S+)", line)[1]: line for line in lines}
         self.components = components
         self.inputs = inputs
-        self.known = {}
+        self.cache = {}
 
     def outputs(self):
         """Return the output after each word, float64 [time, dim]."""
         return np.array([self.node("output", time) for time in range(len(self.inputs))])
 
     def node(self, name, time):
-        """Return a node's value, None if it is not defined."""
+        """Return a node's value; None if it is undefined."""
         if time < -20:
             return None
-        if (name, time) not in self.known:
-            self.known[name, time] = self._node(name, time)
-        return self.known[name, time]
+        if (name, time) not in self.cache:
+            self.cache[name, time] = self._node(name, time)
+        return self.cache[name, time]
 
     def _node(self, name, time):
         line = self.lines[name]
@@ -135,7 +137,7 @@ class Twin:
         return value if value is None or component is None else apply(*self.components[component[1]], value)
 
     def descriptor(self, text, time):
-        """Return a descriptor's value, None if it is not defined."""
+        """Return a descriptor's value; None if it is undefined."""
         if "(" not in text:
             return self.node(text.strip(), time)
         function, arguments = split(text)
@@ -149,7 +151,7 @@ class Twin:
         if function == "IfDefined":
             value = self.descriptor(arguments[0], time)
             return np.zeros(self.width(arguments[0])) if value is None else value
-        values = [self.descriptor(each, time) for each in arguments]
+        values = [self.descriptor(argument, time) for argument in arguments]
         if any(value is None for value in values):
             return None
         return np.concatenate(values) if function == "Append" else np.sum(values, 0)
@@ -159,7 +161,7 @@ class Twin:
         if "(" in text:
             function, arguments = split(text)
             if function == "Append":
-                return sum(self.width(each) for each in arguments)
+                return sum(self.width(argument) for argument in arguments)
             return int(arguments[1]) if function == "Const" else self.width(arguments[function == "Scale"])
         line = self.lines[text.strip()]
         if " dim=" in line:

@@ -37,8 +37,8 @@ def best_ways(lattice: Lattice, acoustic_scale: float = 1.0) -> dict[tuple[int, 
     best: dict[tuple[int, ...], Way] = {}
     for way in ways(lattice):
         rank = (way.total(acoustic_scale), way.graph - way.acoustic)
-        other = best.get(way.words)
-        if other is None or rank < (other.total(acoustic_scale), other.graph - other.acoustic):
+        incumbent = best.get(way.words)
+        if incumbent is None or rank < (incumbent.total(acoustic_scale), incumbent.graph - incumbent.acoustic):
             best[way.words] = way
     return best
 
@@ -47,16 +47,16 @@ def with_random_costs(lattice: Lattice, seed: int) -> Lattice:
     """Return the lattice with random costs, so that equal path costs are unlikely; sums are exact in float32."""
     random = np.random.default_rng(seed)
 
-    def drawn(size: int, where: np.ndarray | None = None) -> np.ndarray:
+    def random_costs(size: int, mask: np.ndarray | None = None) -> np.ndarray:
         cost = (random.normal(0.0, 10.0, size) * 1024).round().astype(np.float32) / np.float32(1024)
-        return cost if where is None else np.where(where, cost, np.float32(np.inf))
+        return cost if mask is None else np.where(mask, cost, np.float32(np.inf))
 
     return replace(
         lattice,
-        graph=drawn(lattice.num_arcs),
-        acoustic=drawn(lattice.num_arcs),
-        final_graph=drawn(lattice.num_states, lattice.is_final),
-        final_acoustic=drawn(lattice.num_states, lattice.is_final),
+        graph=random_costs(lattice.num_arcs),
+        acoustic=random_costs(lattice.num_arcs),
+        final_graph=random_costs(lattice.num_states, lattice.is_final),
+        final_acoustic=random_costs(lattice.num_states, lattice.is_final),
     )
 
 
@@ -65,7 +65,7 @@ def determinized_by_openfst(lattice: Lattice, acoustic_scale: float) -> Lattice:
     sequence."""
     import pywrapfst
 
-    plain = remove_epsilons(lattice, acoustic_scale)  # OpenFst reads them as words here
+    plain = remove_epsilons(lattice, acoustic_scale)  # OpenFst would treat epsilons as words
     machine = to_fst(plain, labels="word:arc", acoustic_scale=acoustic_scale)
     unique = pywrapfst.determinize(machine, det_type="disambiguate")
     return remove_epsilons(from_fst(unique, like=plain, labels="word:arc"), acoustic_scale)
@@ -78,8 +78,8 @@ def least_edit_distance(lattice: Lattice, reference: list[int]) -> int:
         row = list(range(len(reference) + 1))
         for i, word in enumerate(words, start=1):
             above, row = row, [i]
-            for j, wanted in enumerate(reference, start=1):
-                row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (word != wanted)))
+            for j, reference_word in enumerate(reference, start=1):
+                row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (word != reference_word)))
         return row[-1]
 
     return min(distance(way.words) for way in ways(lattice))

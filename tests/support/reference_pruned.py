@@ -1,7 +1,7 @@
 """Slow implementation of ``ext/search/pruned_search.hpp``: pruned composition one arc at a time, as in Kaldi.
 
-Every score is asked for at once, sets and dictionaries do the rest. Numbers that Kaldi keeps as floats are kept as
-floats, since rounding decides which of two arcs is expanded first.
+Scores are computed one by one, and states are looked up in dictionaries. Numbers that are floats in Kaldi are rounded
+to floats, since rounding decides the order in which arcs are expanded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fake_lm import FakeLM
 from ninja.lattice import Lattice
 from ninja.rescoring.algorithms import RescoreOptions
 
-FINAL = -1  # instead of an arc
+FINAL = -1  # replaces the arc of a final cost
 
 
 def single(value: float) -> float:
@@ -130,16 +130,16 @@ class Composition:
             self.push(number)
 
     def score(self, history: tuple[int, ...], arc: int) -> tuple[float, int | None]:
-        """Return the cost under the new model, and its word; None: the arc carries none."""
+        """Return the cost under the new model, and the word of the model; None for an epsilon arc."""
         word = int(self.lattice.word[arc])
         if word == 0:
             return 0.0, None
         assert self.lattice.words is not None
-        known = self.lm.vocabulary.id(self.lattice.words.word(word))
-        spelled = self.lm.unk if known is None else known
-        assert spelled is not None
-        penalty = float(np.float32(self.options.unk_penalty or 0.0)) if known is None else 0.0
-        return -self.lm.score(history, spelled) + penalty, spelled
+        number = self.lm.vocabulary.id(self.lattice.words.word(word))
+        lm_word = self.lm.unk if number is None else number
+        assert lm_word is not None
+        penalty = float(np.float32(self.options.unk_penalty or 0.0)) if number is None else 0.0
+        return -self.lm.score(history, lm_word) + penalty, lm_word
 
     def new_graph(self, old: float, surprise: float) -> float:
         weight = self.options.lm_weight

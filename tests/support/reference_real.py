@@ -16,7 +16,7 @@ class FileLattice:
     start: int
     end: int
     num_nodes: int
-    links: list = field(default_factory=list)  # (from, to, word or None, graph cost, acoustic cost)
+    links: list = field(default_factory=list)  # (source, destination, word or None, graph cost, acoustic cost)
     words: dict = field(default_factory=dict)  # node -> word
     frames: dict = field(default_factory=dict)  # node -> frame
 
@@ -45,13 +45,13 @@ def slf(content, graph=("l", "r"), base=1.0):
         )
         for _, link in sorted(links.items())
     ]
-    entered, left = {arc[1] for arc in arcs}, {arc[0] for arc in arcs}
-    starts = [node for node in nodes if node not in entered]
-    ends = [node for node in nodes if node not in left]
-    made = FileLattice(int(header.get("start", starts[0])), int(header.get("end", ends[0])), size, arcs)
-    made.words = {node: spoken_word(values["W"]) for node, values in nodes.items() if spoken_word(values.get("W"))}
-    made.frames = {node: round(float(values["t"]) * 100) for node, values in nodes.items() if "t" in values}
-    return made
+    targets, sources = {arc[1] for arc in arcs}, {arc[0] for arc in arcs}
+    starts = [node for node in nodes if node not in targets]
+    ends = [node for node in nodes if node not in sources]
+    lattice = FileLattice(int(header.get("start", starts[0])), int(header.get("end", ends[0])), size, arcs)
+    lattice.words = {node: spoken_word(values["W"]) for node, values in nodes.items() if spoken_word(values.get("W"))}
+    lattice.frames = {node: round(float(values["t"]) * 100) for node, values in nodes.items() if "t" in values}
+    return lattice
 
 
 def spoken_word(word):
@@ -65,30 +65,30 @@ def sphinx(content):
     unit = next(math.log(float(row[2])) for row in rows if row[:2] == ["#", "-logbase"])
     names = [row and row[0] for row in rows]
     first, edges, end = names.index("Nodes") + 1, names.index("Edges") + 1, names.index("End")
-    made = FileLattice(value["Initial"], value["Final"], value["Nodes"])
+    lattice = FileLattice(value["Initial"], value["Final"], value["Nodes"])
     for number, word, frame, *_ in rows[first : first + value["Nodes"]]:
-        made.frames[int(number)] = int(frame)
+        lattice.frames[int(number)] = int(frame)
         if word[0] not in "[<+":
-            made.words[int(number)] = re.sub(r"\(\d+\)$", "", word)
-    made.links = [(int(src), int(dst), None, 0.0, -unit * int(score)) for src, dst, score in rows[edges:end]]
-    return made
+            lattice.words[int(number)] = re.sub(r"\(\d+\)$", "", word)
+    lattice.links = [(int(src), int(dst), None, 0.0, -unit * int(score)) for src, dst, score in rows[edges:end]]
+    return lattice
 
 
 def plf(line):
     """Read a line of Moses' format as a Python expression."""
     columns = ast.literal_eval(line.decode().strip() or "()")
-    made = FileLattice(0, len(columns), len(columns) + 1)
+    lattice = FileLattice(0, len(columns), len(columns) + 1)
     for state, column in enumerate(columns):
-        made.links += [(state, state + distance, spoken_word(word), -score, 0.0) for word, score, distance in column]
-    return made
+        lattice.links += [(state, state + distance, spoken_word(word), -score, 0.0) for word, score, distance in column]
+    return lattice
 
 
-def order(made):
+def order(lattice):
     """Return the nodes that the start reaches, in topological order."""
     leaving = defaultdict(list)
-    for link in made.links:
+    for link in lattice.links:
         leaving[link[0]].append(link)
-    reached, stack = {made.start}, [made.start]
+    reached, stack = {lattice.start}, [lattice.start]
     missing = defaultdict(int)
     while stack:
         for link in leaving[stack.pop()]:
@@ -96,64 +96,64 @@ def order(made):
             if link[1] not in reached:
                 reached.add(link[1])
                 stack.append(link[1])
-    sorted_, ready = [], [made.start]
+    nodes, ready = [], [lattice.start]
     while ready:
-        sorted_.append(ready.pop())
-        for link in leaving[sorted_[-1]]:
+        nodes.append(ready.pop())
+        for link in leaving[nodes[-1]]:
             missing[link[1]] -= 1
             if missing[link[1]] == 0:
                 ready.append(link[1])
-    assert len(sorted_) == len(reached), "a cycle"
-    return sorted_, leaving
+    assert len(nodes) == len(reached), "a cycle"
+    return nodes, leaving
 
 
-def best(made, acoustic_scale=1.0, lm_scale=1.0):
+def best(lattice, acoustic_scale=1.0, lm_scale=1.0):
     """Return the least cost of all paths, and the words of the first path that has it."""
-    sorted_, leaving = order(made)
-    found = {made.start: (0.0, None, None)}
-    for node in sorted_:
+    nodes, leaving = order(lattice)
+    best_cost = {lattice.start: (0.0, None, None)}
+    for node in nodes:
         for src, dst, word, graph, acoustic in leaving[node]:
-            cost = found[src][0] + acoustic_scale * acoustic + lm_scale * graph
-            if dst not in found or cost < found[dst][0]:
-                found[dst] = (cost, src, word)
-    words, node = [], made.end
+            cost = best_cost[src][0] + acoustic_scale * acoustic + lm_scale * graph
+            if dst not in best_cost or cost < best_cost[dst][0]:
+                best_cost[dst] = (cost, src, word)
+    words, node = [], lattice.end
     while node is not None:
-        words += [made.words[node]] if node in made.words else []
-        _, before, word = found[node]
+        words += [lattice.words[node]] if node in lattice.words else []
+        _, before, word = best_cost[node]
         words += [word] if word is not None else []
         node = before
-    return found[made.end][0], words[::-1]
+    return best_cost[lattice.end][0], words[::-1]
 
 
-def accepts(made, sentence):
+def accepts(lattice, sentence):
     """Return whether some path has these words."""
-    sorted_, leaving = order(made)
+    nodes, leaving = order(lattice)
 
-    def on(places, word):
+    def advance(places, word):
         return places if word is None else {at + 1 for at in places if sentence[at : at + 1] == [word]}
 
-    place = {made.start: on({0}, made.words.get(made.start))}
-    for node in sorted_:
+    place = {lattice.start: advance({0}, lattice.words.get(lattice.start))}
+    for node in nodes:
         if not place.get(node):
             continue
         for _, dst, word, _, _ in leaving[node]:
-            place.setdefault(dst, set()).update(on(on(place[node], word), made.words.get(dst)))
-    return len(sentence) in place.get(made.end, ())
+            place.setdefault(dst, set()).update(advance(advance(place[node], word), lattice.words.get(dst)))
+    return len(sentence) in place.get(lattice.end, ())
 
 
-def cost_of(made, sentence, acoustic_scale=1.0, lm_scale=1.0):
+def cost_of(lattice, sentence, acoustic_scale=1.0, lm_scale=1.0):
     """Return the least cost of a path with these words; infinite if there is none."""
-    sorted_, leaving = order(made)
+    nodes, leaving = order(lattice)
 
-    def on(costs, word):
+    def advance(costs, word):
         if word is None:
             return costs
         return {at + 1: cost for at, cost in costs.items() if sentence[at : at + 1] == [word]}
 
-    found = {made.start: on({0: 0.0}, made.words.get(made.start))}
-    for node in sorted_:
+    costs_at = {lattice.start: advance({0: 0.0}, lattice.words.get(lattice.start))}
+    for node in nodes:
         for _, dst, word, graph, acoustic in leaving[node]:
-            there = found.setdefault(dst, {})
-            for at, cost in on(on(found[node], word), made.words.get(dst)).items():
-                there[at] = min(there.get(at, math.inf), cost + acoustic_scale * acoustic + lm_scale * graph)
-    return found.get(made.end, {}).get(len(sentence), math.inf)
+            target = costs_at.setdefault(dst, {})
+            for at, cost in advance(advance(costs_at[node], word), lattice.words.get(dst)).items():
+                target[at] = min(target.get(at, math.inf), cost + acoustic_scale * acoustic + lm_scale * graph)
+    return costs_at.get(lattice.end, {}).get(len(sentence), math.inf)

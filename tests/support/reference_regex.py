@@ -22,16 +22,16 @@ CATEGORIES = {
 
 
 class StepLimitError(Exception):
-    """More steps than allowed."""
+    """The match takes more steps than the limit."""
 
 
 class Steps:
     """Matches of an expression at the beginning of a text, and the number of steps."""
 
-    def __init__(self, expression: re.Pattern[Any], text: str, most: int) -> None:
+    def __init__(self, expression: re.Pattern[Any], text: str, max_steps: int) -> None:
         flags = expression.flags & ~re.UNICODE if isinstance(expression.pattern, bytes) else expression.flags
         self._tree = parser.parse(expression.pattern, flags)
-        self._text, self._most, self.count = text, most, 0
+        self._text, self.max_steps, self.count = text, max_steps, 0
         self._flags, self._dotall = expression.flags & re.ASCII, expression.flags & re.DOTALL
         self._groups: dict[int, tuple[int, int]] = {}
 
@@ -41,86 +41,88 @@ class Steps:
 
     def _step(self) -> None:
         self.count += 1
-        if self.count > self._most:
+        if self.count > self.max_steps:
             raise StepLimitError
 
     def _sequence(self, items: list[Any], at: int) -> Iterator[int]:
         if not items:
             yield at
             return
-        for middle in self._one(*items[0], at):
+        for middle in self._match_item(*items[0], at):
             yield from self._sequence(items[1:], middle)
 
-    def _one(self, kind: Any, what: Any, at: int) -> Iterator[int]:
+    def _match_item(self, kind: Any, argument: Any, at: int) -> Iterator[int]:
         """Yield the possible ends of an item, in the order in which `re` tries them."""
         self._step()
         if kind in (sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY):
-            if at < len(self._text) and self._fits(kind, what, self._text[at]):
+            if at < len(self._text) and self._fits(kind, argument, self._text[at]):
                 yield at + 1
         elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT):
-            least, most, body = what
-            yield from self._repeat(list(body), least, most, at, greedy=kind is sre.MAX_REPEAT)
+            min_repeats, max_repeats, body = argument
+            yield from self._repeat(list(body), min_repeats, max_repeats, at, greedy=kind is sre.MAX_REPEAT)
         elif kind is sre.SUBPATTERN:
-            for end in self._sequence(list(what[3]), at):
-                self._groups[what[0]] = at, end
+            for end in self._sequence(list(argument[3]), at):
+                self._groups[argument[0]] = at, end
                 yield end
         elif kind is sre.BRANCH:
-            for branch in what[1]:
+            for branch in argument[1]:
                 yield from self._sequence(list(branch), at)
         elif kind is sre.AT:
-            if what in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING):
+            if argument in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING):
                 fits = at == 0
-            elif what in (sre.AT_END, sre.AT_END_STRING):
+            elif argument in (sre.AT_END, sre.AT_END_STRING):
                 fits = at == len(self._text)
             else:
-                fits = re.compile(r"\b").match(self._text, at) is not None  # near enough
+                fits = re.compile(r"\b").match(self._text, at) is not None  # an approximation
             if fits:
                 yield at
         elif kind in (sre.ASSERT, sre.ASSERT_NOT):
-            ahead, body = what
+            ahead, body = argument
             width = body.getwidth()[0]
             begin = at if ahead > 0 else at - width
-            found = begin >= 0 and any(True for _ in self._sequence(list(body), begin))
-            if found == (kind is sre.ASSERT):
+            matches = begin >= 0 and any(True for _ in self._sequence(list(body), begin))
+            if matches == (kind is sre.ASSERT):
                 yield at
         elif kind is sre.GROUPREF:
-            begin, end = self._groups[what]
+            begin, end = self._groups[argument]
             if self._text.startswith(self._text[begin:end], at):
                 yield at + end - begin
         else:
             raise NotImplementedError(str(kind))
 
-    def _repeat(self, body: list[Any], least: int, most: Any, begin: int, *, greedy: bool) -> Iterator[int]:
-        ends = [(begin, self._sequence(body, begin))]  # a stack of the turns taken so far
-        most = len(self._text) + 1 if most is sre.MAXREPEAT else most
-        if not greedy and least == 0:
+    def _repeat(
+        self, body: list[Any], min_repeats: int, max_repeats: Any, begin: int, *, greedy: bool
+    ) -> Iterator[int]:
+        ends = [(begin, self._sequence(body, begin))]  # a stack of the repetitions so far
+        max_repeats = len(self._text) + 1 if max_repeats is sre.MAXREPEAT else max_repeats
+        if not greedy and min_repeats == 0:
             yield begin
         while ends:
             self._step()
             at, further = ends[-1]
-            end = next(further, None) if len(ends) <= most else None
-            if end is None or (end == at and len(ends) > least):
+            end = next(further, None) if len(ends) <= max_repeats else None
+            if end is None or (end == at and len(ends) > min_repeats):
                 ends.pop()
-                if greedy and len(ends) >= least:
+                if greedy and len(ends) >= min_repeats:
                     yield at
                 continue
             ends.append((end, self._sequence(body, end)))
-            if not greedy and len(ends) - 1 >= least:
+            if not greedy and len(ends) - 1 >= min_repeats:
                 yield end
 
-    def _fits(self, kind: Any, what: Any, letter: str) -> bool:
+    def _fits(self, kind: Any, argument: Any, letter: str) -> bool:
         if kind is sre.ANY:
             return bool(self._dotall) or letter != "\n"
         if kind is sre.LITERAL:
-            return ord(letter) == what
+            return ord(letter) == argument
         if kind is sre.NOT_LITERAL:
-            return ord(letter) != what
-        negated = what[0][0] is sre.NEGATE
-        return negated != any(self._in(*each, letter) for each in what if each[0] is not sre.NEGATE)
+            return ord(letter) != argument
+        negated = argument[0][0] is sre.NEGATE
+        return negated != any(self._in(*item, letter) for item in argument if item[0] is not sre.NEGATE)
 
-    def _in(self, kind: Any, what: Any, letter: str) -> bool:
+    def _in(self, kind: Any, argument: Any, letter: str) -> bool:
         if kind is sre.RANGE:
-            return bool(what[0] <= ord(letter) <= what[1])
+            return bool(argument[0] <= ord(letter) <= argument[1])
         if kind is sre.CATEGORY:
-            return re.match(CATEGORIES[what], letter, self._flags) is not None
-        return ord(letter) == what
+            return re.match(CATEGORIES[argument], letter, self._flags) is not None
+        return ord(letter) == argument

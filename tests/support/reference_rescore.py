@@ -34,7 +34,7 @@ def path_costs(lattice: Lattice) -> list[PathCost]:
     )
 
 
-LogProb = Callable[[tuple[str, ...], str], float]  # of a word after a history, both spelled
+LogProb = Callable[[tuple[str, ...], str], float]  # of a word after a history, both as strings
 
 
 def word_logprob(lm: FakeLM, unk_penalty: float = 0.0) -> LogProb:
@@ -42,12 +42,12 @@ def word_logprob(lm: FakeLM, unk_penalty: float = 0.0) -> LogProb:
 
     def logprob(history: tuple[str, ...], word: str) -> float:
         unknown = lm.vocabulary.id(word) is None
-        *before, last = (number_of(each) for each in (*history, word))
+        *before, last = (number_of(name) for name in (*history, word))
         return lm.score(tuple(before), last) - (unk_penalty if unknown else 0.0)
 
     def number_of(word: str) -> int:
-        known = lm.vocabulary.id(word)
-        number = lm.unk if known is None else known
+        word_id = lm.vocabulary.id(word)
+        number = lm.unk if word_id is None else word_id
         assert number is not None
         return number
 

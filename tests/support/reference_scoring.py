@@ -14,14 +14,14 @@ def kaldi_alignment(reference: Sequence[str], hypothesis: Sequence[str]) -> tupl
     edits = [[i + j if 0 in (i, j) else 0 for j in range(columns + 1)] for i in range(rows + 1)]
 
     def moves(i: int, j: int) -> list[tuple[int, int, int]]:
-        found = []
+        candidates = []
         if i and j:
-            found.append((edits[i - 1][j - 1] + (reference[i - 1] != hypothesis[j - 1]), i - 1, j - 1))
+            candidates.append((edits[i - 1][j - 1] + (reference[i - 1] != hypothesis[j - 1]), i - 1, j - 1))
         if i:
-            found.append((edits[i - 1][j] + 1, i - 1, j))
+            candidates.append((edits[i - 1][j] + 1, i - 1, j))
         if j:
-            found.append((edits[i][j - 1] + 1, i, j - 1))
-        return found
+            candidates.append((edits[i][j - 1] + 1, i, j - 1))
+        return candidates
 
     for i, j in product(range(1, rows + 1), range(1, columns + 1)):
         edits[i][j] = min(moves(i, j))[0]
@@ -37,27 +37,27 @@ def kaldi_alignment(reference: Sequence[str], hypothesis: Sequence[str]) -> tupl
 def kaldi_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[int, int, int]:
     """Count insertions, deletions and substitutions as Kaldi's compute-wer does, over prefixes."""
     before = [(i, 0, i, 0) for i in range(len(reference) + 1)]  # edits, insertions, deletions, substitutions
-    for heard in hypothesis:
+    for word in hypothesis:
         edits, insertions, deletions, substitutions = before[0]
-        here = [(edits + 1, insertions + 1, deletions, substitutions)]
-        for i, said in enumerate(reference, start=1):
-            inserted, deleted, paired = before[i], here[i - 1], before[i - 1]
-            wrong = int(said != heard)
+        row = [(edits + 1, insertions + 1, deletions, substitutions)]
+        for i, reference_word in enumerate(reference, start=1):
+            inserted, deleted, paired = before[i], row[i - 1], before[i - 1]
+            wrong = int(reference_word != word)
             if paired[0] + wrong < min(inserted[0], deleted[0]) + 1:
-                here.append((paired[0] + wrong, paired[1], paired[2], paired[3] + wrong))
+                row.append((paired[0] + wrong, paired[1], paired[2], paired[3] + wrong))
             elif deleted[0] < inserted[0]:
-                here.append((deleted[0] + 1, deleted[1], deleted[2] + 1, deleted[3]))
+                row.append((deleted[0] + 1, deleted[1], deleted[2] + 1, deleted[3]))
             else:
-                here.append((inserted[0] + 1, inserted[1] + 1, inserted[2], inserted[3]))
-        before = here
+                row.append((inserted[0] + 1, inserted[1] + 1, inserted[2], inserted[3]))
+        before = row
     return before[-1][1:]
 
 
 def bootstrap_rates(words: Sequence[int], errors: Sequence[int]) -> list[float]:
-    """Return the error rate, in percent, of every test set that could be drawn, all equally probable."""
+    """Return the error rate, in percent, of every resampled test set; all are equally probable."""
     rates = []
-    for drawn in product(range(len(words)), repeat=len(words)):
-        said = sum(words[each] for each in drawn)
-        if said:
-            rates.append(100.0 * sum(errors[each] for each in drawn) / said)
+    for sample in product(range(len(words)), repeat=len(words)):
+        num_words = sum(words[index] for index in sample)
+        if num_words:
+            rates.append(100.0 * sum(errors[index] for index in sample) / num_words)
     return rates

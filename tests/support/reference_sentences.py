@@ -1,6 +1,6 @@
-"""Slow implementations of ``ninja.rescoring.sentences``: the algorithms that score sentences, by their descriptions.
+"""Slow implementations of the algorithms of ``ninja.rescoring.sentences``, from their descriptions.
 
-Rescoring is told path by path: each function returns the paths of its output with their graph costs.
+Results are given path by path: each function returns the paths of its output with their graph costs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Arcs = tuple[int, ...]
 
 @dataclass
 class Costs:
-    """Costs of arcs: of the first pass, and of a language model after a history."""
+    """Costs of arcs: those of the first pass, and those of a language model after a history."""
 
     lattice: Lattice
     lm: FakeLM
@@ -46,8 +46,8 @@ class Costs:
         if self.lattice.word[arc] == 0:
             return None
         assert self.lattice.words is not None
-        known = self.lm.vocabulary.id(self.lattice.words.word(int(self.lattice.word[arc])))
-        return self.lm.unk if known is None else known
+        word = self.lm.vocabulary.id(self.lattice.words.word(int(self.lattice.word[arc])))
+        return self.lm.unk if word is None else word
 
     def lm_words(self, arcs: Arcs) -> tuple[int, ...]:
         return tuple(word for arc in arcs if (word := self.lm_word(arc)) is not None)
@@ -55,13 +55,13 @@ class Costs:
     def new(self, arc: int, history: tuple[int, ...]) -> float:
         """Return the new graph cost of an arc after the given words, which are ids of the model."""
         weight, word = self.options.lm_weight, self.lm_word(arc)
-        kept = (1 - weight) * float(self.lattice.graph[arc])
+        old_share = (1 - weight) * float(self.lattice.graph[arc])
         if word is None:
-            return kept
+            return old_share
         assert self.lattice.words is not None
         unknown = self.lm.vocabulary.id(self.lattice.words.word(int(self.lattice.word[arc]))) is None
         penalty = (self.options.unk_penalty or 0.0) if unknown else 0.0
-        return kept + weight * (penalty - self.lm.score(history, word))
+        return old_share + weight * (penalty - self.lm.score(history, word))
 
     def new_end(self, state: int, history: tuple[int, ...]) -> float:
         weight = self.options.lm_weight
@@ -78,14 +78,14 @@ def nbest(costs: Costs) -> list[tuple[float, tuple[int, Arcs]]]:
     best: dict[tuple[int, ...], tuple[float, tuple[int, Arcs]]] = {}
     for end, arcs in paths(costs.lattice):
         words = tuple(int(w) for arc in arcs if (w := costs.lattice.word[arc]))
-        found = (costs.first_pass_path(end, arcs), (end, arcs))
-        best[words] = min(best.get(words, (math.inf, found[1])), found)
+        candidate = (costs.first_pass_path(end, arcs), (end, arcs))
+        best[words] = min(best.get(words, (math.inf, candidate[1])), candidate)
     return sorted(best.values())[: costs.options.num_best]
 
 
 @dataclass
 class CopiedLattice:
-    """A lattice of copies: (copy, arc of the source, copy), and the source state of each copy."""
+    """A lattice of copied states: arcs (copy, original arc, copy), and the original state of each copy."""
 
     of: list[int] = field(default_factory=list)
     arcs: list[tuple[int, int, int]] = field(default_factory=list)
@@ -96,61 +96,61 @@ class CopiedLattice:
         for number, (src, _, _) in enumerate(self.arcs):
             out[src].append(number)
 
-        def onward(copy: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        def onward(copy: int, prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             if lattice.is_final[self.of[copy]]:
-                yield (*taken, copy)
+                yield (*prefix, copy)
             for number in out[copy]:
-                yield from onward(self.arcs[number][2], (*taken, number))
+                yield from onward(self.arcs[number][2], (*prefix, number))
 
         yield from onward(0, ())
 
 
 def expand_by_posterior(costs: Costs, min_posterior: float) -> CopiedLattice:
-    """Copy states as Li et al. 2021 do: a separate copy above the threshold, a common one below it.
+    """Copy states as in Li et al. 2021: a separate copy above the threshold, a shared one below it.
 
-    The probability of a copy and of what may follow is summed over paths, by enumeration.
+    The probability of a copy and of its completions is summed over enumerated paths.
     """
     lattice = costs.lattice
-    onward = [0.0] * lattice.num_states  # probability mass from a state to the end
+    onward = [0.0] * lattice.num_states  # probability mass from each state to final states
     for state in range(lattice.num_states - 1, -1, -1):
         onward[state] = math.exp(-costs.first_pass_end(state)) + sum(
             math.exp(-costs.first_pass(arc)) * onward[lattice.dst[arc]]
             for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1])
         )
     copied = CopiedLattice()
-    reach: list[float] = []
+    mass: list[float] = []
     shared: dict[int, int] = {}
 
     def copy_of(state: int) -> int:
         copied.of.append(state)
-        reach.append(0.0)
-        return len(reach) - 1
+        mass.append(0.0)
+        return len(mass) - 1
 
-    reach[copy_of(0)] = 1.0
+    mass[copy_of(0)] = 1.0
     for state in range(lattice.num_states):
-        for copy in [c for c in range(len(reach)) if copied.of[c] == state]:
+        for copy in [c for c in range(len(mass)) if copied.of[c] == state]:
             for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
                 dst = int(lattice.dst[arc])
-                there = reach[copy] * math.exp(-costs.first_pass(arc))
-                if there * onward[dst] / onward[0] > min_posterior:
+                target_mass = mass[copy] * math.exp(-costs.first_pass(arc))
+                if target_mass * onward[dst] / onward[0] > min_posterior:
                     target = copy_of(dst)
                 else:
                     target = shared[dst] if dst in shared else copy_of(dst)
                     shared[dst] = target
-                reach[target] += there
+                mass[target] += target_mass
                 copied.arcs.append((copy, arc, target))
     return copied
 
 
 def cover_paths(copied: CopiedLattice, costs: Costs) -> list[tuple[float, tuple[int, ...]]]:
     """Return the cover, sorted by first-pass cost: for each arc, and each final copy, the best path through it."""
-    every = []
+    all_paths = []
     for path in copied.paths(costs.lattice):
         arcs = tuple(copied.arcs[number][1] for number in path[:-1])
-        every.append((costs.first_pass_path(copied.of[path[-1]], arcs), path))
-    every.sort()
+        all_paths.append((costs.first_pass_path(copied.of[path[-1]], arcs), path))
+    all_paths.sort()
     best: dict[object, tuple[float, tuple[int, ...]]] = {}
-    for cost, path in every:
+    for cost, path in all_paths:
         for place in (*path[:-1], ("end", path[-1])):
             best.setdefault(place, (cost, path))
     return sorted(set(best.values()))
@@ -170,7 +170,7 @@ def cover(copied: CopiedLattice, costs: Costs) -> tuple[dict[int, float], dict[i
 
 
 def best_prefixes(costs: Costs, beam: float) -> list[tuple[float, tuple[int, ...]]]:
-    """Return the prospect of every word prefix, as model ids and with </s>, of a path within the beam; sorted."""
+    """Return the best path cost of each word prefix (model ids, with </s>) of the paths within the beam, sorted."""
     prospect: dict[tuple[int, ...], float] = defaultdict(lambda: math.inf)
     for end, arcs in paths(costs.lattice):
         cost = costs.first_pass_path(end, arcs)
@@ -184,28 +184,32 @@ def best_prefixes(costs: Costs, beam: float) -> list[tuple[float, tuple[int, ...
 def merged_prefixes(
     costs: Costs, prefixes: list[tuple[float, tuple[int, ...]]], beam: float, merge_order: int
 ) -> list[tuple[int, ...]]:
-    """After the first sentence, omit prefixes whose states, with their last words, better ones led to."""
-    kept: list[tuple[int, ...]] = []
-    at, _ = reachable_prefixes(costs, {words for _, words in prefixes}, beam, after_words=True)
-    seen: set[tuple[int, tuple[int, ...]]] = set()
+    """Omit, after the first complete sentence, prefixes whose states and last words better prefixes have reached."""
+    survivors: list[tuple[int, ...]] = []
+    prefixes_at, _ = reachable_prefixes(costs, {words for _, words in prefixes}, beam, after_words=True)
+    expanded: set[tuple[int, tuple[int, ...]]] = set()
     complete = False
     for _, words in sorted(prefixes, key=lambda pair: (pair[0], len(pair[1]))):
-        if len(words) > 1 and words[:-1] not in kept:
+        if len(words) > 1 and words[:-1] not in survivors:
             continue
         if words[-1] != costs.lm.eos:
-            ends = {(state, (costs.lm.bos, *words)[-merge_order:]) for state, there in at.items() if words in there}
-            if ends <= seen and complete:
+            ends = {
+                (state, (costs.lm.bos, *words)[-merge_order:])
+                for state, state_prefixes in prefixes_at.items()
+                if words in state_prefixes
+            }
+            if ends <= expanded and complete:
                 continue
-            seen |= ends
+            expanded |= ends
         complete |= words[-1] == costs.lm.eos
-        kept.append(words)
-    return kept
+        survivors.append(words)
+    return survivors
 
 
-def spell_nodes(found: Unfolded) -> list[tuple[int, ...]]:
+def spell_nodes(unfolded: Unfolded) -> list[tuple[int, ...]]:
     """Spell the words from the root to each node of an unfolding's trie."""
     spelled: list[tuple[int, ...]] = []
-    for parent, word in zip(found.parent, found.word, strict=True):
+    for parent, word in zip(unfolded.parent, unfolded.word, strict=True):
         spelled.append((*(spelled[parent] if parent >= 0 else ()), int(word)))
     return spelled
 
@@ -219,18 +223,18 @@ def common_suffix(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def trie_path(costs: Costs, trie: list[tuple[int, ...]], beam: float, end: int, arcs: Arcs) -> float | None:
-    """Return the graph cost of a path scored along a trie, None if it leaves it where no score is known.
+    """Return the graph cost of a path scored along a trie; None if the trie lacks a score of the path.
 
     Args:
         costs: The lattice, the model, the options.
-        trie: Prefixes, </s> included, in order of prospect.
-        beam: Within which a prefix leads to a state, and arcs may be taken.
+        trie: Prefixes with </s>, in the order of their best path costs.
+        beam: Beam for the arcs of paths, and for the prefixes that lead to a state.
         end: Final state of the path.
         arcs: The path.
     """
     eos = costs.lm.eos
     at, alive = reachable_prefixes(costs, set(trie), beam)
-    here: tuple[int, ...] = ()
+    history: tuple[int, ...] = ()
     graph = 0.0
     for arc in arcs:
         if arc not in alive:
@@ -239,31 +243,31 @@ def trie_path(costs: Costs, trie: list[tuple[int, ...]], beam: float, end: int, 
         if word is None:
             graph += costs.new(arc, ())
             continue
-        if (*here, word) in trie:
-            here = (*here, word)
+        if (*history, word) in trie:
+            history = (*history, word)
         else:
-            known = [p for p in trie if p[-1] == word and p in at[int(costs.lattice.dst[arc])]]
-            if not known:
+            candidates = [p for p in trie if p[-1] == word and p in at[int(costs.lattice.dst[arc])]]
+            if not candidates:
                 return None
-            here = max(known, key=lambda p: common_suffix(here, p[:-1]))  # the first of equals
-        graph += costs.new(arc, here[:-1])
-    if (*here, eos) not in trie:
-        known = [p for p in trie if p[-1] == eos and p[:-1] in at[end]]
-        if not known:
+            history = max(candidates, key=lambda p: common_suffix(history, p[:-1]))  # the first of equals
+        graph += costs.new(arc, history[:-1])
+    if (*history, eos) not in trie:
+        candidates = [p for p in trie if p[-1] == eos and p[:-1] in at[end]]
+        if not candidates:
             return None
-        here = max(known, key=lambda p: common_suffix(here, p[:-1]))[:-1]
-    return graph + costs.new_end(end, here)
+        history = max(candidates, key=lambda p: common_suffix(history, p[:-1]))[:-1]
+    return graph + costs.new_end(end, history)
 
 
 def reachable_prefixes(
     costs: Costs, trie: set[tuple[int, ...]], beam: float, *, after_words: bool = False
 ) -> tuple[dict[int, set[tuple[int, ...]]], set[int]]:
-    """Return the prefixes that lead to each state within the beam, by arcs with words if requested, and the arcs."""
-    every = [(costs.first_pass_path(end, arcs), arcs) for end, arcs in paths(costs.lattice)]
-    best = min(every)[0]
+    """Return the prefixes that lead to each state within the beam, after arcs with words if requested, and the arcs."""
+    all_paths = [(costs.first_pass_path(end, arcs), arcs) for end, arcs in paths(costs.lattice)]
+    best = min(all_paths)[0]
     at: dict[int, set[tuple[int, ...]]] = defaultdict(set)
     alive: set[int] = set()
-    for cost, arcs in every:
+    for cost, arcs in all_paths:
         if cost > best + beam + 1e-6:
             continue
         alive.update(arcs)

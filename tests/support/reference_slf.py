@@ -1,7 +1,7 @@
 """Slow and strict readers of text lattices, from the descriptions of their formats, to check ext/formats/.
 
-A file becomes a ``Graph``, words where the file has them. ``fingerprint`` sums over all its paths a value of the
-words, their order and both costs, without moving words about as the kernels do; a lattice has one, too.
+A file is read as a ``Graph`` with words on nodes or links, as in the file. ``fingerprint`` sums a value of the words,
+their order and both costs over all paths, without moving words as the kernels do; lattices have a fingerprint, too.
 """
 
 import ast
@@ -30,7 +30,7 @@ class Graph:
     words: dict = field(default_factory=dict)  # node -> word
     costs: dict = field(default_factory=dict)  # node -> (graph, acoustic)
     times: dict = field(default_factory=dict)  # node -> frame
-    links: list = field(default_factory=list)  # (from, to, word or None, graph, acoustic)
+    links: list = field(default_factory=list)  # (source, destination, word or None, graph, acoustic)
     scored: dict = field(default_factory=dict)  # node -> names of its scores
     nodes: int = 0
 
@@ -57,7 +57,7 @@ def integer(text, limit):
     return int(text)
 
 
-def unescaped(raw):
+def unescape(raw):
     if len(raw) > 1 and raw[0] in "'\"" and raw[-1] == raw[0]:
         raw = raw[1:-1]
     letters, at, after_srilm = [], 0, False
@@ -83,30 +83,30 @@ def unescaped(raw):
 
 
 def slf_fields(line, *, empty=False):
-    """Split a line into (name, value unchanged), values with their quotes; whether values may be `empty`."""
-    at, found = 0, []
+    """Split a line into (name, raw value) pairs, values with their quotes; `empty` allows empty values."""
+    at, fields = 0, []
     while True:
         while at < len(line) and line[at] in BLANKS:
             at += 1
         if at == len(line) or line[at] == "#":
-            return found
+            return fields
         if line[at] == ".":
-            require(not found and not line[at + 1 :].strip(BLANKS), "a '.' not alone")
-            found.append((".", ""))
-            return found
+            require(not fields and not line[at + 1 :].strip(BLANKS), "a '.' with other fields")
+            fields.append((".", ""))
+            return fields
         name = re.match(r"[A-Za-z0-9_]*", line[at:])[0]
         at += len(name)
         require(name and line[at : at + 1] == "=", "no NAME=VALUE")
-        rest = line[at + 1 :]
+        text = line[at + 1 :]
         quoted = re.match(
             r"""(?:"(?:[^"\\]|\\.|"(?![ \t\r\v\f]|$))*?"|'(?:[^'\\]|\\.|'(?![ \t\r\v\f]|$))*?')(?=[ \t\r\v\f]|$)""",
-            rest,
+            text,
             re.S,
         )
-        value = quoted[0] if quoted else re.match(r"(?:\\.|[^ \t\r\v\f])*", rest, re.S)[0]
+        value = quoted[0] if quoted else re.match(r"(?:\\.|[^ \t\r\v\f])*", text, re.S)[0]
         require(quoted or not re.search(r"(?:^|[^\\])(?:\\\\)*\\\t", value), "a backslash before a tab")
         require(value or empty, "no value")
-        found.append((name, value))
+        fields.append((name, value))
         at += 1 + len(value)
 
 
@@ -136,7 +136,7 @@ def read_slf(
                     size[key[:1]] = integer(raw, LARGEST)
                     require(size[key[0]] <= len(content) // (4 if key[0] == "N" else 11), "too large")
                 elif key in ("I", "J", "."):
-                    raise RuleError("the body begins early")
+                    raise RuleError("the body begins before the sizes")
                 elif key == "base":
                     require(not base_seen, "two bases")
                     base_seen, base = True, number(raw)
@@ -151,14 +151,14 @@ def read_slf(
                     require(end is None, "two ends")
                     end = integer(raw, LARGEST)
                 elif key == "dir":
-                    direction = unescaped(raw)
+                    direction = unescape(raw)
                     require(direction in ("f", "b"), "no direction")
                 elif key in ("SUBLAT", "S"):
                     require(name is None or name == "", "two names")
-                    name = unescaped(raw)
-                    require(name and name not in graphs, "no name, or known")
+                    name = unescape(raw)
+                    require(name and name not in graphs, "an empty or repeated name")
                 else:
-                    unescaped(raw)
+                    unescape(raw)
         require(size["N"] > 0, "empty")
         for node in (start, end):
             require(node is None or node < size["N"], "no such node")
@@ -166,70 +166,76 @@ def read_slf(
         result.begins = direction == "b" if direction else made_by_sphinx
         if begins is not None:
             result.begins = begins
-        known, links, subs, stopped = set(), {}, {}, False
+        node_ids, links, subs, ended = set(), {}, {}, False
         while at < len(lines):
             fields = slf_fields(lines[at])
             at += 1
             if not fields:
                 continue
-            require(not stopped, "more behind the end")
-            (kind, which), rest = fields[0], fields[1:]
+            require(not ended, "lines after the end")
+            (kind, number_text), body_fields = fields[0], fields[1:]
             if kind == ".":
-                stopped = True
+                ended = True
                 if name:
                     break
                 continue
             if kind == "I":
-                node = integer(which, size["N"])
-                require(node not in known, "twice")
-                known.add(node)
+                node = integer(number_text, size["N"])
+                require(node not in node_ids, "twice")
+                node_ids.add(node)
                 read_node(
-                    node, rest, result, subs, graphs, (base, tscale, frame_shift), (graph_fields, acoustic_fields)
+                    node,
+                    body_fields,
+                    result,
+                    subs,
+                    graphs,
+                    (base, tscale, frame_shift),
+                    (graph_fields, acoustic_fields),
                 )
             elif kind == "J":
-                link = integer(which, size["L"])
+                link = integer(number_text, size["L"])
                 require(link not in links, "twice")
-                links[link] = read_link(rest, size["N"], base, (graph_fields, acoustic_fields))
+                links[link] = read_link(body_fields, size["N"], base, (graph_fields, acoustic_fields))
             else:
                 raise RuleError("neither node nor link")
-        require(not name or stopped, "cut short")
-        require(len(links) == size["L"] and len(known) in (0, size["N"]), "too few")
-        require(known or size["N"] <= 2 * size["L"] + 1, "nodes out of nowhere")
+        require(not name or ended, "truncated")
+        require(len(links) == size["L"] and len(node_ids) in (0, size["N"]), "too few")
+        require(node_ids or size["N"] <= 2 * size["L"] + 1, "more nodes than links can connect")
         result.links = [links[link][0] for link in range(size["L"])]
-        for (src, dst, *_), seen in links.values():
-            require(not seen & result.scored.get(src if result.begins else dst, set()), "scores on link and node")
+        for (src, dst, *_), scores in links.values():
+            require(not scores & result.scored.get(src if result.begins else dst, set()), "scores on link and node")
         if result.times and len(result.times) < size["N"]:
             result.times = {}
-        into, out = {link[1] for link in result.links}, {link[0] for link in result.links}
-        firsts = [start] if start is not None else [node for node in range(size["N"]) if node not in into]
-        lasts = [end] if end is not None else [node for node in range(size["N"]) if node not in out]
-        require(len(firsts) == 1 and len(lasts) == 1, "which nodes are first and last?")
+        targets, sources = {link[1] for link in result.links}, {link[0] for link in result.links}
+        firsts = [start] if start is not None else [node for node in range(size["N"]) if node not in targets]
+        lasts = [end] if end is not None else [node for node in range(size["N"]) if node not in sources]
+        require(len(firsts) == 1 and len(lasts) == 1, "the initial or final node is ambiguous")
         result.start, result.end = firsts[0], lasts[0]
-        demand_whole(result, links.values(), subs)
-        leave_out_impossible(result, bool(name or subs))
+        check_fields(result, links.values(), subs)
+        remove_impossible(result, bool(name or subs))
         result = with_subs(result, subs, graphs, len(content))
         if not name:
             return result
         graphs[name] = result
 
 
-def demand_whole(result, links, subs):
-    """Check that all links have the same fields, and that none leads past the ends."""
+def check_fields(result, links, subs):
+    """Check that all links have the same fields, and that none leaves the final or enters the initial node."""
     on_links = any(word is not None for (_, _, word, *_), _ in links)
     worded = on_links or result.words or subs
     node_of = {link[:2]: link[0 if result.begins else 1] for link, _ in links}
-    scores = set().union(*(seen | result.scored.get(node_of[link[:2]], set()) for link, seen in links))
-    for (src, dst, word, *_), seen in links:
-        require(src != result.end and dst != result.start, "past the ends")
+    scores = set().union(*(link_scores | result.scored.get(node_of[link[:2]], set()) for link, link_scores in links))
+    for (src, dst, word, *_), link_scores in links:
+        require(src != result.end and dst != result.start, "a link before the initial or after the final node")
         node = node_of[src, dst]
         word = result.words.get(node) if word is None else word
         if worded and word is None and node not in subs:
             require(not on_links and node in (result.start, result.end), "no word")
         if node in subs or (word is None and not worded) or (word is not None and word not in SILENT):
-            require(scores <= seen | result.scored.get(node, set()), "a score is missing")
+            require(scores <= link_scores | result.scored.get(node, set()), "a score is missing")
 
 
-def leave_out_impossible(result, in_parts):
+def remove_impossible(result, in_parts):
     """Remove links of probability 0, and links with the word of such a node."""
     nodes = {node for node, cost in result.costs.items() if math.inf in cost}
     require((result.end if result.begins else result.start) not in nodes, "an edge of probability 0")
@@ -242,7 +248,7 @@ def leave_out_impossible(result, in_parts):
 
 def read_node(node, fields, result, subs, graphs, scales, costs):
     base, tscale, frame_shift = scales
-    seen = set()
+    node_scores = set()
     sums = [0.0, 0.0]
     for name, raw in fields:
         if name in ("t", "time"):
@@ -253,81 +259,81 @@ def read_node(node, fields, result, subs, graphs, scales, costs):
         elif name in ("W", "WORD", "L", "SUBLAT"):
             require(node not in result.words and node not in subs, "two words")
             if name[0] == "W":
-                result.words[node] = decoded(unescaped(raw))
+                result.words[node] = decode(unescape(raw))
             else:
-                require(unescaped(raw) in graphs, "no such sub-lattice")
-                subs[node] = unescaped(raw)
+                require(unescape(raw) in graphs, "no such sub-lattice")
+                subs[node] = unescape(raw)
         else:
-            add_cost(name, raw, base, costs, seen, sums)
-    if seen:
+            add_cost(name, raw, base, costs, node_scores, sums)
+    if node_scores:
         result.costs[node] = sums
-        result.scored[node] = seen
+        result.scored[node] = node_scores
 
 
 def read_link(fields, num_nodes, base, costs):
-    found, seen, sums = {}, set(), [0.0, 0.0]
+    values, link_scores, sums = {}, set(), [0.0, 0.0]
     for name, raw in fields:
         if name in ("S", "START", "E", "END"):
-            require(name[0] not in found, "two of them")
-            found[name[0]] = integer(raw, num_nodes)
+            require(name[0] not in values, "a repeated start or end")
+            values[name[0]] = integer(raw, num_nodes)
         elif name in ("W", "WORD"):
-            require("W" not in found, "two words")
-            found["W"] = decoded(unescaped(raw))
+            require("W" not in values, "two words")
+            values["W"] = decode(unescape(raw))
         else:
-            add_cost(name, raw, base, costs, seen, sums)
-    require("S" in found and "E" in found, "no ends")
-    return (found["S"], found["E"], found.get("W"), *sums), seen
+            add_cost(name, raw, base, costs, link_scores, sums)
+    require("S" in values and "E" in values, "no ends")
+    return (values["S"], values["E"], values.get("W"), *sums), link_scores
 
 
-def add_cost(name, raw, base, costs, seen, sums):
-    for which, names in enumerate(costs):
+def add_cost(name, raw, base, costs, names_read, sums):
+    for column, names in enumerate(costs):
         if name in names:
             short = name[0] if name in ("acoustic", "language") else name
-            require(short not in seen, "twice")
-            seen.add(short)
+            require(short not in names_read, "twice")
+            names_read.add(short)
             if raw in ("-inf", "-Inf", "-infinity", "-Infinity") and base > 0:
-                sums[which] = math.inf
+                sums[column] = math.inf
                 continue
             value = number(raw)
             require(base > 0 or value >= 0, "no probability")
             if base == 0 and value == 0:
-                sums[which] = math.inf
+                sums[column] = math.inf
                 continue
-            sums[which] -= math.log(value) if base == 0 else value * (1 if base == 1 else math.log(base))
-            require(abs(sums[which]) < 3.4e38 or sums[which] == math.inf, "beyond float32")
+            sums[column] -= math.log(value) if base == 0 else value * (1 if base == 1 else math.log(base))
+            require(abs(sums[column]) < 3.4e38 or sums[column] == math.inf, "beyond float32")
 
 
-def decoded(text):
+def decode(text):
     return text.encode("latin-1").decode("utf-8")
 
 
-def with_subs(result, subs, graphs, most):
+def with_subs(result, subs, graphs, limit):
     """Replace nodes by their sub-lattices, with nodes named by pairs."""
     if not subs:
         return result
-    whole = Graph((result.start, 0), (result.end, 0), result.begins)
+    expanded = Graph((result.start, 0), (result.end, 0), result.begins)
     entry = {node: (node, 0) for node in range(result.nodes)}
     leave = dict(entry)
     for node in range(result.nodes):
         if node not in subs:
-            whole.words.update({(node, 0): result.words[node]} if node in result.words else {})
-            whole.costs.update({(node, 0): result.costs[node]} if node in result.costs else {})
+            expanded.words.update({(node, 0): result.words[node]} if node in result.words else {})
+            expanded.costs.update({(node, 0): result.costs[node]} if node in result.costs else {})
             continue
         inner = graphs[subs[node]]
-        inside = lambda each: (node, 1, each)  # noqa: B023, E731 - used within this turn
-        whole.words.update({inside(each): word for each, word in inner.words.items()})
-        whole.costs.update({inside(each): list(cost) for each, cost in inner.costs.items()})
-        whole.links += [(inside(link[0]), inside(link[1]), *link[2:]) for link in inner.links]
+        inside = lambda inner_node: (node, 1, inner_node)  # noqa: B023, E731 - used within this iteration
+        expanded.words.update({inside(inner_node): word for inner_node, word in inner.words.items()})
+        expanded.costs.update({inside(inner_node): list(cost) for inner_node, cost in inner.costs.items()})
+        expanded.links += [(inside(link[0]), inside(link[1]), *link[2:]) for link in inner.links]
         entry[node], leave[node] = inside(inner.start), inside(inner.end)
         if node in result.costs:
             edge = leave[node] if result.begins else entry[node]
-            had = whole.costs.get(edge, [0.0, 0.0])
-            whole.costs[edge] = [had[0] + result.costs[node][0], had[1] + result.costs[node][1]]
-    whole.links += [(leave[link[0]], entry[link[1]], *link[2:]) for link in result.links]
-    whole.start, whole.end = entry[result.start], leave[result.end]
-    whole.nodes = result.nodes - len(subs) + sum(graphs[sub].nodes for sub in subs.values())
-    require(whole.nodes + len(whole.links) <= most, "grows out of bounds")
-    return whole
+            cost_before = expanded.costs.get(edge, [0.0, 0.0])
+            expanded.costs[edge] = [cost_before[0] + result.costs[node][0], cost_before[1] + result.costs[node][1]]
+    expanded.links += [(leave[link[0]], entry[link[1]], *link[2:]) for link in result.links]
+    expanded.start, expanded.end = entry[result.start], leave[result.end]
+    expanded.nodes = result.nodes - len(subs) + sum(graphs[sub].nodes for sub in subs.values())
+    require(expanded.nodes + len(expanded.links) <= limit, "the expanded lattice is too large")
+    return expanded
 
 
 def read_sphinx(content):
@@ -340,7 +346,7 @@ def read_sphinx(content):
     for _ in range(result.nodes):
         row = next(rows)
         if not re.fullmatch(r"\[.*\]|\+\+.*\+\+|<sil>|<s>|</s>", word := without_number(row[1])):
-            result.words[int(row[0])] = decoded(word)
+            result.words[int(row[0])] = decode(word)
         result.times[int(row[0])] = int(row[2])
     result.start, result.end = take("Initial"), take("Final")
     for _ in range(take("BestSegAscr")):
@@ -354,8 +360,8 @@ def read_sphinx(content):
 
 
 def without_number(word):
-    found = re.fullmatch(r"(.+)\((\d{1,11})\)", word)
-    return found[1] if found and 0 < int(found[2]) <= LARGEST else word
+    match = re.fullmatch(r"(.+)\((\d{1,11})\)", word)
+    return match[1] if match and 0 < int(match[2]) <= LARGEST else word
 
 
 def read_pfsg(content):
@@ -365,7 +371,7 @@ def read_pfsg(content):
     next(tokens)
     take("nodes")
     result = Graph(nodes=int(next(tokens)))
-    result.words = {node: word for node in range(result.nodes) if (word := decoded(next(tokens))) != "NULL"}
+    result.words = {node: word for node in range(result.nodes) if (word := decode(next(tokens))) != "NULL"}
     take("initial")
     result.start = int(next(tokens))
     take("final")
@@ -377,7 +383,7 @@ def read_pfsg(content):
 
 
 def read_plf(content):
-    # A comma after a single item, where Joshua leaves it out.
+    # Add the comma after a single item, which Joshua omits.
     tokens = re.findall(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[(),]|[^'"(),\s]+""", content.decode())
     pairs = zip(["", *tokens], tokens, strict=False)
     text = " ".join("," + token if before == token == ")" else token for before, token in pairs)
@@ -387,7 +393,7 @@ def read_plf(content):
         for word, score, *_, distance in column:
             result.links.append((state, state + distance, "!NULL" if word == "*EPS*" else word, -score, 0.0))
     scores, first = [-link[3] for link in result.links], [-link[3] for link in result.links if link[0] == 0]
-    if max(scores, default=0) > 0.001:  # then they must be probabilities, and look like some
+    if max(scores, default=0) > 0.001:  # scores above 0 must be valid probabilities
         require(all(0 < score <= 1 for score in scores), "neither logarithms nor probabilities")
         require(abs(sum(first) - 1) < 0.01 or set(scores) == {1}, "do not look like probabilities")
         result.links = [(*link[:3], -math.log(-link[3]), 0.0) for link in result.links]
@@ -421,10 +427,10 @@ def fingerprint(result):
                 reachable.add(link[1])
                 stack.append(link[1])
     ready = [result.start] if not waiting.get(result.start) else []
-    done = 0
+    num_sorted = 0
     while ready:
         node = ready.pop()
-        done += 1
+        num_sorted += 1
         for _, to, word, graph, acoustic in leaving.get(node, ()):
             side = result.words.get(node if result.begins else to)
             if word is not None and side is not None and side not in SILENT:
@@ -435,7 +441,7 @@ def fingerprint(result):
             waiting[to] -= 1
             if waiting[to] == 0:
                 ready.append(to)
-    if done < len(reachable):
+    if num_sorted < len(reachable):
         return None
     require(result.end in values, "no path")
     return values[result.end]
@@ -446,7 +452,7 @@ def node_factor(result, node):
 
 
 def lattice_fingerprint(lattice):
-    """Return the same sum for a lattice; words must be named by its table."""
+    """Return the fingerprint of a lattice, whose symbol table must contain its words."""
     values = np.zeros((lattice.num_states, 2, 2))
     values[0] = np.eye(2)
     total = np.zeros((2, 2))

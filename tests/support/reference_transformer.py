@@ -1,4 +1,4 @@
-"""Slow computation of the Transformers: numbers one by one, sentences one by one."""
+"""Slow computation of Transformers: loops over numbers, and one sentence at a time."""
 
 import math
 
@@ -38,12 +38,15 @@ def attend_by_loops(module, sentence):
         for place, vector in enumerate(flow):
             attended = []
             for head in range(config.heads):
-                own = slice(head * width, (head + 1) * width)
-                query = turn(parts[place][: config.embedding][own], place)
-                seen = range(place + 1)
-                keys = [turn(parts[other][config.embedding : 2 * config.embedding][own], other) for other in seen]
+                head_slice = slice(head * width, (head + 1) * width)
+                query = turn(parts[place][: config.embedding][head_slice], place)
+                positions = range(place + 1)
+                keys = [
+                    turn(parts[position][config.embedding : 2 * config.embedding][head_slice], position)
+                    for position in positions
+                ]
                 weight = np.array([math.exp(query @ key / math.sqrt(width)) for key in keys])
-                values = np.array([parts[other][2 * config.embedding :][own] for other in seen])
+                values = np.array([parts[position][2 * config.embedding :][head_slice] for position in positions])
                 attended.append(weight / weight.sum() @ values)
             middle = vector + layer(np.concatenate(attended), f"{name}.attention_output")
             hidden = layer(norm(middle, f"{name}.hidden_norm"), f"{name}.hidden")
@@ -69,7 +72,7 @@ def score_by_sentences(module, parent, word):
 
 
 class Stepwise(LanguageModel):
-    """A language model of which only the methods of the protocol are visible."""
+    """A language model that exposes the methods of the protocol only."""
 
     def __init__(self, lm):
         self.start, self.advance, self.logprob, self.release = lm.start, lm.advance, lm.logprob, lm.release

@@ -31,19 +31,19 @@ def symbols_and_costs(lattice: Lattice) -> list[tuple[tuple[Step, ...], tuple[fl
 
 
 def boosted_costs(
-    lattice: Lattice, alignment: list[int], phone: list[int], b: float, silences: set[int], most: float
+    lattice: Lattice, alignment: list[int], phone: list[int], b: float, silences: set[int], silence_error: float
 ) -> list[tuple[tuple[Step, ...], float]]:
     """Return the contents of every path, and its graph cost minus b for each frame with a wrong phone."""
-    found = []
+    costs = []
     for path in paths(lattice):
-        told = path_symbols(lattice, path)
-        labels = [number for what, number in told if what == "label"]
+        symbols = path_symbols(lattice, path)
+        labels = [number for kind, number in symbols if kind == "label"]
         error = 0.0
-        for label, wanted in zip(labels, alignment, strict=True):
-            if phone[label] != phone[wanted]:
-                error += most if phone[label] in silences else 1.0
-        found.append((told, costs_of(lattice, path)[0] - b * error))
-    return sorted(found)
+        for label, correct_label in zip(labels, alignment, strict=True):
+            if phone[label] != phone[correct_label]:
+                error += silence_error if phone[label] in silences else 1.0
+        costs.append((symbols, costs_of(lattice, path)[0] - b * error))
+    return sorted(costs)
 
 
 def arcs_of(fst: Fst) -> list[list[tuple[int, int, int, float]]]:
@@ -73,7 +73,7 @@ def frame_shares(lattice: Lattice, acoustic_scale: float) -> tuple[dict[tuple[in
     weights = []
     for path in paths(lattice):
         graph, acoustic = costs_of(lattice, path)
-        labels = [number for what, number in path_symbols(lattice, path) if what == "label"]
+        labels = [number for kind, number in path_symbols(lattice, path) if kind == "label"]
         weights.append((math.exp(-(graph + acoustic_scale * acoustic)), labels))
     total = sum(weight for weight, _ in weights)
     shares: dict[tuple[int, int], float] = {}
@@ -87,18 +87,22 @@ def accuracy_shares(
     lattice: Lattice, alignment: list[int], kind: list[int], silent: list[bool], one_class: bool
 ) -> tuple[dict[tuple[int, int], float], float]:
     """Return the excess accuracy of paths with a label at a frame, and the expected accuracy, over all paths."""
-    found = []
+    weighted_paths = []
     for path in paths(lattice):
-        labels = [number for what, number in path_symbols(lattice, path) if what == "label"]
-        right = 0
-        for label, wanted in zip(labels, alignment, strict=True):
-            same = kind[label] == kind[wanted]
-            right += (same or (silent[label] and silent[wanted])) if one_class else (same and not silent[label])
-        found.append((math.exp(-sum(costs_of(lattice, path))), labels, right))
-    total = sum(weight for weight, _, _ in found)
-    expected = sum(weight / total * right for weight, _, right in found)
+        labels = [number for symbol_kind, number in path_symbols(lattice, path) if symbol_kind == "label"]
+        accuracy = 0
+        for label, correct_label in zip(labels, alignment, strict=True):
+            equal_kind = kind[label] == kind[correct_label]
+            accuracy += (
+                (equal_kind or (silent[label] and silent[correct_label]))
+                if one_class
+                else (equal_kind and not silent[label])
+            )
+        weighted_paths.append((math.exp(-sum(costs_of(lattice, path))), labels, accuracy))
+    total = sum(weight for weight, _, _ in weighted_paths)
+    expected = sum(weight / total * accuracy for weight, _, accuracy in weighted_paths)
     shares: dict[tuple[int, int], float] = {}
-    for weight, labels, right in found:
+    for weight, labels, accuracy in weighted_paths:
         for frame, label in enumerate(labels):
-            shares[frame, label] = shares.get((frame, label), 0.0) + weight / total * (right - expected)
+            shares[frame, label] = shares.get((frame, label), 0.0) + weight / total * (accuracy - expected)
     return shares, expected

@@ -1,4 +1,4 @@
-"""Slow implementations of alignment: each path separately, split into words as in Kaldi's source."""
+"""Slow implementations of alignment: each path is split into words separately, as in Kaldi's source."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Kinds = Mapping[int, str]  # of phones
 
 
 def model_of(topologies: Mapping[int, int], name: str = "small.mdl") -> TransitionModel:
-    """Create a model of phones with the given numbers of emitting states: a self-loop and a way on, like an ordinary
-    HMM."""
+    """Create a model of phones with the given numbers of emitting states: each has a self-loop and a forward
+    transition, as in an ordinary HMM."""
     rows = [(0, 0, 0, -1, False, False, 0.0)]
     state = 0
     for phone, length in topologies.items():
@@ -33,7 +33,7 @@ def model_of(topologies: Mapping[int, int], name: str = "small.mdl") -> Transiti
 
 @dataclass(slots=True)
 class Pending:
-    """The labels and words that were read along a path and not yet written."""
+    """The labels and words of a path that are not in a unit yet."""
 
     model: TransitionModel
     reorder: bool = True
@@ -69,7 +69,7 @@ class Pending:
         return bool(self.model.is_final[self.labels[at]])
 
     def give(self, num_labels: int, word: int | None = None) -> Unit:
-        """Remove labels, and the first word unless another is given."""
+        """Remove labels, and the first word unless a word is passed; return them as a unit."""
         unit = (self.words.pop(0) if word is None else word, tuple(self.labels[:num_labels]))
         del self.labels[:num_labels]
         return unit
@@ -104,7 +104,7 @@ class Pending:
         return self.give(cut)
 
     def last_word_unit(self, kinds: Kinds) -> Unit | None:
-        """Return the unit that is forced out at the end."""
+        """Return the unit that is emitted at the end of a path."""
         if not self.labels:
             self.words.clear()
             self.faulty = True
@@ -112,8 +112,8 @@ class Pending:
         first, last = self.phone(0), self.phone(len(self.labels) - 1)
         if self.words:
             shape = (kinds[first], kinds[last])
-            one = kinds[first] == "singleton" and first == last
-            self.faulty |= not ((one or shape == ("begin", "end")) and self.ends_phone())
+            is_single_phone = kinds[first] == "singleton" and first == last
+            self.faulty |= not ((is_single_phone or shape == ("begin", "end")) and self.ends_phone())
             return self.give(len(self.labels))
         self.faulty |= kinds[first] != "nonword" or first != last or not self.ends_phone()
         return self.give(len(self.labels), 0)
@@ -169,22 +169,22 @@ def aligned_paths(
     lattice: Lattice, model: TransitionModel, kinds: Kinds | None, reorder: bool = True
 ) -> tuple[dict[tuple[Unit, ...], set[tuple[float, float]]], bool]:
     """Return all paths of a lattice, split, with graph and acoustic costs, and whether any has an error."""
-    found: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
+    path_costs: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
     faulty = False
     for path in paths(lattice):
         units, fault = units_of_path(lattice, path, model, kinds, reorder)
-        found.setdefault(units, set()).add(costs_of(lattice, path))
+        path_costs.setdefault(units, set()).add(costs_of(lattice, path))
         faulty |= fault
-    return found, faulty
+    return path_costs, faulty
 
 
 def paths_as_units(lattice: Lattice) -> dict[tuple[Unit, ...], set[tuple[float, float]]]:
     """Return the paths of an aligned lattice: each arc a unit, without epsilons."""
-    found: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
+    path_costs: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
     for path in paths(lattice):
         units = tuple((word, tuple(labels)) for word, labels in list(pieces(lattice, path))[:-1] if word or len(labels))
-        found.setdefault(units, set()).add(costs_of(lattice, path))
-    return found
+        path_costs.setdefault(units, set()).add(costs_of(lattice, path))
+    return path_costs
 
 
 def segmentations(
@@ -195,18 +195,18 @@ def segmentations(
     Args:
         words: Words of the path.
         phones: Phone and labels of each phone of the path.
-        lexicon: Word to put for (word, phones...); word 0 stands for what has none.
+        lexicon: Output word of each (word, phones...); word 0 is for entries without a word.
     """
     if not words and not phones:
         yield ()
     for length in range(len(phones) + 1):
-        labels = tuple(label for _, each in phones[:length] for label in each)
+        labels = tuple(label for _, phone_labels in phones[:length] for label in phone_labels)
         spelled = tuple(phone for phone, _ in phones[:length])
-        for word, left in [(0, words)] + ([(words[0], words[1:])] if words else []):
+        for word, remaining in [(0, words)] + ([(words[0], words[1:])] if words else []):
             if (word, *spelled) in lexicon and (word or length):
                 unit = (lexicon[(word, *spelled)], labels)
-                for rest in segmentations(left, phones[length:], lexicon):
-                    yield (unit, *rest)
+                for units in segmentations(remaining, phones[length:], lexicon):
+                    yield (unit, *units)
 
 
 def least_costs(paths: Mapping[tuple[Unit, ...], set[tuple[float, float]]]) -> dict[tuple[int, ...], float]:

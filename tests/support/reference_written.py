@@ -9,7 +9,7 @@ from ninja.lattice.text import Normalizer
 
 
 def slow_respell(words: Sequence[str], lists: Sequence[Sequence[str]], normalizer: Normalizer) -> list[str]:
-    """Return the words of a sentence with phrases in the written form of their lists, from the end to the beginning."""
+    """Return the words of a sentence with phrases in the written form of their lists; the search runs from the end."""
     lists = [phrases for phrases in lists if any(phrase != phrase.lower() for phrase in phrases)]
     spelled = [phrase.split() for phrases in lists for phrase in phrases]
     phrases = [(phrase, normalizer.words(phrase)) for phrase in spelled if all(map(normalizer, phrase))]
@@ -30,9 +30,9 @@ def slow_respell(words: Sequence[str], lists: Sequence[Sequence[str]], normalize
                 if normalizer(words[begin]) and normalizer.words(words[begin:end]) == form
             ]
         if matches:
-            most = max(length for length, _, _ in matches)
-            _, begin, phrase = next(match for match in matches if match[0] == most)
-            phrase = _placed(list(phrase), words[begin], words[end - 1], starts[begin])
+            longest = max(length for length, _, _ in matches)
+            _, begin, phrase = next(match for match in matches if match[0] == longest)
+            phrase = _fit_phrase(list(phrase), words[begin], words[end - 1], starts[begin])
         else:
             begin, phrase = end - 1, [words[end - 1]]
         result[:0] = phrase
@@ -40,7 +40,7 @@ def slow_respell(words: Sequence[str], lists: Sequence[Sequence[str]], normalize
     return result
 
 
-def _placed(phrase: list[str], first: str, last: str, is_start: bool) -> list[str]:
+def _fit_phrase(phrase: list[str], first: str, last: str, is_start: bool) -> list[str]:
     bare = first.strip("".join(filter(_is_mark, first)))
     if is_start and bare[0].isupper() and phrase[0] == phrase[0].lower():
         phrase[0] = phrase[0][0].upper() + phrase[0][1:]

@@ -1,4 +1,4 @@
-"""Options, lattices and mixtures that several tests of rescoring share."""
+"""Options, lattices and mixtures for several tests of rescoring."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:
 
 
 def models() -> list[FakeLM]:
-    """Return three models that share words but neither ids, nor scores, nor all of the words."""
-    return [FakeLM(8), FakeLM(5, salt=1), FakeLM(7, salt=2, others=("w0", "w00"))]
+    """Return three models that share some words; their ids and scores differ."""
+    return [FakeLM(8), FakeLM(5, salt=1), FakeLM(7, salt=2, extra_words=("w0", "w00"))]
 
 
-def mixture_logprob(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
+def mixture_logprob(parts: Sequence[tuple[LogProb, float]], kind: How) -> LogProb:
     """Return the probability of a mixture, computed independently."""
 
     def logprob(history: tuple[str, ...], word: str) -> float:
-        each = [(part(history, word), weight) for part, weight in parts]
-        if how == "linear":
-            return math.log(sum(weight * math.exp(value) for value, weight in each))
-        return sum(weight * value for value, weight in each)
+        scores = [(part(history, word), weight) for part, weight in parts]
+        if kind == "linear":
+            return math.log(sum(weight * math.exp(value) for value, weight in scores))
+        return sum(weight * value for value, weight in scores)
 
     return logprob
 
@@ -66,5 +66,5 @@ def penalized_logprob(lm: FakeLM) -> LogProb:
 
 
 def running_threads(*names: str, besides: Collection[threading.Thread] = ()) -> list[str]:
-    """Return the names of threads that are running, besides the given threads."""
+    """Return the names of running threads, except for the threads in `besides`."""
     return [thread.name for thread in threading.enumerate() if thread.name in names and thread not in besides]

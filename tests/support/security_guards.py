@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""The guarantees of docs/security.md with their tests and guards, which `test_security_guards` removes."""
+"""The guarantees of docs/security.md with their tests and guards; `test_security_guards` removes each guard."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class Promise(NamedTuple):
 
     says: str
     test: str  # file::function
-    file: str  # of the guard
+    file: str  # the file of the guard
     guard: str
     without: str = ""  # replacement of the guard
 

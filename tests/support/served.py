@@ -38,7 +38,7 @@ class Answer:
 
 
 class Socket:
-    """A WebSocket client; `code` is that with which the server has closed it."""
+    """A WebSocket client; `code` is the close code of the server."""
 
     def __init__(self, connection: socket.socket, host: str, headers: dict[str, str]) -> None:
         from wsproto import ConnectionType, WSConnection, events
@@ -150,9 +150,9 @@ def run_server(scorer: Scorer, options: ServeOptions = ServeOptions(), token: st
     """Serve in a thread; at the end, requests in progress are answered and the thread has ended."""
     uvicorn = pytest.importorskip("uvicorn", reason="the extra ninja-asr[serve] is not installed")
     server = uvicorn.Server(configuration(application(scorer, options, token=token), Listener(port=0), options))
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, args=([bound],), name="test-server")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, args=([listener],), name="test-server")
         thread.start()
         try:
             until = time.monotonic() + 60
@@ -160,7 +160,7 @@ def run_server(scorer: Scorer, options: ServeOptions = ServeOptions(), token: st
                 assert thread.is_alive()
                 assert time.monotonic() < until
                 time.sleep(0.005)
-            yield Client(bound.getsockname()[1])
+            yield Client(listener.getsockname()[1])
         finally:
             server.should_exit = True
             thread.join(60)

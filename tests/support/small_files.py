@@ -55,27 +55,27 @@ def small_file(form: Format, folder: Path) -> bytes:
         elif form.holds == "network":
             output.write(confusion_network(mbr_decode(lattice), words=WORDS))
         elif form.holds == "nbest" and form.extensions and form.extensions[0] in TIMED:
-            none = (0.0,) * 3
-            hypothesis = Hypothesis(("one", "two"), none, none, (1, 2), (2, 5))
+            no_costs = (0.0,) * 3
+            hypothesis = Hypothesis(("one", "two"), no_costs, no_costs, (1, 2), (2, 5))
             output.write(NBest("utt", (hypothesis,), frame_shift=1.0))
         else:
             output.write(NBest("utt", (sentence(["one", "two"], 1.5, 10.0), sentence(["three"], 2.0, 11.0))))
-    files = [target] if target.is_file() else sorted(each for each in target.rglob("*") if each.is_file())
+    files = [target] if target.is_file() else sorted(path for path in target.rglob("*") if path.is_file())
     return files[0].read_bytes()
 
 
 def read_as(name: str) -> Callable[[str], object]:
-    def read(path: str) -> object:
-        found = []
+    def read_records(path: str) -> object:
+        records = []
         with mock.patch.object(reader, "read_ahead", lambda batches: batches):
-            for _, each in islice(ninja.read(path, format=name, words=WORDS, on_error=lambda *_: None), 50):
-                found.append(each)
-        return found
+            for _, record in islice(ninja.read(path, format=name, words=WORDS, on_error=lambda *_: None), 50):
+                records.append(record)
+        return records
 
-    return read
+    return read_records
 
 
-def opened(read: Callable[[Stream], object]) -> Callable[[str], object]:
+def from_stream(read: Callable[[Stream], object]) -> Callable[[str], object]:
     return lambda path: read(Stream(io.BytesIO(Path(path).read_bytes()), path))
 
 
@@ -103,7 +103,7 @@ READERS: dict[str, tuple[Callable[[str], object], list[bytes]]] = {
     "ctm": (read_as("ctm"), [b"utt 1 0.00 0.25 one 0.9\nutt 1 0.25 0.5 two 0.5\n"]),
     "named-text": (read_as("named-text"), [b"utt-1 one two\nutt-2 two\n", b"utt\n0 1 one one 0.5,1.5,7_8\n1 0,0,\n\n"]),
     "matrix archive": (
-        opened(lambda stream: list(matrices.read_archive(stream))),
+        from_stream(lambda stream: list(matrices.read_archive(stream))),
         [b"utt " + nnet3_writer.matrix(MATRIX, binary) + b"\n" * (not binary) for binary in (True, False)],
     ),
     "nnet3": (

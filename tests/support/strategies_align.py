@@ -1,4 +1,4 @@
-"""Random small models and lattices with words in them, for the tests of alignment."""
+"""Random small models and lattices of words, for the tests of alignment."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def word_labels(draw: st.DrawFn, model: TransitionModel, word: int, reorder: boo
 def common_length(lists: Sequence[list[int]]) -> int:
     """Return the length of the common prefix of some lists."""
     length = 0
-    while all(len(each) > length and each[length] == lists[0][length] for each in lists):
+    while all(len(labels) > length and labels[length] == lists[0][length] for labels in lists):
         length += 1
     return length
 
@@ -64,11 +64,11 @@ def common_length(lists: Sequence[list[int]]) -> int:
 def labelled_trees(draw: st.DrawFn, max_words: int = 7) -> LabelledLattice:
     """Draw a deterministic lattice without epsilons whose labels are before or after their words."""
     model, reorder = draw(models()), draw(st.booleans())
-    parents, words = [0], [0]  # of each node, with the word of the arc into it
+    parents, words = [0], [0]  # parent of each node, and the word of the arc into it
     for _ in range(draw(st.integers(1, max_words))):
         parent = draw(st.integers(0, len(parents) - 1))
-        taken = {words[node] for node in range(1, len(parents)) if parents[node] == parent}
-        if free := sorted(set(SPELLINGS) - taken):
+        sibling_words = {words[node] for node in range(1, len(parents)) if parents[node] == parent}
+        if free := sorted(set(SPELLINGS) - sibling_words):
             parents.append(parent)
             words.append(draw(st.sampled_from(free)))
     nodes = range(1, len(parents))
@@ -76,7 +76,7 @@ def labelled_trees(draw: st.DrawFn, max_words: int = 7) -> LabelledLattice:
     is_final = [draw(st.booleans()) or node not in parents[1:] for node in range(len(parents))]
     ending = [phone_labels(draw, model, 1, reorder) if final and draw(st.booleans()) else [] for final in is_final]
 
-    for node in nodes:  # parents come first; what an arc loses its end, all that follows it gains
+    for node in nodes:  # parents first: move the last labels of an arc to all its successors
         moved = draw(st.integers(0, len(labels[node])))
         tail = labels[node][len(labels[node]) - moved :]
         del labels[node][len(labels[node]) - moved :]
@@ -84,13 +84,13 @@ def labelled_trees(draw: st.DrawFn, max_words: int = 7) -> LabelledLattice:
             if parents[child] == node:
                 labels[child] = tail + labels[child]
         ending[node] = tail + ending[node] if is_final[node] else []
-    for node in reversed(nodes):  # and the other way round, what all that follows has in common
+    for node in reversed(nodes):  # in the other direction: move the common prefix of all successors
         following = [labels[child] for child in nodes if parents[child] == node] + [ending[node]] * is_final[node]
         common = common_length(following)
         moved = draw(st.integers(0, common)) if draw(st.booleans()) else 0
         labels[node] = labels[node] + following[0][:moved]
-        for each in following:
-            del each[:moved]
+        for tail_labels in following:
+            del tail_labels[:moved]
     lattice = from_arcs(
         "tree",
         parents[1:],
@@ -116,11 +116,11 @@ def labelled_sausages(draw: st.DrawFn, max_length: int = 4) -> LabelledLattice:
         last = draw(st.sampled_from(sorted(ends)))
         spoken = phone_labels(draw, model, last, reorder)
         moved = draw(st.integers(0, len(spoken)))
-        for each in sorted(draw(st.sets(st.sampled_from(ends[last]), min_size=1))):
-            before = [label for phone in SPELLINGS[each][:-1] for label in phone_labels(draw, model, phone, reorder)]
+        for word_id in sorted(draw(st.sets(st.sampled_from(ends[last]), min_size=1))):
+            before = [label for phone in SPELLINGS[word_id][:-1] for label in phone_labels(draw, model, phone, reorder)]
             silence = phone_labels(draw, model, 1, reorder) if draw(st.booleans()) else []
             src.append(place)
-            word.append(each)
+            word.append(word_id)
             labels.append(tail + silence + before + spoken[: len(spoken) - moved])
         tail = spoken[len(spoken) - moved :]
     size = len(src)
@@ -159,12 +159,12 @@ def arbitrary_lattices(draw: st.DrawFn) -> LabelledLattice:
     model = draw(models())
     lattice: Lattice = draw(lattices(max_states=5, max_arcs=2))
 
-    def known(labels: np.ndarray) -> np.ndarray:
+    def wrap_ids(labels: np.ndarray) -> np.ndarray:
         return ((labels - 1) % model.num_transition_ids + 1).astype(np.int32)
 
     if not lattice.ali.size and not lattice.final_ali.size:
         return draw(labelled_sausages())
-    lattice = replace(lattice, ali=known(lattice.ali), final_ali=known(lattice.final_ali))
+    lattice = replace(lattice, ali=wrap_ids(lattice.ali), final_ali=wrap_ids(lattice.final_ali))
     return LabelledLattice(model, lattice, draw(st.booleans()))
 
 
@@ -191,7 +191,7 @@ def linear_lattice(*arcs: tuple[int, list[int]], final: list[int] | None = None)
 
 
 def homophone_lattice(size: int) -> Lattice:
-    """Return two homophones, repeated many times: no state can be shared, because their labels come last."""
+    """Return repeated pairs of homophones: states cannot be shared, as all labels are on the final state."""
     src = [state for state in range(size) for _ in range(2)]
     labels: list[list[int]] = [[] for _ in src]
     final = {size: [12] * size}

@@ -9,7 +9,7 @@ from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.options import ContextOptions
 from ninja.decoding.spelling import Spelling
 
-WORD = {"a": "a", "b": "ab", "c": "abb"}  # the models' words, spelled so that one begins like the other
+WORD = {"a": "a", "b": "ab", "c": "abb"}  # spellings of the models' words, with common prefixes
 PIECES = Spelling(["<s>", "▁", "▁a", "▁ab", "a", "b", "bb"], silent=["<s>"])
 LETTERS = Spelling(["<b>", " ", *"abcdefghijklmnopqrstuvwxyz"], boundary=" ", silent=["<b>"])
 ALL = ContextOptions(max_tokens=0)
@@ -34,7 +34,8 @@ boosts = st.integers(-2, 12).map(lambda step: step / 4)
 
 def list_of(weights, name=""):
     return PhraseList(
-        name, {cls: tuple(Phrase(" ".join(p), weight) for p, weight in each.items()) for cls, each in weights.items()}
+        name,
+        {cls: tuple(Phrase(" ".join(p), weight) for p, weight in phrases.items()) for cls, phrases in weights.items()},
     )
 
 
@@ -48,7 +49,7 @@ def ids(text):
 
 
 def steps(tracker, start, units):
-    """Return the tracker's result for each unit, and for the end."""
+    """Return the tracker's score of each unit, and of the end."""
     state, gains = np.array([start]), []
     for unit in units:
         state, gain = tracker.advance(state, np.array([unit], np.int32))

@@ -1,4 +1,4 @@
-"""More strategies for the tests of ``ninja.graph``."""
+"""Strategies for the tests of ``ninja.graph``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from strategies import costs
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice, Scales
 
-# Powers of two and costs on the grid: all sums are exact, so ties are ties whatever the order of adding.
+# Powers of two and costs on the grid: all sums are exact, so ties do not depend on the order of addition.
 SCALES = st.fixed_dictionaries(
     {
         "acoustic_scale": st.sampled_from([0.125, 0.5, 1.0]),
@@ -32,5 +32,5 @@ def timed_lattices(draw: st.DrawFn, max_frames: int = 6, max_arcs: int = 12) -> 
 
 
 def scales_of(scales: dict[str, float]) -> Scales:
-    """Return scales by the names of the command-line options; missing ones have their default."""
+    """Return scales from the names of command-line options, with defaults for missing ones."""
     return Scales(scales.get("acoustic_scale", 1.0), scales.get("lm_scale", 1.0), scales.get("word_penalty", 0.0))

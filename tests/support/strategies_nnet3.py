@@ -12,14 +12,14 @@ def reals(random, *shape):
 
 
 class Builder:
-    """Builds a network of nodes that all have size `DIM`."""
+    """Builder of a network whose nodes all have size `DIM`."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
         self.lines = [f"input-node name=input dim={DIM}"]
         self.components = {}
         self.nodes = ["input"]
-        self.later = []  # nodes that may be looked back at, also by those before them
+        self.later = []  # nodes whose past values other nodes, including earlier ones, may use
 
     def component(self, kind, **fields):
         name = f"c{len(self.components)}"
@@ -30,10 +30,10 @@ class Builder:
         weight, bias = reals(self.random, rows, columns), reals(self.random, rows)
         if kind == "Linear":
             return self.component(kind, **{"LearningRate": 0.1, "Params": weight, "RankInOut": (20, 80)})
-        more = {"TimeOffsets": [0]} if kind == "Tdnn" else {}
+        fields = {"TimeOffsets": [0]} if kind == "Tdnn" else {}
         if kind == "Tdnn" and self.random.random() < 0.5:
             bias = bias[:0]
-        return self.component(kind, LearningRate=0.1, **more, LinearParams=weight, BiasParams=bias, Alpha=4.0)
+        return self.component(kind, LearningRate=0.1, **fields, LinearParams=weight, BiasParams=bias, Alpha=4.0)
 
     def node(self, component, text, name=None):
         name = name or f"n{len(self.lines)}"
@@ -46,7 +46,7 @@ class Builder:
         return name
 
     def descriptor(self, draw):
-        """Return a descriptor of a node's size that needs the present input."""
+        """Return a descriptor of size `DIM` that depends on the current input."""
         now = draw(st.sampled_from(self.nodes))
         terms = [now]
         for _ in range(draw(st.integers(0, 2))):
@@ -77,58 +77,58 @@ class Builder:
         if kind in ("Affine", "NaturalGradientAffine", "FixedAffine", "Linear", "Tdnn"):
             parts = [text, *(self.descriptor(draw) for _ in range(draw(st.integers(0, 2))))]
             whole = f"Append({', '.join(parts)})" if len(parts) > 1 else text
-            made = self.node(self.affine(DIM, DIM * len(parts), kind), whole, name)
+            node = self.node(self.affine(DIM, DIM * len(parts), kind), whole, name)
         elif kind in ("RectifiedLinear", "Sigmoid", "Tanh", "Softmax", "LogSoftmax"):
-            made = self.node(self.component(kind, Dim=DIM, **STATISTICS), text, name)
+            node = self.node(self.component(kind, Dim=DIM, **STATISTICS), text, name)
         elif kind in ("NoOp", "Dropout", "ClipGradient"):
-            made = self.node(self.component(kind, Dim=DIM, DropoutProportion=0.1, TestMode=False), text, name)
+            node = self.node(self.component(kind, Dim=DIM, DropoutProportion=0.1, TestMode=False), text, name)
         elif kind == "GeneralDropout":
             fields = {"Dim": DIM, "BlockDim": DIM, "TimePeriod": 0, "DropoutProportion": 0.1}
             fields |= {"TestMode": (), "Continuous": ()}  # flags without a value
-            made = self.node(self.component(kind, **fields), text, name)
+            node = self.node(self.component(kind, **fields), text, name)
         elif kind == "BackpropTruncation":
             scale = draw(st.sampled_from([1.0, 0.5]))
-            made = self.node(self.component(kind, Dim=DIM, Scale=scale, NumElementsClipped=np.float64(3)), text, name)
+            node = self.node(self.component(kind, Dim=DIM, Scale=scale, NumElementsClipped=np.float64(3)), text, name)
         elif kind == "Normalize":
             block = draw(st.sampled_from([{}, {"BlockDim": 2}]))
             log = draw(st.booleans())
             fields = {draw(st.sampled_from(["Dim", "InputDim"])): DIM, **block, "TargetRms": 0.5, "AddLogStddev": log}
-            made = self.node(self.component(kind, **fields), text, None if log else name)
+            node = self.node(self.component(kind, **fields), text, None if log else name)
             if log:
-                made = self.node(self.affine(DIM, DIM + (2 if block else 1)), made, name)
+                node = self.node(self.affine(DIM, DIM + (2 if block else 1)), node, name)
         elif kind == "BatchNorm":
             width = draw(st.sampled_from([2, DIM]))
             mean, variance = reals(random, width), reals(random, width) ** 2
             fields = {"Epsilon": 1e-3, "TargetRms": 0.5, "TestMode": False, "Count": 20.0}
             fields |= {"StatsMean": mean, "StatsVar": variance}
-            made = self.node(self.component(kind, Dim=DIM, BlockDim=width, **fields), text, name)
+            node = self.node(self.component(kind, Dim=DIM, BlockDim=width, **fields), text, name)
         elif kind in ("PerElementScale", "NaturalGradientPerElementScale"):
-            made = self.node(self.component(kind, LearningRate=0.1, Params=reals(random, DIM)), text, name)
+            node = self.node(self.component(kind, LearningRate=0.1, Params=reals(random, DIM)), text, name)
         elif kind == "FixedScale":
-            made = self.node(self.component(kind, Scales=reals(random, DIM)), text, name)
+            node = self.node(self.component(kind, Scales=reals(random, DIM)), text, name)
         elif kind == "FixedBias":
-            made = self.node(self.component(kind, Bias=reals(random, DIM)), text, name)
+            node = self.node(self.component(kind, Bias=reals(random, DIM)), text, name)
         elif kind == "PerElementOffset":
             fields = draw(st.sampled_from([{"Offsets": reals(random, DIM)}, {"Offsets": reals(random, 2), "Dim": DIM}]))
-            made = self.node(self.component(kind, LearningRate=0.1, **fields), text, name)
+            node = self.node(self.component(kind, LearningRate=0.1, **fields), text, name)
         elif kind == "ScaleAndOffset":
             scale = reals(random, 2) * draw(st.sampled_from([np.float32(1), np.float32(1e-6)]))
-            made = self.node(self.component(kind, Dim=DIM, Scales=scale, Offsets=reals(random, 2), Rank=20), text, name)
+            node = self.node(self.component(kind, Dim=DIM, Scales=scale, Offsets=reals(random, 2), Rank=20), text, name)
         elif kind == "ElementwiseProduct":
             inside = f"Append({text}, {self.descriptor(draw)})"
-            made = self.node(self.component(kind, InputDim=2 * DIM, OutputDim=DIM), inside, name)
+            node = self.node(self.component(kind, InputDim=2 * DIM, OutputDim=DIM), inside, name)
         elif kind == "SumGroup":
             inside = f"Append({text}, {self.descriptor(draw)})"
-            made = self.node(self.component(kind, Sizes=[1, 3, 2, 2]), inside, name)
+            node = self.node(self.component(kind, Sizes=[1, 3, 2, 2]), inside, name)
         elif kind == "Permute":
-            made = self.node(self.component(kind, ColumnMap=[2, 0, 3, 1]), text, name)
+            node = self.node(self.component(kind, ColumnMap=[2, 0, 3, 1]), text, name)
         elif kind == "Range":
             wide = self.node(self.affine(7, DIM), text)
             middle = self.slice(wide, 2, 5)
-            made = self.node(self.component("NoOp", Dim=DIM), self.slice(middle, 1, DIM), name)
+            node = self.node(self.component("NoOp", Dim=DIM), self.slice(middle, 1, DIM), name)
         else:
-            made = self.cell(kind, text, name)
-        self.nodes.append(made)
+            node = self.cell(kind, text, name)
+        self.nodes.append(node)
 
     def cell(self, kind, text, name):
         """Add a recurrent layer of 2 cells, connected as in Kaldi's own configurations."""

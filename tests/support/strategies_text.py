@@ -16,10 +16,10 @@ from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
 FILES = SHARED / "data" / "formats"
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
-needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
-# Skips on machines without the programs (libfst-tools) whose answers are asked for; `make test` installs
-# them where it may, and in CI a skip fails (conftest.py).
+# Skipped on machines without the files; in CI, the skip is a failure (conftest.py).
+needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files are not part of the project")
+# Skipped on machines without OpenFst's programs (libfst-tools); `make test` installs them if possible, and in CI the
+# skip is a failure (conftest.py).
 needs_openfst = pytest.mark.skipif(shutil.which("fstprint") is None, reason="OpenFst's programs are not installed")
 
 SMALL = b"""VERSION=1.0
@@ -105,7 +105,7 @@ def read_unpacked(name):
 
 def sentences(lattice):
     """Return the words and the costs of every path."""
-    found = []
+    paths = []
     src, dst, word = (getattr(lattice, name).tolist() for name in ("src", "dst", "word"))
     leaving = {}
     for arc, state in enumerate(src):
@@ -115,12 +115,12 @@ def sentences(lattice):
         state, words, graph, acoustic = stack.pop()
         if lattice.is_final[state]:
             costs = (graph + lattice.final_graph[state], acoustic + lattice.final_acoustic[state])
-            found.append((" ".join(lattice.words.spell(words)), *map(float, costs)))
+            paths.append((" ".join(lattice.words.spell(words)), *map(float, costs)))
         for arc in leaving.get(state, ()):
-            more = (word[arc],) if word[arc] else ()
+            arc_words = (word[arc],) if word[arc] else ()
             costs = (graph + float(lattice.graph[arc]), acoustic + float(lattice.acoustic[arc]))
-            stack.append((dst[arc], words + more, *costs))
-    return sorted(found)
+            stack.append((dst[arc], words + arc_words, *costs))
+    return sorted(paths)
 
 
 def check_against_reference(content, **options):
@@ -137,7 +137,7 @@ def accepts(lattice, sentence):
     for src, dst, word in zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.word.tolist(), strict=True):
         leaving[src].append((dst, word))
 
-    def closed(states):
+    def close_epsilons(states):
         waiting = list(states)
         while waiting:
             for dst, word in leaving[waiting.pop()]:
@@ -146,19 +146,19 @@ def accepts(lattice, sentence):
                     waiting.append(dst)
         return states
 
-    states = closed({0})
+    states = close_epsilons({0})
     for word in sentence:
-        wanted = lattice.words.id(word)
-        states = closed({dst for state in states for dst, other in leaving[state] if other == wanted})
+        word_id = lattice.words.id(word)
+        states = close_epsilons({dst for state in states for dst, label in leaving[state] if label == word_id})
     return any(lattice.is_final[state] for state in states)
 
 
 def lattice_of(arcs, finals, names=("<eps>", "a", "b", "c"), times=None):
-    """Create a lattice from (from, to, word, graph, acoustic) and state: (graph, acoustic)."""
+    """Create a lattice from (source, destination, word, graph, acoustic) arcs and {state: (graph, acoustic)} finals."""
     num_states = 1 + max([0, *finals, *(arc[1] for arc in arcs)])
     begin = np.searchsorted([arc[0] for arc in arcs], range(num_states + 1))
     columns = list(zip(*arcs, strict=True)) or [()] * 5
-    final = [[finals.get(state, (np.inf, np.inf))[which] for state in range(num_states)] for which in range(2)]
+    final = [[finals.get(state, (np.inf, np.inf))[column] for state in range(num_states)] for column in range(2)]
     return Lattice.from_arrays("k", begin, *columns[1:], *final, time=times, words=SymbolTable.from_words(names))
 
 

@@ -23,12 +23,14 @@ def make_lm(seed=1):
     return LstmLM(module.eval(), words)
 
 
-def run(lm, options=OPTIONS, threads=1, lattices=LATTICES, log=None, **how):
-    rescorer = Rescorer(lm, options, **how)
+def run(lm, options=OPTIONS, threads=1, lattices=LATTICES, log=None, **rescorer_options):
+    rescorer = Rescorer(lm, options, **rescorer_options)
     log = RescoreReport() if log is None else log
     return list(rescorer.on_threads(lattices, log, threads))
 
 
-def identical(found, expected):
-    assert [key for key, _ in found] == [key for key, _ in expected]
-    return all(one.identical(other) for (_, one), (_, other) in zip(found, expected, strict=True))
+def identical(results, expected):
+    assert [key for key, _ in results] == [key for key, _ in expected]
+    return all(
+        result.identical(expected_result) for (_, result), (_, expected_result) in zip(results, expected, strict=True)
+    )

@@ -20,7 +20,7 @@ TEXT = [
     "a catalogue of dogs and mats",
     "he said that the theatre was saturated",
 ] * 3
-# Of these, "zebra" is long in pieces, and "Zoë" has a letter that only bytes can spell.
+# "zebra" has many pieces, and "Zoë" has a letter that only bytes can spell.
 WORDS = "the cat sat on mat dog saw a catalogue of dogs and mats he said that theatre was saturated zebra Zoë it's"
 TABLE = SymbolTable.from_words(["<eps>", "<s>", "</s>", "<unk>", *WORDS.split()])
 
@@ -78,13 +78,13 @@ KINDS = {
 }
 
 
-KEPT = tempfile.TemporaryDirectory()  # until the tests end
+FOLDERS = tempfile.TemporaryDirectory()  # deleted when the tests end
 
 
 @functools.cache
 def folder(kind):
     """Create a random model, with weights so large that all parts of it affect the scores, once for all tests."""
-    path = Path(KEPT.name) / kind
+    path = Path(FOLDERS.name) / kind
     tokenizer_of, name, options = KINDS[kind]
     tokenizer = tokenizer_of()
     family = getattr(transformers, name)
@@ -100,7 +100,7 @@ def folder(kind):
 
 
 def load_model(kind, **options):
-    """Load a model, and look up the words of `TABLE`: their ids are the same in all models with the same words."""
+    """Load a model, and look up the words of `TABLE`, so that their ids are the same in all models."""
     lm = load(folder(kind), **options)
     lm.vocabulary.ids(word for word, _ in TABLE)
     return lm
@@ -137,7 +137,7 @@ def one_quiet_thread():
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     def refuse(*_):
-        raise AssertionError("the network was asked")
+        raise AssertionError("a connection was requested")
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)

@@ -1,4 +1,4 @@
-"""A tiny LSTM with random weights, its scores by torch's own definition, and checks for its other forms."""
+"""A tiny LSTM with random weights, its scores computed by torch, and checks for its other forms."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def make_module(projection: int = 0, hidden: int = HIDDEN) -> LSTMLanguageModel:
     module.initialise()
     with torch.no_grad():
         for weight in module.parameters():
-            weight.mul_(3.0)  # far from linear: a wrong gate must show
+            weight.mul_(3.0)  # large weights, so that a wrong gate changes scores
         module.bias.normal_()
     return module.eval()
 
 
 MODULE = make_module()
 CHECKPOINT = Checkpoint(MODULE, WORDS, {})
-SHAPES = {  # where layers' outputs are not as wide as embeddings, or not projected
+SHAPES = {  # outputs that are not as wide as embeddings, with and without projection
     "narrow outputs": Checkpoint(make_module(projection=4), WORDS, {}),
     "as many cells": Checkpoint(make_module(hidden=EMBEDDING), WORDS, {}),
     "few cells": Checkpoint(make_module(hidden=EMBEDDING - 2), WORDS, {}),
@@ -52,7 +52,7 @@ SHAPES = {  # where layers' outputs are not as wide as embeddings, or not projec
 
 @torch.inference_mode()
 def sentence_score(sentence: list[int] | tuple[int, ...], last: int = 1, module=MODULE) -> float:
-    """Return the log-probability of a sentence and its end, by torch's own LSTM and softmax."""
+    """Return the log-probability of a sentence and its end, computed by torch's LSTM and softmax."""
     logprob = module.logits(module(torch.tensor([[0], *([word] for word in sentence)]))[:, 0]).log_softmax(-1)
     return float(sum(logprob[time, word] for time, word in enumerate([*sentence, last])))
 
@@ -65,18 +65,18 @@ def check_sentence_scores(lm: LanguageModel, module=MODULE) -> None:
 
 
 class ReferenceLM(FakeLM):
-    """The same network for the slow implementation of rescoring, which asks by history."""
+    """The network for the slow implementation of rescoring, which requests scores by history."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: dict[tuple[int, ...], np.ndarray] = {}
+        self.logprobs: dict[tuple[int, ...], np.ndarray] = {}
 
     @torch.inference_mode()
     def score(self, history: tuple[int, ...], word: int) -> float:
-        if history not in self.known:
-            row = MODULE(torch.tensor([[0], *([each] for each in history)]))[-1, 0]
-            self.known[history] = MODULE.logits(row).log_softmax(-1).numpy()
-        return float(self.known[history][word])
+        if history not in self.logprobs:
+            row = MODULE(torch.tensor([[0], *([word_id] for word_id in history)]))[-1, 0]
+            self.logprobs[history] = MODULE.logits(row).log_softmax(-1).numpy()
+        return float(self.logprobs[history][word])
 
 
 REFERENCE_LM = ReferenceLM()
@@ -90,10 +90,10 @@ LATTICES = lattices(max_states=6, max_word=8)
 def check_path_scores(lm: LanguageModel, lattice) -> None:
     """Check that rescoring a lattice without limits equals scoring each path as a sentence."""
     lattice = replace(lattice, words=symbols())
-    [(_, result)] = rescore([(lattice.key, lattice)], lm, EXACT)
-    found, expected = path_costs(result), rescored_path_costs(lattice, REFERENCE_LM, EXACT)
-    assert [cost.words for cost in found] == [cost.words for cost in expected]
-    for ours, theirs in zip(found, expected, strict=True):
+    [(_, output)] = rescore([(lattice.key, lattice)], lm, EXACT)
+    rescored, expected = path_costs(output), rescored_path_costs(lattice, REFERENCE_LM, EXACT)
+    assert [cost.words for cost in rescored] == [cost.words for cost in expected]
+    for ours, theirs in zip(rescored, expected, strict=True):
         assert ours[1:3] == pytest.approx(theirs[1:3], abs=1e-4)
 
 

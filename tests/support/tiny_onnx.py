@@ -30,13 +30,13 @@ def save(path, nodes, inputs, outputs, weights=None, metadata=None, domain=""):
 
 
 def write_recurrent(
-    path, *, batch="batch", names=("state_s", "new_state_s"), column=False, kind=TensorProto.INT64, **more
+    path, *, batch="batch", names=("state_s", "new_state_s"), column=False, kind=TensorProto.INT64, **model_options
 ):
     """Write a recurrent network: s = decay · s + embedding(word), layers × batch × width; scores from their sum.
 
     Its second state is an integer that counts words, and adds its square root to the score of word 3.
     """
-    score = more.pop("score", "logits")
+    score = model_options.pop("score", "logits")
     old, new = names
     nodes = [
         helper.make_node("Reshape", ["word", "flat"], ["word1"]),
@@ -69,19 +69,19 @@ def write_recurrent(
         value(score, [batch, 1, NUM_WORDS] if column else [batch, NUM_WORDS]),
         value("count_out", [batch, 1], TensorProto.INT32),
     ]
-    return save(path, nodes, inputs, outputs, weights, **more)
+    return save(path, nodes, inputs, outputs, weights, **model_options)
 
 
 def with_external_weight(path, location):
     model = onnx.load(write_stateless(path))
-    weight = next(each for each in model.graph.initializer if each.name == "embedding")
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "embedding")
     weight.ClearField("raw_data")
     weight.data_location = TensorProto.EXTERNAL
     weight.external_data.add(key="location", value=location)
     return model
 
 
-def write_stateless(path, *, lengths=False, score="logits", batch="batch", **more):
+def write_stateless(path, *, lengths=False, score="logits", batch="batch", **model_options):
     """Write a network without a state: the running sum of embeddings, times the number of words if lengths are
     given."""
     nodes = [
@@ -100,4 +100,4 @@ def write_stateless(path, *, lengths=False, score="logits", batch="batch", **mor
         ]
         weights["column"] = np.array([-1, 1, 1])
         inputs.append(value("lengths", [batch], TensorProto.INT64))
-    return save(path, nodes, inputs, [value(score, [batch, "time", NUM_WORDS])], weights, **more)
+    return save(path, nodes, inputs, [value(score, [batch, "time", NUM_WORDS])], weights, **model_options)

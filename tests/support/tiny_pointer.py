@@ -16,7 +16,7 @@ from ninja.lattice.symbols import SymbolTable  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models import entity_encoder, phrase_pointer  # noqa: E402
 
-UNKNOWN_WORDS = ("unheard-of", "never")  # words that the model below lacks
+UNKNOWN_WORDS = ("unheard-of", "never")  # words that the base model lacks
 WORDS = (*(f"w{number}" for number in range(1, 9)), *UNKNOWN_WORDS)
 TABLE = SymbolTable.from_words(["<eps>", *WORDS, "<s>", "</s>"])
 PENALTY = math.log(len(UNKNOWN_WORDS))
@@ -28,7 +28,7 @@ def random_pointer(lm) -> ContextPointer:
     network = phrase_pointer.PhrasePointer(phrase_pointer.Config(lm.state_size, 5, width=6, hidden=7)).eval()
     with torch.no_grad():
         for weight in network.parameters():
-            weight.normal_()  # phrases are likely, and some far more than others
+            weight.normal_()  # phrases are likely, with very different probabilities
     symbols = Symbols("abcdefghijklmnopqrstuvwxyz'-0123456789", ("a", "b"))
     return ContextPointer(PhraseEncoder(encoder, symbols, {}), network, {"name": "tiny", "digest": digest(lm)}, {})
 
@@ -38,4 +38,4 @@ POINTER = random_pointer(BASE)
 
 
 def entities(phrases, table=TABLE, key="*") -> Entities:
-    return Entities.from_dict({"utterances": {key: {"phrases": [" ".join(each) for each in phrases]}}}, words=table)
+    return Entities.from_dict({"utterances": {key: {"phrases": [" ".join(phrase) for phrase in phrases]}}}, words=table)

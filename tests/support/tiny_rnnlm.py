@@ -20,8 +20,8 @@ def tiny_network():
 LINES, COMPONENTS = tiny_network()
 
 
-def write_model(folder, what="words", how="binary"):
-    features = FEATURES if what == "features" else None
+def write_model(folder, embedding_kind="words", encoding="binary"):
+    features = FEATURES if embedding_kind == "features" else None
     embedding = EMBEDDING if features is None else FEATURE_EMBEDDING
-    options = {"bos": 1, "eos": 2, "oov": "<unk>", "features": features, "binary": how == "binary"}
+    options = {"bos": 1, "eos": 2, "oov": "<unk>", "features": features, "binary": encoding == "binary"}
     return writer.write_directory(folder, LINES, COMPONENTS, WORDS, embedding, **options)

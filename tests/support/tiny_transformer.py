@@ -21,7 +21,7 @@ def make_module(seed=0, **sizes):
     module.initialise()
     with torch.no_grad():
         for weight in module.parameters():
-            weight.mul_(2).add_(torch.randn_like(weight) * 0.1)  # so that every part of it shows in the scores
+            weight.mul_(2).add_(torch.randn_like(weight) * 0.1)  # so that each weight affects the scores
     return module.eval()
 
 

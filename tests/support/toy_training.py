@@ -32,10 +32,10 @@ def toy(**options):
 
 
 def toy_command(**options):
-    """Return the same as arguments of ``ninja train``."""
-    chosen, defaults = toy(**options), TrainOptions()
+    """Return the options as arguments of ``ninja train``."""
+    train_options, defaults = toy(**options), TrainOptions()
     arguments = []
-    for name, value in dataclasses.asdict(chosen).items():
+    for name, value in dataclasses.asdict(train_options).items():
         if value != getattr(defaults, name):
             arguments += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return arguments

@@ -1,4 +1,4 @@
-"""Functions for workers of the tests, in a separate module, for processes that are spawned."""
+"""Functions of workers in spawned processes, which need a separate module."""
 
 import dataclasses
 import os
@@ -30,10 +30,10 @@ class PacedGossip(Gossip):
             self._store.set(f"{first}: step {steps} of {self.node}", "done")
             steps += 1
             if steps > LEAD:
-                needed = [f"{first}: step {steps - 1 - LEAD} of {node}" for node in nodes]
-                while not self._store.check(needed):  # `wait` would keep other threads from using the store
+                step_keys = [f"{first}: step {steps - 1 - LEAD} of {node}" for node in nodes]
+                while not self._store.check(step_keys):  # `wait` would block other threads that use the store
                     time.sleep(1e-3)
-        for step in range(steps, last - first):  # no batch remains, so others need not wait for this worker
+        for step in range(steps, last - first):  # no batch remains, so other workers need not wait
             self._store.set(f"{first}: step {step} of {self.node}", "done")
 
 
@@ -42,7 +42,7 @@ def train_and_resume(trainings, progress, workers):
 
     All trainings share a set of processes, which take seconds to start. A training with a group of only some of the
     workers must be the last one, as torch names later groups differently on workers with other numbers of groups. The
-    last states are kept as ``output.whole``, and those of the resumed trainings as ``output.end``.
+    last states are stored as ``output.whole``, and those of the resumed trainings as ``output.end``.
     """
     methods.Gossip = PacedGossip
     reports, resumed = [], []
@@ -55,7 +55,7 @@ def train_and_resume(trainings, progress, workers):
 
 
 def train_once(train_text, dev_text, output, options, workers):
-    """Train; keep an intermediate state as ``output.kept``, from which to resume, and the last as ``output.end``."""
+    """Train; store an intermediate state for resuming as ``output.kept``, and the last state as ``output.end``."""
     reports = []
 
     def progress(report):

@@ -1,4 +1,4 @@
-"""Transition models in Kaldi's form."""
+"""Transition models in Kaldi's formats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-# Two topologies: of two emitting states, and of one. Each row of a state: (state it enters, probability).
+# Two topologies, with two emitting states and with one; each state is a list of (destination, probability).
 TOPOLOGIES = [
     ([1, 3], [[(0, 0.5), (1, 0.5)], [(1, 0.75), (2, 0.25)], []]),
     ([2], [[(0, 0.5), (1, 0.5)], []]),
@@ -27,7 +27,7 @@ def as_text(chain: bool) -> bytes:
         lines.append("</TopologyEntry> ")
     name = "Tuples" if chain else "Triples"
     lines += ["</Topology> ", f"<{name}> {len(TUPLES)} "]
-    lines += [" ".join(map(str, each if chain else each[:3])) + " " for each in TUPLES]
+    lines += [" ".join(map(str, row if chain else row[:3])) + " " for row in TUPLES]
     lines += [f"</{name}> ", "<LogProbs> ", f" [ {' '.join(map(str, LOG_PROBS))} ]", "</LogProbs> "]
     return "\n".join([*lines, "</TransitionModel> ", ""]).encode()
 
@@ -51,6 +51,6 @@ def as_binary(chain: bool) -> bytes:
                 content += integer(to) + b"\4" + struct.pack("<f", probability)
     name = b"Tuples" if chain else b"Triples"
     content += b"</Topology> <" + name + b"> " + integer(len(TUPLES))
-    content += b"".join(integer(value) for each in TUPLES for value in each[: 4 if chain else 3])
+    content += b"".join(integer(value) for row in TUPLES for value in row[: 4 if chain else 3])
     content += b"</" + name + b"> <LogProbs> FV " + integer(len(LOG_PROBS))
     return content + struct.pack(f"<{len(LOG_PROBS)}f", *LOG_PROBS) + b"</LogProbs> </TransitionModel> "

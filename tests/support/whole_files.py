@@ -22,14 +22,14 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import SymbolTable
 
-DSTC10 = ObjectFields(key=None, text="hyp", skip=True)  # dialogues of turns, of which those of the user have lists
+DSTC10 = ObjectFields(key=None, text="hyp", skip=True)  # dialogues of turns; only turns of the user have n-best lists
 
 
 def write_natives(lattices: Iterable[Lattice], words: SymbolTable | None = None) -> bytes:
     from ninja.formats.native import NativeEncoder
 
     encoder = NativeEncoder(WriteSettings(None, words))
-    return b"".join([*[encoder.add(each) for each in lattices], encoder.end()])
+    return b"".join([*[encoder.add(lattice) for lattice in lattices], encoder.end()])
 
 
 def write_native(lattice: Lattice) -> bytes:
@@ -46,27 +46,27 @@ def read_native(content: bytes) -> Lattice:
 def read_k2(content: bytes | os.PathLike[str], key: str, path: str | None = None, *options: Any) -> Lattice:
     from ninja.formats.k2 import read_k2s
 
-    (found,) = read_k2s(content, path, *options)
-    if isinstance(found, NinjaError):
-        raise found
-    return found.with_key(key)
+    (entry,) = read_k2s(content, path, *options)
+    if isinstance(entry, NinjaError):
+        raise entry
+    return entry.with_key(key)
 
 
 def write_k2s(lattices: Iterable[Lattice], *, extras: bool = True) -> bytes:
     from ninja.formats.k2 import K2Encoder, K2WriteOptions
 
     encoder = K2Encoder(WriteSettings(K2WriteOptions(extras), None))
-    return b"".join([*[encoder.add(each) for each in lattices], encoder.end()])
+    return b"".join([*[encoder.add(lattice) for lattice in lattices], encoder.end()])
 
 
 def write_k2(lattice: Lattice) -> bytes:
     """Return a single Fsa."""
     import torch
 
-    loaded = torch.load(io.BytesIO(write_k2s([lattice])), weights_only=True)
-    loaded["arcs"] = loaded["arcs"][6:].reshape(-1, 4)  # behind the counts of an FsaVec of one
+    dictionary = torch.load(io.BytesIO(write_k2s([lattice])), weights_only=True)
+    dictionary["arcs"] = dictionary["arcs"][6:].reshape(-1, 4)  # after the counts of an FsaVec with one Fsa
     buffer = io.BytesIO()
-    torch.save(loaded, buffer)
+    torch.save(dictionary, buffer)
     return buffer.getvalue()
 
 
@@ -82,21 +82,21 @@ def read_meshes(path: str | os.PathLike[str]) -> Iterator[ConfusionNetwork]:
 
 
 def network_of_json(row: str) -> ConfusionNetwork:
-    said = json.loads(row)
+    network = json.loads(row)
     fields = ("word", "posterior", "start", "duration")
     return ConfusionNetwork.from_bins(
-        said["key"], [[tuple(map(entry.get, fields)) for entry in entries] for entries in said["bins"]]
+        network["key"], [[tuple(map(entry.get, fields)) for entry in entries] for entries in network["bins"]]
     )
 
 
 def valid_entries(entries: Iterable[Any]) -> list[Any]:
     """Return the entries if all are valid, or raise the first error."""
-    sound = []
-    for each in entries:
-        if isinstance(each, NinjaError):
-            raise each
-        sound.append(each)
-    return sound
+    valid = []
+    for entry in entries:
+        if isinstance(entry, NinjaError):
+            raise entry
+        valid.append(entry)
+    return valid
 
 
 def read_entries(content: bytes, path: str | None = None, fields: ObjectFields | None = None) -> list[Any]:
@@ -124,22 +124,25 @@ def tables_nbest(
         return table[key]
 
     def hypothesis(key: str, ids: Array) -> Hypothesis:
-        said = tuple(ids.tolist())
-        none = (0.0,) * len(said)
+        word_ids = tuple(ids.tolist())
+        no_costs = (0.0,) * len(word_ids)
         labels = None
         if alignments is not None:
             if key not in alignments:
                 raise LatticeError("the table of alignments lacks it", key=key)
-            labels = _dealt(alignments[key].tolist(), len(said))
+            labels = _split_labels(alignments[key].tolist(), len(word_ids))
         return Hypothesis(
-            said, (*none, cost(graph, key, "graph")), (*none, cost(acoustic, key, "acoustic")), labels=labels
+            word_ids,
+            (*no_costs, cost(graph, key, "graph")),
+            (*no_costs, cost(acoustic, key, "acoustic")),
+            labels=labels,
         )
 
     for key, group in groupby(words, lambda entry: stem(entry[0])):
         yield NBest(key, tuple(hypothesis(*entry) for entry in group))
 
 
-def _dealt(labels: list[int], num_words: int) -> tuple[tuple[int, ...], ...]:
+def _split_labels(labels: list[int], num_words: int) -> tuple[tuple[int, ...], ...]:
     if not num_words:
         return (tuple(labels),)
     dealt = [tuple(labels[place : place + 1]) for place in range(num_words - 1)]

@@ -1,4 +1,4 @@
-"""Workers as threads of one process, whose collectives are those of torch's threaded process group."""
+"""Workers as threads of one process, which communicate by torch's threaded process group."""
 
 import threading
 
