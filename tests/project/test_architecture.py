@@ -14,11 +14,11 @@ from ninja.cli.commands import COMMANDS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 SPANS = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)))
-OTHERS = {"torch.export", "make docs"}  # names of other programs
+FOREIGN_NAMES = {"torch.export", "make docs"}  # names of other programs
 
 
 @cache
-def defined():
+def defined_names():
     """Collect the names that modules of the package define, including members of classes."""
     names = set()
     for path in (ROOT / "ninja").rglob("*.py"):
@@ -31,7 +31,7 @@ def defined():
 
 
 def exists(span):
-    if span in OTHERS:
+    if span in FOREIGN_NAMES:
         return True
     if "/" in span or span.endswith(".py"):
         folders = ROOT, ROOT / "ninja"
@@ -41,8 +41,8 @@ def exists(span):
     if span.startswith("--"):
         return f"  {span} " in command_page()
     name = span.removeprefix("FORMAT = ").partition("(")[0]
-    found = [part for part in name.split(".") if part not in ("ninja", "lm")]
-    return span in {*FLOORS, "ninja", "ninja-asr"} or (bool(found) and set(found) <= defined())
+    parts = [part for part in name.split(".") if part not in ("ninja", "lm")]
+    return span in {*FLOORS, "ninja", "ninja-asr"} or (bool(parts) and set(parts) <= defined_names())
 
 
 @pytest.mark.parametrize("span", SPANS)
@@ -50,14 +50,14 @@ def test_every_name_exists(span):
     assert exists(span), f"docs/architecture.md names {span}, which is not there"
 
 
-def test_no_package_is_left_out():
+def test_architecture_page_names_every_package():
     packages = {path.parent for path in (ROOT / "ninja").rglob("__init__.py")} - {ROOT / "ninja"}
-    named = {span for span in SPANS if span.endswith("/")}
-    assert {f"{path.relative_to(ROOT / 'ninja')}/" for path in packages} <= named
-    assert {f"ext/{path.parent.name}/" for path in (ROOT / "ext").glob("*/_*.pyx")} <= named
+    page_paths = {span for span in SPANS if span.endswith("/")}
+    assert {f"{path.relative_to(ROOT / 'ninja')}/" for path in packages} <= page_paths
+    assert {f"ext/{path.parent.name}/" for path in (ROOT / "ext").glob("*/_*.pyx")} <= page_paths
     modules = {path.name for path in (ROOT / "ninja").glob("*.py")} - {"__init__.py"}
     assert modules <= set(SPANS)
 
 
-def test_the_floors_are_those_of_the_test():
+def test_architecture_page_lists_the_floors():
     assert re.findall(r"`(\w+)`", "".join(line for line in PAGE.splitlines() if line.startswith("> "))) == FLOORS

@@ -9,11 +9,11 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = re.findall(r"^\| `([^`]+)` \| (.+) \| (.+) \| (.+) \|$", (ROOT / "docs/checks.md").read_text(), re.MULTILINE)
 
 
-def test_every_command_has_its_line():
+def test_every_command_has_a_line():
     assert [command for command, *_ in ROWS] == list(COMMANDS)
 
 
-def test_the_tests_of_each_line_are_there():
+def test_listed_tests_exist():
     stems = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
     for command, *_, tests in ROWS:
         files = re.findall(r"`(\w+)`", tests)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
-def printed(monkeypatch, capsys):
+def run_example(monkeypatch, capsys):
     """Run an example; return its lines."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     threads = torch.get_num_threads()
@@ -27,13 +27,13 @@ def printed(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", ["context_ctc.py", "context_attention.py"])
-def test_more_names_are_found_with_context_and_nothing_else_gets_worse(printed, name):
-    lines = printed(name)
+def test_context_finds_more_names_without_more_other_errors(run_example, name):
+    lines = run_example(name)
     pattern = r"(.+?) +(\d+) of 40 names found; word error rate without names ([0-9.]+)%"
     (plain, *before), (context, *after) = (re.fullmatch(pattern, line).groups() for line in lines[-2:])
     assert (plain, context) == ("plain", "with context")
     assert int(after[0]) >= int(before[0]) + 10
     assert float(after[1]) <= float(before[1])
     assert float(after[1]) < 10, "the model has learned to listen"
-    shown = dict(line.split("  ", 1) for line in lines[:3])
-    assert shown.keys() == {"spoken", "plain", "with context"}
+    example_lines = dict(line.split("  ", 1) for line in lines[:3])
+    assert example_lines.keys() == {"spoken", "plain", "with context"}

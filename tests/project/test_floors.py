@@ -87,25 +87,25 @@ def floor(module):
 @cache
 def statements(path):
     """Return every import of a file, whether it is in a function, and whether importing the file skips it."""
-    found = []
+    entries = []
 
-    def visit(node, inside, waits):
+    def visit(node, in_function, is_deferred):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            found.append((node, inside, waits))
-        inside |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        waits |= inside or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+            entries.append((node, in_function, is_deferred))
+        in_function |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_deferred |= in_function or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
         for child in ast.iter_child_nodes(node):
             if not isinstance(child, ast.expr):
-                visit(child, inside, waits)
+                visit(child, in_function, is_deferred)
 
     visit(ast.parse(path.read_text()), False, False)
-    return found
+    return entries
 
 
 def imports(path, *, module_level=False):
     """Return every imported module of a file, as (dotted name, line), within functions too unless `module_level`."""
-    for node, _, waits in statements(path):
-        if module_level and waits:
+    for node, _, is_deferred in statements(path):
+        if module_level and is_deferred:
             continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -124,15 +124,15 @@ SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".hpp", ".html", ".css", ".js"}
 
 def test_imports_only_go_down():
     for path in SOURCES:
-        own = path.relative_to(ROOT / "ninja").with_suffix("").parts[0]
-        if own == "__init__":
+        layer = path.relative_to(ROOT / "ninja").with_suffix("").parts[0]
+        if layer == "__init__":
             continue  # the public page names every floor, lazily
         for name, line in imports(path):
             parts = name.split(".")
             if parts[0] != "ninja" or parts[1:2] == ["models"]:
                 continue
             assert len(parts) > 1, f"{path}:{line}: the package itself may have been overwritten; import its modules"
-            assert floor(name) <= floor(own), f"{path}:{line}: {own} imports {name}, which stands above it"
+            assert floor(name) <= floor(layer), f"{path}:{line}: {layer} imports {name}, which stands above it"
 
 
 # Packages of the context, lowest first.
@@ -157,9 +157,9 @@ def module_of(path):
 MODULES = {module_of(path): path for path in SOURCES}
 
 
-def own_imports(path):
+def package_imports(path):
     """Return every module of ours that a file imports, as (module, line, whether a function does it)."""
-    for node, inside, _ in statements(path):
+    for node, in_function, _ in statements(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         else:
@@ -167,11 +167,11 @@ def own_imports(path):
             names = [name if name in MODULES else node.module for name in full]
         for name in names:
             if name.split(".")[0] == "ninja" and name != "ninja":  # the package itself resolves its names lazily
-                yield name, node.lineno, inside
+                yield name, node.lineno, in_function
 
 
-def test_no_modules_import_each_other_in_a_circle():
-    graph = {module: {name for name, _, _ in own_imports(path)} - {module} for module, path in MODULES.items()}
+def test_there_are_no_import_cycles():
+    graph = {module: {name for name, _, _ in package_imports(path)} - {module} for module, path in MODULES.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -179,7 +179,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 # Imports of our own modules inside functions: they wait until they are needed, since starting takes long with them.
-WAITING = {
+DEFERRED = {
     ("ninja", "ninja.build_tool"): "asked by build tools only, and `import ninja` loads as little as it can",
     ("ninja", "ninja.libraries"): "for `__version__` only",
     ("ninja", "ninja.show"): "draws in notebooks only",
@@ -231,14 +231,19 @@ WAITING = {
     ("ninja.io.losses", "ninja.graph"): "for formats of lists only",
     ("ninja.cli.source", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
 }
-MOST_WAITING = 60
+MAX_DEFERRED = 60
 
 
-def test_imports_inside_functions_stand_in_the_table():
-    found = {(module, name) for module, path in MODULES.items() for name, _, inside in own_imports(path) if inside}
-    assert found - set(WAITING) == set(), "import these at the top of their modules, or say why they must wait"
-    assert set(WAITING) - found == set(), "these are not there any more"
-    assert len(WAITING) <= MOST_WAITING
+def test_imports_inside_functions_are_listed():
+    deferred = {
+        (module, name)
+        for module, path in MODULES.items()
+        for name, _, in_function in package_imports(path)
+        if in_function
+    }
+    assert deferred - set(DEFERRED) == set(), "import these at the top of their modules, or say why they must wait"
+    assert set(DEFERRED) - deferred == set(), "these are not there any more"
+    assert len(DEFERRED) <= MAX_DEFERRED
 
 
 def test_only_language_models_import_the_networks():
@@ -249,10 +254,10 @@ def test_only_language_models_import_the_networks():
 
 def test_the_networks_import_nothing_of_the_package():
     for path in (ROOT / "models").glob("*.py"):
-        inside = [name for name, _ in imports(path) if name.split(".")[0] == "ninja" and name != "ninja.models"]
+        package_names = [name for name, _ in imports(path) if name.split(".")[0] == "ninja" and name != "ninja.models"]
         if path.name.startswith("train_"):  # a recipe, run by hand, not a definition
             continue
-        assert all(name.startswith("ninja.models") for name in inside), path
+        assert all(name.startswith("ninja.models") for name in package_names), path
 
 
 def test_heavy_libraries_are_imported_where_they_are_used():
@@ -280,7 +285,7 @@ def test_kernels_are_free_of_python():
 
 
 @pytest.mark.parametrize("folder", ["ninja", "models", "ext", "tests", "benchmarks"])
-def test_a_source_file_can_be_read_in_one_sitting(folder):
+def test_source_files_are_at_most_500_lines(folder):
     sources = [path for path in (ROOT / folder).rglob("*.*") if path.suffix in SUFFIXES and "vendor" not in path.parts]
     assert sources
     for path in sources:

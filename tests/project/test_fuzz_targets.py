@@ -53,18 +53,18 @@ READERS = [
 ]
 
 
-def covered(target):
+def covered_headers(target):
     return " ".join(re.findall(r"^// Covers: (.*)$", target.read_text(), re.MULTILINE)).split()
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda path: path.stem)
 def test_a_target_covers_existing_headers(target):
-    assert covered(target)
-    assert [name for name in covered(target) if not (ROOT / "ext" / name).exists()] == []
+    assert covered_headers(target)
+    assert [name for name in covered_headers(target) if not (ROOT / "ext" / name).exists()] == []
 
 
 def test_every_reader_has_a_target():
-    assert set(READERS) <= {name for target in TARGETS for name in covered(target)}
+    assert set(READERS) <= {name for target in TARGETS for name in covered_headers(target)}
 
 
 def test_dictionaries_and_seeds_belong_to_targets(tmp_path):
@@ -99,7 +99,7 @@ def test_executions_are_summed_over_calls(run, monkeypatch):
     assert run.run("plf", "others", 60, 300) == (400, True, "")
 
 
-def test_executions_that_end_in_a_crash_do_not_count(run, monkeypatch):
+def test_executions_before_a_crash_are_not_recorded(run, monkeypatch):
     monkeypatch.setattr(run, "run_slice", lambda *arguments: (400, 0.5, False, "crash"))
     assert run.run("plf", "these kernels", 60, 1000) == (400, False, "crash")
     assert run.recorded("plf", "these kernels") == (0, 0)
@@ -110,6 +110,6 @@ def test_planted_faults_match_the_headers(tmp_path, monkeypatch):
     planted, tsan = importlib.import_module("planted"), importlib.import_module("tsan")
     assert set(planted.PLANTED) <= {target.stem for target in TARGETS}
     races = [(header, *change) for header, change in tsan.PLANTED.items()]
-    for header, guard, without in sum(planted.PLANTED.values(), races):
-        planted.plant(header, guard, without, tmp_path)
+    for header, guard, replacement in sum(planted.PLANTED.values(), races):
+        planted.plant(header, guard, replacement, tmp_path)
         assert (tmp_path / header).read_text() != (ROOT / "ext" / header).read_text()

@@ -33,7 +33,7 @@ for arguments in json.load(sys.stdin):
 
 
 @pytest.fixture(scope="module")
-def light(tmp_path_factory):
+def light_site(tmp_path_factory):
     """Create a folder with Ninja and the small libraries only."""
     site = tmp_path_factory.mktemp("site")
     for name in SMALL:
@@ -51,27 +51,27 @@ def light(tmp_path_factory):
 def run(site, lines, folder):
     """Run command lines without any other library; return exit code and messages of each."""
     environment = {"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-S", "-c", PROGRAM],
-        input=json.dumps([[str(each) for each in line] for line in lines]),
+        input=json.dumps([[str(argument) for argument in line] for line in lines]),
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
         timeout=200,
     )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    assert process.returncode == 0, process.stderr
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
-def test_every_command_shows_its_help_with_small_libraries_alone(light, tmp_path):
+def test_every_command_shows_help_with_small_libraries_only(light_site, tmp_path):
     lines = [[*name.split(), "--help"] for name in COMMANDS]
-    results = run(light, lines, tmp_path)
-    for line, (code, said) in zip(lines, results, strict=True):
-        assert code == 0, f"{line}: {said}"
+    results = run(light_site, lines, tmp_path)
+    for line, (code, stderr) in zip(lines, results, strict=True):
+        assert code == 0, f"{line}: {stderr}"
 
 
-def test_commands_work_with_small_libraries_alone(light, tmp_path):
+def test_commands_work_with_small_libraries_only(light_site, tmp_path):
     lattices, words, text = EXAMPLES / "lat.ark.gz", ("--words", EXAMPLES / "words.txt"), EXAMPLES / "text"
     lines = [
         ["doctor"],
@@ -95,15 +95,15 @@ def test_commands_work_with_small_libraries_alone(light, tmp_path):
         ["rescore", "pruned.ark", *words, "-o", "neural.ark"],
         ["lm", "score", "english", text],
     ]
-    results = run(light, lines, tmp_path)
-    for line, (code, said) in zip(lines, results, strict=True):
-        assert code == 0, f"{line}: {said}"
+    results = run(light_site, lines, tmp_path)
+    for line, (code, stderr) in zip(lines, results, strict=True):
+        assert code == 0, f"{line}: {stderr}"
 
 
-def test_commands_say_which_library_to_install(light, tmp_path):
+def test_missing_library_message_names_the_package_to_install(light_site, tmp_path):
     lattices, words, text = EXAMPLES / "lat.ark.gz", ("--words", EXAMPLES / "words.txt"), EXAMPLES / "text"
     key = text.read_text().split(maxsplit=1)[0]
-    wanted = {
+    expected = {
         ("rescore", lattices, *words, "--backend", "torch", "-o", "out.ark"): (
             "a network of type lstm needs torch",
             TORCH,
@@ -115,28 +115,28 @@ def test_commands_say_which_library_to_install(light, tmp_path):
         ("equivalent", lattices, lattices): ("needs pywrapfst", "pip install pynini"),
         ("show", lattices, *words, "--key", key, "-o", "out.html"): ("a page needs jinja2", "pip install jinja2"),
     }
-    for line, (code, said) in zip(wanted, run(light, list(wanted), tmp_path), strict=True):
+    for line, (code, stderr) in zip(expected, run(light_site, list(expected), tmp_path), strict=True):
         assert code == 1, line
-        needs, install = wanted[line]
-        assert f"{needs}, which is not installed; {install}" in said, line
-        assert "internal error" not in said
-        assert len(said.splitlines()) < 4 or line[0] == "equivalent", said
+        requirement, install = expected[line]
+        assert f"{requirement}, which is not installed; {install}" in stderr, line
+        assert "internal error" not in stderr
+        assert len(stderr.splitlines()) < 4 or line[0] == "equivalent", stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_doctor_lists_what_is_not_installed_and_what_needs_it(light, tmp_path):
-    environment = {"PYTHONPATH": str(light), "PATH": "/usr/bin:/bin"}
+def test_doctor_lists_missing_libraries_and_their_features(light_site, tmp_path):
+    environment = {"PYTHONPATH": str(light_site), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-S", "-m", "ninja", "doctor"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stdout
-    assert "BAD" not in done.stdout
-    missing = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("-  ")}
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert process.returncode == 0, process.stdout
+    assert "BAD" not in process.stdout
+    missing = {line.split()[1] for line in process.stdout.splitlines() if line.startswith("-  ")}
     assert missing == set(LIBRARIES) - set(SMALL)
-    needs = "networks other than LSTMs and Kaldi RNNLMs, GPUs, training, writing k2 files"
-    assert f"not installed, needed for {needs}; {TORCH}" in done.stdout
+    features = "networks other than LSTMs and Kaldi RNNLMs, GPUs, training, writing k2 files"
+    assert f"not installed, needed for {features}; {TORCH}" in process.stdout
 
 
-def test_a_library_that_cannot_be_imported_says_why():
+def test_broken_library_message_has_the_import_error():
     with pytest.raises(DependencyError) as caught, needed_for("a page", "out.html"):
         raise ImportError("libx.so: cannot open shared object file\nmore", name="torch._C")
     assert str(caught.value).startswith(
@@ -145,11 +145,11 @@ def test_a_library_that_cannot_be_imported_says_why():
     )
 
 
-def test_a_library_of_no_table_is_installed_by_its_name():
+def test_unlisted_library_is_installed_by_its_name():
     error = explained(ModuleNotFoundError("No module named 'other.part'", name="other.part"))
     assert str(error) == "other is not installed; pip install other"
 
 
-def test_an_import_of_our_own_is_not_blamed_on_a_library():
+def test_import_error_within_ninja_is_not_changed():
     error = ImportError("cannot import name", name="ninja.graph")
     assert explained(error) is error

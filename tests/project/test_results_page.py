@@ -11,12 +11,12 @@ from benchmarks.results import page
 PAGE = Path(__file__).resolve().parents[2] / "docs/results.md"
 
 
-def test_every_part_has_its_marks_and_every_table_and_picture_is_between_marks() -> None:
+def test_tables_and_pictures_are_between_the_marks_of_a_part() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for name in page.parts(SHARED):
         assert re.search(f"<!-- {name}: begin -->\n.*\n\\|.*\n<!-- {name}: end -->", text, re.DOTALL), name
-    rest = re.sub(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", "", text, flags=re.DOTALL)
-    assert [line for line in rest.splitlines() if line.startswith(("|", "!["))] == []
+    unmarked = re.sub(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", "", text, flags=re.DOTALL)
+    assert [line for line in unmarked.splitlines() if line.startswith(("|", "!["))] == []
 
 
 def test_the_command_without_a_subcommand_makes_all_parts(monkeypatch, tmp_path) -> None:

@@ -10,7 +10,7 @@ SECTION = PAGE.partition("## Commands as scripts\n")[2].partition("\n## ")[0]
 SCRIPTS = re.findall(r"^`(ninja (\w+) [^`]*)`:\n\n```python\n(.*?)^```", SECTION, re.M | re.S)
 
 
-def test_the_page_has_a_script_for_each_of_these_commands():
+def test_page_has_a_script_for_each_command():
     assert [name for _, name, _ in SCRIPTS] == ["prune", "rescore", "context", "convert", "score"]
 
 

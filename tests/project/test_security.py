@@ -43,7 +43,7 @@ SLF = "VERSION=1.0\nN=2 L=1\nI=0 t=0\nI=1 t=1\nJ=0 S=0 E=1 W={} a=-1\n"
 @pytest.mark.parametrize(
     "line", ["allow-pipes = true", 'output-file = "there"', 'words_out = "there"', 'ray = "evil:1"', "resume = true"]
 )
-def test_options_in_a_file_run_nothing_and_write_nowhere(line, ninja, tmp_path):
+def test_option_files_cannot_run_commands_or_name_outputs(line, ninja, tmp_path):
     (tmp_path / "options.toml").write_text(line)
     code, _, message = ninja("rescore", EXAMPLES / "lat.ark.gz", "--config", tmp_path / "options.toml")
     assert code == 2
@@ -54,7 +54,7 @@ def test_options_in_a_file_run_nothing_and_write_nowhere(line, ninja, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../secret", "{absolute}", "link", "below/../../secret"])
-def test_a_list_of_entities_lies_in_the_folder_of_its_file(name, tmp_path):
+def test_entity_list_file_must_be_in_the_folder(name, tmp_path):
     (tmp_path / "secret").write_text("@name\tpassword\n")
     (tmp_path / "in" / "below").mkdir(parents=True)
     (tmp_path / "in" / "below" / "list").write_text("@name\tanna\n")
@@ -91,18 +91,18 @@ class Store:
     def invalidate_cache(self) -> None: ...
 
     def ls(self, name: str, detail: bool) -> list[dict[str, str]]:
-        return [{"name": each, "type": "file"} for each in self.names]
+        return [{"name": entry, "type": "file"} for entry in self.names]
 
     def glob(self, pattern: str) -> list[str]:
         return list(self.names)
 
 
 @pytest.mark.parametrize("name", ["b/in/../out/x", "other/x", "file:///etc/passwd", "b/into/x"])
-def test_a_store_lists_only_what_lies_where_it_was_asked(name, monkeypatch):
+def test_store_listings_outside_the_folder_are_refused(name, monkeypatch):
     monkeypatch.setattr(remote, "_file_system", lambda url: (Store("b/in/good.ark", name), "b/in"))
-    for ask in (lambda: remote.listing("s3://b/in"), lambda: remote.matching("s3://b/in/*.ark")):
+    for request in (lambda: remote.listing("s3://b/in"), lambda: remote.matching("s3://b/in/*.ark")):
         with pytest.raises(InputError, match="which is not in this folder"):
-            ask()
+            request()
     monkeypatch.setattr(remote, "_file_system", lambda url: (Store("b/in/good.ark"), "b/in"))
     assert remote.listing("s3://b/in") == (["s3://b/in/good.ark"], [])
     assert remote.matching("s3://b/in/*.ark") == ["s3://b/in/good.ark"]
@@ -134,13 +134,13 @@ DEEP = 100_000
         ("x.plf", "((('a',1,1)," + "(" * DEEP, lambda path: list(package.read(path))),
     ],
 )
-def test_nesting_ends_in_a_refusal(name, content, read, tmp_path):
+def test_deep_nesting_raises_format_error(name, content, read, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(FormatError):
         read(tmp_path / name)
 
 
-def test_a_list_that_names_itself_ends(ninja, tmp_path, monkeypatch):
+def test_recursive_list_of_files_terminates(ninja, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("self").write_text("self\n")
     Path("other").write_text("third\n")
@@ -148,19 +148,23 @@ def test_a_list_that_names_itself_ends(ninja, tmp_path, monkeypatch):
     for name in ("self", "other"):
         assert len(list(itertools.islice(open_tables(name), 10))) == 1
         for command in (["best", name], ["score", EXAMPLES / "text", name]):
-            code, _, said = ninja(*command)
+            code, _, stderr = ninja(*command)
             assert code == 1
-            assert "internal error" not in said
+            assert "internal error" not in stderr
 
 
 def test_sub_lattices_of_sub_lattices_are_bounded(tmp_path):
-    parts = ["VERSION=1.1\n", *(_doubled(number) for number in range(31)), _doubled(31).partition("\n")[2]]
+    parts = [
+        "VERSION=1.1\n",
+        *(_doubling_lattice(number) for number in range(31)),
+        _doubling_lattice(31).partition("\n")[2],
+    ]
     (tmp_path / "x.slf").write_text("".join(parts))
     with pytest.raises(FormatError, match="the expanded sub-lattices have more than"):
         list(package.read(tmp_path / "x.slf"))
 
 
-def _doubled(number: int) -> str:
+def _doubling_lattice(number: int) -> str:
     """Return an HTK lattice that contains the previous one twice."""
     inner = f"L=s{number - 1}" if number else "W=a"
     nodes = f"I=0 W=!NULL\nI=1 {inner}\nI=2 {inner}\nI=3 W=!NULL\n"
@@ -168,7 +172,7 @@ def _doubled(number: int) -> str:
     return f"SUBLAT=s{number}\nN=4 L=3\n{nodes}{links}.\n"
 
 
-def test_reading_takes_memory_in_proportion_to_the_file(tmp_path):
+def test_memory_of_reading_is_proportional_to_the_file(tmp_path):
     """See docs/security.md: ``benchmarks.stress bounds`` measures all formats; this is one of the costliest."""
     for rows in (2_000, 8_000):
         (tmp_path / "list").write_text("".join(f"the {number:06}x\n" for number in range(rows)))
@@ -180,7 +184,7 @@ def test_reading_takes_memory_in_proportion_to_the_file(tmp_path):
         assert peak < 200 * (tmp_path / "list").stat().st_size + (1 << 20)
 
 
-COSTLY = {  # rows of the table in docs/security.md, and the measured cases of ``benchmarks.stress bounds``
+MEMORY_CASES = {  # rows of the table in docs/security.md, and the measured cases of ``benchmarks.stress bounds``
     "Kaldi's archives, text; SLF; FST text": ("Kaldi, text: a fan", "SLF: a chain of new words", "FST text"),
     "PFSG, PLF": ("PFSG: a chain", "PLF: columns"),
     "meshes": ("mesh",),
@@ -196,71 +200,71 @@ COSTLY = {  # rows of the table in docs/security.md, and the measured cases of `
 
 
 def test_the_page_has_a_bound_for_each_kind_of_file():
-    assert list(bounds_of_the_page()) == list(COSTLY)
-    assert all(name in bounds.cases() for names in COSTLY.values() for name in names)
+    assert list(bounds_of_the_page()) == list(MEMORY_CASES)
+    assert all(name in bounds.cases() for names in MEMORY_CASES.values() for name in names)
 
 
 # Takes minutes: each file is large, and read in a process of its own. The page and its cases are compared in every run.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="reads 30 MB in processes of their own: NINJA_SLOW=1")
-@pytest.mark.parametrize("row", COSTLY)
-def test_no_reader_takes_more_memory_than_its_page_says(row):
-    for name in COSTLY[row]:
+@pytest.mark.parametrize("row", MEMORY_CASES)
+def test_readers_take_no_more_memory_than_documented(row):
+    for name in MEMORY_CASES[row]:
         kind, file, content = bounds.cases()[name]
-        given = content(2_000_000)
-        memory, _, found = bounds.measure(kind, file, given)
-        assert memory < bounds_of_the_page()[row] * len(given) + (4 << 20), (name, found)
+        file_content = content(2_000_000)
+        memory, _, outcome = bounds.measure(kind, file, file_content)
+        assert memory < bounds_of_the_page()[row] * len(file_content) + (4 << 20), (name, outcome)
 
 
 def bounds_of_the_page() -> dict[str, int]:
     """Return the bytes of memory per byte of a file in docs/security.md, by kind of file."""
     page = (EXAMPLES.parent / "docs/security.md").read_text().partition("| file | memory,")[2]
-    return {name: int(most) for name, most in re.findall(r"^\| ([^|]+) \| (\d+) \| [\d,]+ \|$", page, re.MULTILINE)}
+    return {name: int(bound) for name, bound in re.findall(r"^\| ([^|]+) \| (\d+) \| [\d,]+ \|$", page, re.MULTILINE)}
 
 
-PUMPED = ("a", "1", " ", "\n", ".", "(", "a ", "1 ", "a\n", "1 1 1 1\n")
+UNITS = ("a", "1", " ", "\n", ".", "(", "a ", "1 ", "a\n", "1 1 1 1\n")
 HEADS = ("", "a ", "{", "(", "name ", "numaligns ")
 
 
 def expressions() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:
     """Return the regular expressions of all modules, by name."""
-    found: dict[str, re.Pattern[str] | re.Pattern[bytes]] = {}
+    patterns: dict[str, re.Pattern[str] | re.Pattern[bytes]] = {}
     for module in pkgutil.walk_packages(package.__path__, "ninja."):
         floor = module.name.split(".")[1]
         if floor not in ("models", "__main__") and "train.parallel" not in module.name:
             try:
-                loaded = importlib.import_module(module.name)
+                imported = importlib.import_module(module.name)
             except ImportError:  # of an extra
                 continue
-            found |= {repr(each): each for each in vars(loaded).values() if isinstance(each, re.Pattern)}
-    return found
+            patterns |= {repr(value): value for value in vars(imported).values() if isinstance(value, re.Pattern)}
+    return patterns
 
 
-def test_no_regular_expression_goes_back_again_and_again():
+def test_regular_expressions_match_in_linear_time():
     """On a text twice as long, linear matching takes twice as many steps, quadratic matching four times."""
-    found = expressions()
-    assert len(found) > 60
-    for name, each in found.items():
-        for pumped, head in itertools.product(PUMPED, HEADS):
+    patterns = expressions()
+    assert len(patterns) > 60
+    for name, pattern in patterns.items():
+        for unit, head in itertools.product(UNITS, HEADS):
             counts = []
             for length in (30, 60):
-                given = head + pumped * (length // len(pumped)) + "\x01"
-                slow = Steps(each, given, max_steps=100_000)
-                matches = slow.fullmatch()
-                subject = given.encode() if isinstance(each.pattern, bytes) else given
-                assert matches == (each.fullmatch(subject) is not None), (name, given)  # type: ignore[arg-type]
-                counts.append(slow.count)
-            assert counts[1] <= 2.5 * counts[0] + 50, (name, given)
+                text = head + unit * (length // len(unit)) + "\x01"
+                steps = Steps(pattern, text, max_steps=100_000)
+                matches = steps.fullmatch()
+                subject = text.encode() if isinstance(pattern.pattern, bytes) else text
+                assert matches == (pattern.fullmatch(subject) is not None), (name, text)  # type: ignore[arg-type]
+                counts.append(steps.count)
+            assert counts[1] <= 2.5 * counts[0] + 50, (name, text)
 
 
 @pytest.mark.parametrize("expression", [r"a*a*x", r"(a+)+x", r"(ab?|a)*x", r"(?=a*\w*x)a", r"(?:a|aa)*?x"])
-def test_those_that_do_are_found(expression):
-    steps = []
+def test_quadratic_expressions_are_detected(expression):
+    counts = []
     for length in (8, 16):
-        slow = Steps(re.compile(expression), "a" * length, max_steps=10_000)
+        steps = Steps(re.compile(expression), "a" * length, max_steps=10_000)
         with contextlib.suppress(StepLimitError):
-            slow.fullmatch()
-        steps.append(slow.count)
-    assert steps[1] > 2.5 * steps[0] + 50
+            steps.fullmatch()
+        counts.append(steps.count)
+    assert counts[1] > 2.5 * counts[0] + 50
 
 
 # ---- terminals ----
@@ -276,30 +280,30 @@ class Screen(io.TextIOWrapper):
         return True
 
 
-def test_control_characters_are_spelled_out():
+def test_control_characters_are_escaped():
     assert printable(f"a\tb\n{ESCAPE}\x9b\x7f\r") == "a\tb\n\\x1b]0;title\\x07\\x9b\\x7f\\x0d"
     assert printable("Ünïcode עברית 日本語") == "Ünïcode עברית 日本語"
     for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)):  # they turn what follows
         assert printable(f"a{chr(code)}b") == f"a\\u{code:04x}b"
 
 
-def test_words_do_not_command_a_terminal(tmp_path, monkeypatch, ninja):
+def test_words_on_terminals_have_no_escape_sequences(tmp_path, monkeypatch, ninja):
     path = tmp_path / "x.slf"
     path.write_text(SLF.format(f"w{ESCAPE}"))
     for command in (["best", path], ["info", "--per-lattice", path], ["convert", path, "--to", "slf", "-o", "-"]):
         screen = Screen()
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", screen)
-            assert package.cli.main.main([str(each) for each in command]) == 0
+            assert package.cli.main.main([str(argument) for argument in command]) == 0
         assert b"\x1b" not in screen.buffer.getvalue()  # type: ignore[attr-defined]
         assert b"\x07" not in screen.buffer.getvalue()  # type: ignore[attr-defined]
     assert ninja("best", path)[1] == f"x w{ESCAPE}\n"  # a file or a pipe gets what is there
 
 
-def test_messages_do_not_command_a_terminal(tmp_path, ninja):
+def test_messages_have_no_escape_sequences(tmp_path, ninja):
     script = tmp_path / "x.scp"
     script.write_text(f"k{ESCAPE} {tmp_path}/{ESCAPE}.ark:5\n")
-    code, _, said = ninja("best", f"scp:{script}")
+    code, _, stderr = ninja("best", f"scp:{script}")
     assert code == 1
-    assert "\\x1b" in said
-    assert not {"\x1b", "\x07"} & {*said}
+    assert "\\x1b" in stderr
+    assert not {"\x1b", "\x07"} & {*stderr}

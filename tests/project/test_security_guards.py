@@ -14,16 +14,16 @@ from security_guards import PROMISES, Promise
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "security.md"
-ALL = [each for promises in PROMISES.values() for each in promises]
+ALL = [promise for promises in PROMISES.values() for promise in promises]
 
 
-def test_the_page_has_every_promise_and_its_test():
+def test_page_lists_every_guarantee_and_its_test():
     rows = re.findall(r"^\| (.+?) \| `tests/(.+?)` \| `(.+?)` \|$", PAGE.read_text(), re.MULTILINE)
-    assert rows == [(each.says, each.test, each.file) for each in ALL]
+    assert rows == [(promise.guarantee, promise.test, promise.file) for promise in ALL]
 
 
-@pytest.mark.parametrize("promise", ALL, ids=lambda each: each.says)
-def test_the_test_and_the_guard_are_there(promise: Promise):
+@pytest.mark.parametrize("promise", ALL, ids=lambda promise: promise.guarantee)
+def test_test_and_guard_exist(promise: Promise):
     file, _, function = promise.test.partition("::")
     assert re.search(rf"^def {function}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE)
     assert promise.guard in (ROOT / promise.file).read_text()
@@ -32,17 +32,17 @@ def test_the_test_and_the_guard_are_there(promise: Promise):
 # Each promise runs a test in a copy of the tree, minutes in all; the lists are compared in every run.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="takes guards out for minutes: NINJA_SLOW=1")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("promise", ALL, ids=lambda each: each.says)
+@pytest.mark.parametrize("promise", ALL, ids=lambda promise: promise.guarantee)
 def test_the_test_fails_without_the_guard(promise: Promise, tmp_path):
     for name in ("ninja", "tests", "examples", "models", "docs", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
     (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     file = tmp_path / promise.file
-    file.write_text(file.read_text().replace(promise.guard, promise.without))
+    file.write_text(file.read_text().replace(promise.guard, promise.replacement))
     test = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/{promise.test}"]
     test.append("--timeout=100")  # without some guards it never ends
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NINJA_SHARED": str(ROOT.parent / "shared")}
-    done = subprocess.run(test, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1, done.stdout[-2000:]  # 2 and more: it did not run
-    assert "stopping after 1 failures" in done.stdout
+    process = subprocess.run(test, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert process.returncode == 1, process.stdout[-2000:]  # 2 and more: it did not run
+    assert "stopping after 1 failures" in process.stdout

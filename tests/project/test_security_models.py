@@ -39,7 +39,7 @@ def change(path: Path, **entries: object) -> None:
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "training state", "encoder", "lattices"])
-def test_no_file_of_torch_is_unpickled(kind, tmp_path):
+def test_torch_files_are_not_unpickled(kind, tmp_path):
     path = tmp_path / "x.pt"
     torch.save({"format": "ninja-lm", "bomb": Bomb(tmp_path / "ran")}, path)
     if kind == "checkpoint":
@@ -66,7 +66,7 @@ def test_no_file_of_torch_is_unpickled(kind, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_code_beside_a_model_of_a_known_kind_is_not_run(model):
+def test_code_in_model_folder_is_not_run(model):
     for name in ("evil.py", "modeling_evil.py"):
         (model / name).write_text(f"open({str(model / 'ran')!r}, 'w')\nclass Evil: pass\n")
     code = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}
@@ -100,7 +100,7 @@ def test_an_adapter_that_names_another_model_is_refused(model):
 
 
 @pytest.mark.parametrize("shard", ["../outside.safetensors", "{outside}", "below/x.safetensors"])
-def test_an_index_names_weights_beside_it(model, tmp_path_factory, shard):
+def test_weight_index_must_name_files_in_its_folder(model, tmp_path_factory, shard):
     outside = tmp_path_factory.mktemp("outside") / "outside.safetensors"
     outside.write_bytes((model / "model.safetensors").read_bytes())
     (model / "model.safetensors").unlink()
@@ -111,7 +111,7 @@ def test_an_index_names_weights_beside_it(model, tmp_path_factory, shard):
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
-def test_a_deep_configuration_is_refused(model, name):
+def test_deeply_nested_configuration_is_refused(model, name):
     (model / name).write_text('{"a":' * 100_000)
     with pytest.raises(ModelError, match=r"not valid JSON|not a weight index"):
         load(model)

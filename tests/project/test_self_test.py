@@ -19,38 +19,38 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_this_build_passes(ninja):
     assert dict(self_test.run()) == dict.fromkeys(self_test.CASES)
-    code, said, _ = ninja("doctor", "--deep")
-    assert code == 0, said
-    assert [name for name in self_test.CASES if f"ok   {name}" in said] == list(self_test.CASES)
+    code, stdout, _ = ninja("doctor", "--deep")
+    assert code == 0, stdout
+    assert [name for name in self_test.CASES if f"ok   {name}" in stdout] == list(self_test.CASES)
 
 
-def test_a_wrong_sum_is_named_and_the_doctor_fails(ninja, monkeypatch):
+def test_wrong_posteriors_make_the_doctor_fail(ninja, monkeypatch):
     kernels = graph.posteriors.__globals__
-    right = kernels["_graph"].posteriors
-    wrong = Wronged(kernels["_graph"], posteriors=lambda *given: right(*given) * (1 + 1e-8))
-    monkeypatch.setitem(kernels, "_graph", wrong)
+    compute = kernels["_graph"].posteriors
+    faulty_kernels = FaultyKernels(kernels["_graph"], posteriors=lambda *arguments: compute(*arguments) * (1 + 1e-8))
+    monkeypatch.setitem(kernels, "_graph", faulty_kernels)
     assert "the posterior of arc" in dict(self_test.run())["posteriors"]
-    code, said, _ = ninja("doctor", "--deep")
+    code, stdout, _ = ninja("doctor", "--deep")
     assert code == 1
-    assert "BAD  posteriors     u" in said
-    assert "do not use this build" in said
+    assert "BAD  posteriors     u" in stdout
+    assert "do not use this build" in stdout
 
 
-def test_an_exception_of_a_kernel_is_a_fault(monkeypatch):
+def test_kernel_exception_is_reported(monkeypatch):
     kernels = graph.posteriors.__globals__
-    monkeypatch.setitem(kernels, "_graph", Wronged(kernels["_graph"], posteriors=lambda *given: 1 / 0))
+    monkeypatch.setitem(kernels, "_graph", FaultyKernels(kernels["_graph"], posteriors=lambda *arguments: 1 / 0))
     assert dict(self_test.run())["posteriors"] == "ZeroDivisionError: division by zero"
 
 
-class Wronged:
+class FaultyKernels:
     """Kernels, one of which is wrong."""
 
-    def __init__(self, kernels: Any, **wrong: Any) -> None:
-        self.__dict__.update({name: getattr(kernels, name) for name in dir(kernels)} | wrong)
+    def __init__(self, kernels: Any, **replacements: Any) -> None:
+        self.__dict__.update({name: getattr(kernels, name) for name in dir(kernels)} | replacements)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_no_number_is_close_to_none(number):
+def test_nan_and_infinity_are_not_close_to_numbers(number):
     with pytest.raises(self_test.Wrong):
         self_test.check_close("it", number, 1.0)
 
@@ -74,21 +74,21 @@ FAULTS = {  # module, options of the compiler, header, what is in it and what is
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="compiles a module for a minute: NINJA_SLOW=1")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_doctor_fails_on_such_a_build(fault, tmp_path):
-    module, options, header, right, wrong, said = FAULTS[fault]
+def test_doctor_fails_on_a_faulty_build(fault, tmp_path):
+    module, options, header, correct, faulty, expected = FAULTS[fault]
     for name in ("ninja", "ext", "models"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     file = tmp_path / "ext" / header
-    assert right in file.read_text()
-    file.write_text(file.read_text().replace(right, wrong, 1))
-    for built in (tmp_path / "ninja").glob(f"{module}.*.so"):
-        built.unlink()
+    assert correct in file.read_text()
+    file.write_text(file.read_text().replace(correct, faulty, 1))
+    for module_path in (tmp_path / "ninja").glob(f"{module}.*.so"):
+        module_path.unlink()
     flags = {name: f"{os.environ.get(name, '')} {options}" for name in ("CFLAGS", "CXXFLAGS")}
     environment = {**os.environ, **flags, "NINJA_EXTENSIONS": module, "PYTHONPATH": str(tmp_path)}
     build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     subprocess.run(build, cwd=tmp_path, env=environment, check=True, capture_output=True)
     doctor = [sys.executable, "-m", "ninja", "doctor", "--deep"]
-    done = subprocess.run(doctor, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, said in done.stdout) == (1, True), done.stdout
+    process = subprocess.run(doctor, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (process.returncode, expected in process.stdout) == (1, True), process.stdout

@@ -27,11 +27,11 @@ slow = pytest.mark.skipif(not (BUILT or os.environ.get("NINJA_SLOW")), reason="b
 
 
 def pages(navigation: list) -> list[str]:
-    found = []
+    targets = []
     for entry in navigation:
         for target in entry.values() if isinstance(entry, dict) else [entry]:
-            found += [target] if isinstance(target, str) else pages(target)
-    return found
+            targets += [target] if isinstance(target, str) else pages(target)
+    return targets
 
 
 def test_every_page_is_in_the_navigation_once():
@@ -47,8 +47,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert process.returncode == 0, process.stdout + process.stderr
     return folder
 
 
@@ -68,7 +68,7 @@ def test_the_site_has_every_public_name_and_every_command(site):
 
 
 @pytest.fixture(scope="module")
-def served(site: Path) -> Iterator[str]:
+def site_address(site: Path) -> Iterator[str]:
     """Serve the site on this machine; return its address."""
     handler = partial(QuietHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -87,18 +87,20 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def visited(browser: Any, address: str, path: str, width: int = 1440, colours: str = "light") -> Iterator[Any]:
+def open_site_page(browser: Any, address: str, path: str, width: int = 1440, colours: str = "light") -> Iterator[Any]:
     """Open a page of the site; check at the end that it used no other site and ran without errors."""
     context = browser.new_context(color_scheme=colours, viewport={"width": width, "height": 800})
     try:
         page = context.new_page()
-        wrong: list[str] = []
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(address) or wrong.append(request.url))
-        page.on("response", lambda response: response.status < 400 or wrong.append(f"{response.status} {response.url}"))
+        faults: list[str] = []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: request.url.startswith(address) or faults.append(request.url))
+        page.on(
+            "response", lambda response: response.status < 400 or faults.append(f"{response.status} {response.url}")
+        )
         page.goto(f"{address}/{path}")
         yield page
-        assert not [each for each in wrong if not each.startswith(("data:", "blob:"))], path
+        assert not [fault for fault in faults if not fault.startswith(("data:", "blob:"))], path
     finally:
         context.close()
 
@@ -106,16 +108,16 @@ def visited(browser: Any, address: str, path: str, width: int = 1440, colours: s
 @slow
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [420, 1440])
-def test_pages_fit_the_window(browser, served, width, colours):
+def test_pages_fit_the_window(browser, site_address, width, colours):
     for name in ("index.html", "cli.html", "kaldi.html", "tutorials/kaldi.html", "api/ninja.graph.html"):
-        with visited(browser, served, name, width, colours) as page:
+        with open_site_page(browser, site_address, name, width, colours) as page:
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
             colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert (max(int(each) for each in colour[4:-1].split(",")) < 80) == (colours == "dark")
+            assert (max(int(channel) for channel in colour[4:-1].split(",")) < 80) == (colours == "dark")
 
 
 @slow
-def test_every_link_of_the_site_leads_to_a_page_and_a_place_in_it(site):
+def test_links_of_the_site_have_existing_targets(site):
     pages = {path: path.read_text() for path in site.glob("**/*.html")}
     ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
     for path, text in pages.items():
@@ -137,8 +139,8 @@ def test_every_link_of_the_site_leads_to_a_page_and_a_place_in_it(site):
         ("HLRescore", "tutorials/htk.html"),
     ],
 )
-def test_the_search_finds_pages(browser, served, query, target):
-    with visited(browser, served, "index.html") as page:
+def test_the_search_finds_pages(browser, site_address, query, target):
+    with open_site_page(browser, site_address, "index.html") as page:
         page.locator(".md-search__input").click()
         page.keyboard.type(query)
         link = page.locator(f'.md-search-result__link[href*="{target}"]').first

@@ -42,7 +42,7 @@ nbest-to-linear nbest-to-prons string-to-lattice
 
 
 def options(verb):
-    return {name for each in group.get_command(CONTEXT, verb).params for name in each.opts}
+    return {name for parameter in group.get_command(CONTEXT, verb).params for name in parameter.opts}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -58,18 +58,18 @@ def test_each_verb_and_option_of_a_row_exists(row):
     if verb:
         assert verb[1] in COMMANDS
     for piece in re.findall(r"`([^`]+)`", text):
-        named = re.match(r"ninja ([\w-]+)", piece)
-        of = named[1] if named else verb and verb[1]
+        mention = re.match(r"ninja ([\w-]+)", piece)
+        option_verb = mention[1] if mention else verb and verb[1]
         for option in re.findall(r"--[\w-]+|(?<!\S)-o\b", piece):
-            assert option in options(of or "version"), f"{kaldi}: {of} has no {option}"
+            assert option in options(option_verb or "version"), f"{kaldi}: {option_verb} has no {option}"
 
 
-def test_each_verb_named_anywhere_exists():
+def test_verbs_of_the_page_exist():
     for verb in re.findall(r"`ninja ([\w-]+)", PAGE):
         assert verb in COMMANDS, verb
 
 
-def test_the_programs_name_is_the_verbs():
+def test_verbs_are_named_like_kaldi_programs():
     ours = {row[0]: row[1] for row in ROWS}
     for program in PROGRAMS:
         verb = program.removeprefix("lattice-")

@@ -8,7 +8,7 @@ from ninja.rescoring.options import LATTICES, LISTS
 PAGE = Path(__file__).resolve().parents[2] / "docs/howto/scales.md"
 
 
-def test_the_table_of_weights_has_those_of_the_code() -> None:
+def test_weights_table_agrees_with_the_code() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     first = next(place for place, line in enumerate(lines) if line.startswith("| input | acoustic scale |")) + 2
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[first : first + 4]]

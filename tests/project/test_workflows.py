@@ -19,17 +19,17 @@ PINNED = re.compile(r"uses: [\w-]+(?:/[\w-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
 def commands(name):
-    (job,) = [job for each, job in JOBS if each == name]
+    (job,) = [job for job_name, job in JOBS if job_name == name]
     return [step["run"] for step in job["steps"] if "run" in step]
 
 
-def test_workflows_are_read():
+def test_expected_workflows_exist():
     assert {path.stem for path in FILES} >= {"audit", "ci", "docs", "wheels"}
     assert {name for name, _ in JOBS} >= MAY_WRITE.keys()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_action_is_pinned_by_its_commit_with_its_version_beside_it(path):
+def test_actions_are_pinned_by_commit_with_a_version(path):
     lines = [line.strip().removeprefix("- ") for line in path.read_text().splitlines() if "uses:" in line]
     assert lines
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
@@ -42,18 +42,18 @@ def test_an_action_has_one_version_in_all_workflows():
 
 
 @pytest.mark.parametrize("workflow", PARSED)
-def test_a_job_without_permissions_of_its_own_would_have_none(workflow):
+def test_default_permissions_are_empty(workflow):
     assert PARSED[workflow]["permissions"] == {}
 
 
 @pytest.mark.parametrize(("name", "job"), JOBS, ids=[name for name, _ in JOBS])
-def test_a_job_writes_only_where_the_table_says(name, job):
+def test_job_write_permissions_are_limited(name, job):
     assert isinstance(job["permissions"], dict), "read-all and write-all are more than any job needs"
     assert {scope for scope, access in job["permissions"].items() if access != "read"} == MAY_WRITE.get(name, set())
 
 
 @pytest.mark.parametrize(("name", "job"), JOBS, ids=[name for name, _ in JOBS])
-def test_a_checkout_leaves_no_credentials_behind(name, job):
+def test_checkouts_do_not_persist_credentials(name, job):
     checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
     if name in MAY_WRITE:
@@ -65,7 +65,7 @@ def test_no_second_index_can_shadow_a_package(path):
     assert not re.search(r"extra.index.url", path.read_text(), re.IGNORECASE)
 
 
-def test_releases_are_built_with_what_build_lock_has():
+def test_releases_are_built_from_build_lock():
     for name, tool in (("wheels: wheels", "-m cibuildwheel"), ("wheels: sources", "-m build --no-isolation")):
         install, build, *_ = commands(name)
         assert install == "python -m pip install --require-hashes -r build.lock"
@@ -75,7 +75,7 @@ def test_releases_are_built_with_what_build_lock_has():
     assert 'before-build = "pip install --require-hashes -r {project}/build.lock"' in project
 
 
-def test_the_lists_of_materials_of_both_locks_are_attached_to_a_release():
+def test_materials_of_both_locks_are_attached_to_releases():
     (make,), (attach,) = commands("wheels: materials"), commands("wheels: release")
     assert "for lock in constraints build;" in make
     assert "$lock.cdx.json" in make

@@ -7,55 +7,55 @@ from typing import NamedTuple
 class Promise(NamedTuple):
     """A guarantee, its test, and the line of code without which that test fails."""
 
-    says: str
+    guarantee: str
     test: str  # file::function
     file: str  # the file of the guard
     guard: str
-    without: str = ""  # replacement of the guard
+    replacement: str = ""  # replacement of the guard
 
 
-RUNS, OUTSIDE, BOUNDS, SHOWN = "No code is run", "No other file", "Bounded memory and time", "No injection"
+CODE, ACCESS, BOUNDS, INJECTION = "No code is run", "No other file", "Bounded memory and time", "No injection"
 REQUESTS = "Requests of a server"
 CONNECTIONS = "Connections"
 MODELS = "project/test_security_models.py::"
-OWN = "project/test_security.py::"
+FILES = "project/test_security.py::"
 
 PROMISES: dict[str, list[Promise]] = {
-    RUNS: [
-        Promise("checkpoints are not unpickled", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
-        Promise("phrase encoders are not unpickled", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
-        Promise("training states are not unpickled", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
-        Promise("lattices and matrices of torch (k2) are not unpickled", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
+    CODE: [
+        Promise("checkpoints are not unpickled", MODELS + "test_torch_files_are_not_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
+        Promise("phrase encoders are not unpickled", MODELS + "test_torch_files_are_not_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
+        Promise("training states are not unpickled", MODELS + "test_torch_files_are_not_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
+        Promise("lattices and matrices of torch (k2) are not unpickled", MODELS + "test_torch_files_are_not_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
         Promise("TorchScript and torch.export programs are refused", "lm/test_torch_module.py::test_programs_of_torch_are_refused_with_the_way_to_onnx", "ninja/lm/load.py", "    if program:\n", "    if False:\n"),
-        Promise("code in the folder of a Hugging Face model is not run", MODELS + "test_code_beside_a_model_of_a_known_kind_is_not_run", "ninja/lm/huggingface/loading.py", "trust_remote_code=False", "trust_remote_code=True"),
+        Promise("code in the folder of a Hugging Face model is not run", MODELS + "test_code_in_model_folder_is_not_run", "ninja/lm/huggingface/loading.py", "trust_remote_code=False", "trust_remote_code=True"),
         Promise("kernels are not fetched from a hub", MODELS + "test_kernels_of_a_hub_are_not_fetched", "ninja/lm/huggingface/loading.py", "    _check_kernels(config, path)\n"),
         Promise("ONNX operators outside the allow-list are refused", "lm/test_onnx_check.py::test_operators_outside_the_list_and_bodies_are_refused_by_name", "ninja/lm/imported/onnx_check.py", "if node.domain not in DOMAINS or node.op_type not in OPERATORS:", "if False:"),
         Promise("unknown Caffe2 operators are refused", "lm/test_caffe2.py::test_an_unknown_operator_is_named_with_its_place", "ninja/lm/imported/caffe2.py", "if operator.type not in OPERATORS:", "if False:"),
         Promise("commands in script files are not run", "io/test_tables.py::test_allowing_pipes_does_not_allow_them_in_script_files", "ninja/files/names.py", "if not (unpacked := _unpacked(command)):", "unpacked = _unpacked(command) or [command]\n        if False:"),
-        Promise("an option file cannot allow commands or clusters", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "or option.name in COMMAND_LINE_ONLY", ""),
+        Promise("an option file cannot allow commands or clusters", FILES + "test_option_files_cannot_run_commands_or_name_outputs", "ninja/cli/config.py", "or option.name in COMMAND_LINE_ONLY", ""),
         Promise("sed scripts cannot run commands or write files", "cli/test_score_grid.py::test_a_script_of_sed_runs_and_writes_nothing", "ninja/evaluate/word_filters.py", '"--sandbox", '),
         Promise("only URLs of object stores are opened; chained URLs are refused", "files/test_remote.py::test_messages_name_what_is_missing", "ninja/files/remote.py", "if protocol not in SCHEMES:", "if False:"),
     ],
-    OUTSIDE: [
+    ACCESS: [
         Promise("keys name files inside the output folder only", "cli/test_targets.py::test_a_key_that_names_no_file_costs_that_lattice_only", "ninja/io/layouts.py", '{os.sep, os.altsep, "\\0"} & {*key}', "False"),
         Promise("speakers name files inside the output folder only", "cli/test_verbs_archives.py::test_split_refuses_what_it_cannot_do", "ninja/cli/archives.py", 'if not name or "/" in name or name.startswith("."):', "if False:"),
         Promise("an output does not replace an input", "files/test_guard.py::test_lattices_are_refused_however_they_are_named", "ninja/files/stream.py", "        if identity in self._read:\n", "        if False:\n"),
-        Promise("an option file cannot name outputs", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "isinstance(option.type, OutputFile) or ", ""),
-        Promise("a symbolic link at a temporary name is not followed", OWN + "test_a_link_at_the_temporary_name_is_not_followed", "ninja/files/output.py", "os.O_RDWR | os.O_NOFOLLOW | flags", "os.O_RDWR | flags"),
+        Promise("an option file cannot name outputs", FILES + "test_option_files_cannot_run_commands_or_name_outputs", "ninja/cli/config.py", "isinstance(option.type, OutputFile) or ", ""),
+        Promise("a symbolic link at a temporary name is not followed", FILES + "test_a_link_at_the_temporary_name_is_not_followed", "ninja/files/output.py", "os.O_RDWR | os.O_NOFOLLOW | flags", "os.O_RDWR | flags"),
         Promise("a symbolic link at the name of an output is not followed", "io/test_tables_writing.py::test_a_link_at_the_name_of_an_output_is_replaced_and_not_followed", "ninja/files/output.py", "self._final = os.path.abspath(path)", "self._final = os.path.realpath(path)"),
         Promise("a shard plan names outputs beside its folder only", "pipeline/test_shards_untrusted.py::test_a_plan_names_no_file_elsewhere", "ninja/pipeline/record.py", "_base(base)", "base"),
         Promise("a shard plan does not replace files that the user did not name", "pipeline/test_shards_untrusted.py::test_a_file_that_the_user_did_not_name_is_not_replaced", "ninja/pipeline/join.py", "            _refuse_unnamed(plan, path)\n"),
         Promise("a shard record names parts of its own shard only", "pipeline/test_shards_untrusted.py::test_a_record_names_parts_alone", "ninja/pipeline/record.py", "options[name.removeprefix(f\"{shard.name}.\")] == part.option", "True"),
         Promise("temporary files of URLs are in a folder owned by the user", "files/test_remote.py::test_the_temporary_folder_must_be_ones_own", "ninja/files/remote.py", "if not is_own:", "if False:"),
-        Promise("`file` of an entity list is in its folder or below", OWN + "test_a_list_of_entities_lies_in_the_folder_of_its_file", "ninja/context/entities/parse.py", "path = below(file, section.location.path)", "path = section.location.path.rpartition(\"/\")[0] + \"/\" + file"),
+        Promise("`file` of an entity list is in its folder or below", FILES + "test_entity_list_file_must_be_in_the_folder", "ninja/context/entities/parse.py", "path = below(file, section.location.path)", "path = section.location.path.rpartition(\"/\")[0] + \"/\" + file"),
         Promise("ONNX weights are in the folder of the model", "lm/test_onnx.py::test_weights_outside_the_models_directory_are_refused", "ninja/lm/imported/onnx_check.py", "os.path.commonpath((folder, file)) != folder", "False"),
         Promise("ONNX weights are not read from a memory address", "lm/test_onnx_check.py::test_a_weight_is_not_read_from_an_address_in_memory", "ninja/lm/imported/onnx_check.py", "if not os.path.isfile(file):", "if False:"),
-        Promise("a Hugging Face index names files in its folder only", MODELS + "test_an_index_names_weights_beside_it", "ninja/lm/huggingface/loading.py", "if os.path.basename(str(shard)) != shard:", "if False:"),
+        Promise("a Hugging Face index names files in its folder only", MODELS + "test_weight_index_must_name_files_in_its_folder", "ninja/lm/huggingface/loading.py", "if os.path.basename(str(shard)) != shard:", "if False:"),
         Promise("a Hugging Face adapter cannot name another model", MODELS + "test_an_adapter_that_names_another_model_is_refused", "ninja/lm/huggingface/loading.py", "if os.path.exists(os.path.join(path, ADAPTER)):", "if False:"),
-        Promise("listings of an object store outside the requested folder are refused", OWN + "test_a_store_lists_only_what_lies_where_it_was_asked", "ninja/files/remote.py", 'if ".." in url.split("/") or not url.startswith(', 'if False and url.startswith('),
-        Promise("files cannot name URLs, except lists on a store, within their folder", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/files/names.py", "elif names_url(name):", "elif False:"),
-        Promise("an option file cannot name URLs", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/cli/config.py", "isinstance(item, str) and names_url(item)", "False"),
-        Promise("tokenizer settings name files in their folder only", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/lm/huggingface/loading.py", "_check_named_files(_json(path, name), name, path)", "pass"),
+        Promise("listings of an object store outside the requested folder are refused", FILES + "test_store_listings_outside_the_folder_are_refused", "ninja/files/remote.py", 'if ".." in url.split("/") or not url.startswith(', 'if False and url.startswith('),
+        Promise("files cannot name URLs, except lists on a store, within their folder", "project/test_names_in_data.py::test_names_in_files_open_permitted_files_only", "ninja/files/names.py", "elif names_url(name):", "elif False:"),
+        Promise("an option file cannot name URLs", "project/test_names_in_data.py::test_names_in_files_open_permitted_files_only", "ninja/cli/config.py", "isinstance(item, str) and names_url(item)", "False"),
+        Promise("tokenizer settings name files in their folder only", "project/test_names_in_data.py::test_names_in_files_open_permitted_files_only", "ninja/lm/huggingface/loading.py", "_check_named_files(_json(path, name), name, path)", "pass"),
     ],
     CONNECTIONS: [
         Promise("redirects of a completions endpoint are not followed", "lm/test_endpoint.py::test_only_the_host_of_the_url_is_contacted", "ninja/lm/endpoint/client.py", "if response.status != 200:", "if False:"),
@@ -63,24 +63,24 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("an option file cannot name the cache of an endpoint", "lm/test_endpoint.py::test_the_command_rescores_with_a_server", "ninja/cli/config.py", '"endpoint_cache", ', ""),
     ],
     BOUNDS: [
-        Promise("gzip unpacks to at most 256 MB or 100 times the packed size", OWN + "test_a_gzip_bomb_is_refused", "ninja/files/gzip.py", "if self._unpacked_size > max(", "if False and max("),
-        Promise("nesting is bounded in option files", OWN + "test_nesting_ends_in_a_refusal", "ninja/files/text.py", "except RecursionError:", "except ZeroDivisionError:"),
-        Promise("nesting is bounded in entity lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/context/entities/parse.py", "except RecursionError:", "except ZeroDivisionError:"),
-        Promise("nesting is bounded in n-best lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/formats/nbest/json_lists.py", "except RecursionError as error:", "except ZeroDivisionError as error:"),
-        Promise("nesting is bounded in model configurations", MODELS + "test_a_deep_configuration_is_refused", "ninja/lm/huggingface/loading.py", "except (ValueError, RecursionError) as error:", "except ValueError as error:"),
+        Promise("gzip unpacks to at most 256 MB or 100 times the packed size", FILES + "test_a_gzip_bomb_is_refused", "ninja/files/gzip.py", "if self._unpacked_size > max(", "if False and max("),
+        Promise("nesting is bounded in option files", FILES + "test_deep_nesting_raises_format_error", "ninja/files/text.py", "except RecursionError:", "except ZeroDivisionError:"),
+        Promise("nesting is bounded in entity lists", FILES + "test_deep_nesting_raises_format_error", "ninja/context/entities/parse.py", "except RecursionError:", "except ZeroDivisionError:"),
+        Promise("nesting is bounded in n-best lists", FILES + "test_deep_nesting_raises_format_error", "ninja/formats/nbest/json_lists.py", "except RecursionError as error:", "except ZeroDivisionError as error:"),
+        Promise("nesting is bounded in model configurations", MODELS + "test_deeply_nested_configuration_is_refused", "ninja/lm/huggingface/loading.py", "except (ValueError, RecursionError) as error:", "except ValueError as error:"),
         Promise("a header of safetensors has at most 100 MB and the bytes of the file, and arrays share no byte", "lm/test_safetensors.py::test_a_forged_file_is_refused_with_its_place", "ninja/lm/stored_network.py", "        if first != end:\n", "        if False:\n"),
-        Promise("lists of files cannot name other lists", OWN + "test_a_list_that_names_itself_ends", "ninja/io/detection.py", 'by_suffix(name) or "ark"', '"any"'),
-        Promise("regular expressions take linear time", OWN + "test_no_regular_expression_goes_back_again_and_again", "ninja/formats/pfsg.py", '_BLANK = re.compile(rb"\\s+")', '_BLANK = re.compile(rb"(\\s*)*x")'),
+        Promise("lists of files cannot name other lists", FILES + "test_recursive_list_of_files_terminates", "ninja/io/detection.py", 'by_suffix(name) or "ark"', '"any"'),
+        Promise("regular expressions take linear time", FILES + "test_regular_expressions_match_in_linear_time", "ninja/formats/pfsg.py", '_BLANK = re.compile(rb"\\s+")', '_BLANK = re.compile(rb"(\\s*)*x")'),
         Promise("`file` of an entity list cannot be a pipe", "context/test_entities_parse.py::test_a_list_is_not_read_from_a_pipe_that_never_ends", "ninja/context/entities/parse.py", "text_of(path, plain=True)", "text_of(path)"),
         Promise("pipes and devices in lists of files are not read", "pipeline/test_outputs_by_file.py::test_a_name_of_a_list_that_cannot_be_read_costs_no_other", "ninja/files/stream.py", "if not stat.S_ISREG(os.stat(path).st_mode):", "if False:"),
-        Promise("pipes and devices in model folders are not read", "project/test_names_in_data.py::test_a_pipe_in_the_folder_of_a_model_is_not_read", "ninja/lm/load.py", "if os.path.exists(path) and not os.path.isfile(path):", "if False:"),
+        Promise("pipes and devices in model folders are not read", "project/test_names_in_data.py::test_pipe_in_model_folder_is_refused", "ninja/lm/load.py", "if os.path.exists(path) and not os.path.isfile(path):", "if False:"),
     ],
-    SHOWN: [
+    INJECTION: [
         Promise("words and keys cannot end a script of a page", "show/test_show.py::test_embedded_data_are_what_was_given_and_hold_no_character_of_markup", "ninja/show/page.py", '.replace("<", "\\\\u003c")', ""),
         Promise("words and keys are not interpreted as markup", "show/test_show.py::test_words_cannot_end_the_script_they_stand_in", "ninja/show/page.py", "autoescape=True", "autoescape=False"),
         Promise("a page loads nothing and runs only its own script", "show/test_show.py::test_a_page_fetches_nothing_and_runs_no_script_but_its_own", "ninja/show/page.py", "policy=f\"{POLICY}; script-src {hashes}\"", 'policy=""'),
-        Promise("messages contain no escape sequences", OWN + "test_messages_do_not_command_a_terminal", "ninja/files/output.py", "    sys.stderr = cast(TextIO, Printable(sys.stderr))\n"),
-        Promise("results on a terminal contain no escape sequences", OWN + "test_words_do_not_command_a_terminal", "ninja/files/output.py", "if sys.stdout.isatty():", "if False:"),
+        Promise("messages contain no escape sequences", FILES + "test_messages_have_no_escape_sequences", "ninja/files/output.py", "    sys.stderr = cast(TextIO, Printable(sys.stderr))\n"),
+        Promise("results on a terminal contain no escape sequences", FILES + "test_words_on_terminals_have_no_escape_sequences", "ninja/files/output.py", "if sys.stdout.isatty():", "if False:"),
     ],
     REQUESTS: [
         Promise('requests name no files: their phrases have classes only', 'serve/test_serve_api.py::test_no_request_opens_a_file', 'ninja/serve/requests.py', 'if name != NO_CLASS and not is_class(name):', 'if False:'),
