@@ -96,7 +96,7 @@ def simulate(work: float, size: float, shards: int, cluster: Cluster, measured: 
         queue.environment.process(queue.worker())
     queue.environment.run(queue.all_done)
     total = queue.environment.now
-    return Outcome(total, work / (queue.speed * total), max(0.0, queue.begun / work - 1), queue.attempts)
+    return Outcome(total, work / (queue.speed * total), max(0.0, queue.started_work / work - 1), queue.attempts)
 
 
 class Queue:
@@ -107,13 +107,13 @@ class Queue:
     ) -> None:
         self.environment = simpy.Environment()
         self.all_done = self.environment.event()
-        self.begun = 0.0  # seconds of work at full speed, failed attempts included
+        self.started_work = 0.0  # seconds of work at full speed, failed attempts included
         self.attempts = 0
         self.speed = 0.0  # of all workers, in average workers
         self._seconds, self._size, self._cluster, self._measured, self._draw = seconds, size, cluster, measured, draw
         self._waiting = deque(range(len(seconds)))
         self._running: dict[int, list[float]] = {}  # beginnings of the attempts at a shard
-        self._done = np.zeros(len(seconds), bool)
+        self._finished = np.zeros(len(seconds), bool)
         self._remaining = len(seconds)
         self._took, self._num_done = 0.0, 0
         self._driver = simpy.Resource(self.environment)
@@ -150,7 +150,7 @@ class Queue:
         now = self.environment.now
         while self._waiting:
             shard = self._waiting.popleft()
-            if not self._done[shard]:
+            if not self._finished[shard]:
                 self._running.setdefault(shard, []).append(now)
                 return shard
         if not self._cluster.spare or not self._running:
@@ -167,14 +167,14 @@ class Queue:
         seconds = (self._seconds[shard] + self._measured.shard) * slowness
         self.attempts += 1
         if environment.now + seconds > end:
-            self.begun += max(0.0, end - environment.now) / slowness
+            self.started_work += max(0.0, end - environment.now) / slowness
             yield environment.timeout(max(0.0, end - environment.now))
             environment.process(self._notice(shard))
             return
         yield environment.timeout(seconds)
-        self.begun += self._seconds[shard]
-        if not self._done[shard]:
-            self._done[shard] = True
+        self.started_work += self._seconds[shard]
+        if not self._finished[shard]:
+            self._finished[shard] = True
             self._took += seconds
             self._num_done += 1
             self._running.pop(shard, None)
@@ -184,7 +184,7 @@ class Queue:
 
     def _notice(self, shard: int) -> Iterator[Any]:
         yield self.environment.timeout(NOTICED)
-        if not self._done[shard]:
+        if not self._finished[shard]:
             begins = self._running.get(shard, [])
             if begins:
                 begins.pop(0)
@@ -198,25 +198,25 @@ def measure(data: Path, folder: Path) -> Measured:
     import ninja
     from ninja.pipeline.join import join_shards
     from ninja.pipeline.plan import PartOutput, Plan, Shard, units
-    from ninja.pipeline.shard import Outcome as Did
+    from ninja.pipeline.shard import Outcome as ShardOutcome
     from ninja.pipeline.shard import missing, run_shard
 
     archive = data / "test" / "libri" / "lat.ark.gz"
     words = ninja.SymbolTable.read(data / "words.txt.gz")
     lattices = list(ninja.read(archive, words=words))
-    one, plain = (str(folder / name) for name in ("one.ark", "plain.ark"))
-    for path, part in ((one, lattices[:1]), (plain, lattices)):
+    single_path, plain_path = (str(folder / name) for name in ("one.ark", "plain.ark"))
+    for path, part in ((single_path, lattices[:1]), (plain_path, lattices)):
         with ninja.write(path) as output:
             for _, lattice in part:
                 output.write(lattice)
     arcs = np.array([lattice.num_arcs for _, lattice in lattices], float)
     hours = sum(_seconds_of(lattice) for _, lattice in lattices) / 3600
     rescore = ["rescore", "--words", str(data / "words.txt.gz"), "-o", str(folder / "out.ark")]
-    start = _run([*rescore, one])
-    rescored = _run([*rescore, plain]) - start
-    pruned = _run(["prune", plain, plain, plain, plain, plain, "-o", str(folder / "out.ark")])
-    pruned = (pruned - _run(["prune", one, "-o", str(folder / "out.ark")])) / 5
-    parts, states = units(plain)
+    start = _run([*rescore, single_path])
+    rescored = _run([*rescore, plain_path]) - start
+    pruned = _run(["prune", plain_path, plain_path, plain_path, plain_path, plain_path, "-o", str(folder / "out.ark")])
+    pruned = (pruned - _run(["prune", single_path, "-o", str(folder / "out.ark")])) / 5
+    parts, states = units(plain_path)
     target = str(folder / "joined.ark")
     shards = 200
     plan = Plan(
@@ -229,11 +229,11 @@ def measure(data: Path, folder: Path) -> Measured:
         tuple(states),
         tuple(parts),
     )
-    part = np.random.default_rng(0).bytes(Path(plain).stat().st_size // shards)
+    part = np.random.default_rng(0).bytes(Path(plain_path).stat().st_size // shards)
 
-    def work(shard: Any) -> Did:
+    def work(shard: Any) -> ShardOutcome:
         Path(shard.outputs["output_file"]).write_bytes(part)
-        return Did(1)
+        return ShardOutcome(1)
 
     begin = time.process_time()
     for number in range(1, shards + 1):
@@ -241,7 +241,7 @@ def measure(data: Path, folder: Path) -> Measured:
     seconds = (time.process_time() - begin) / shards
     begin = time.process_time()
     missing(plan)
-    look = (time.process_time() - begin) / shards
+    check_seconds = (time.process_time() - begin) / shards
     begin = time.process_time()
     join_shards(target)
     join = shards * len(part) / (time.process_time() - begin)
@@ -249,12 +249,12 @@ def measure(data: Path, folder: Path) -> Measured:
         rescored / hours,
         pruned / hours,
         archive.stat().st_size / hours,
-        Path(plain).stat().st_size / hours,
+        Path(plain_path).stat().st_size / hours,
         rescored / len(lattices),
         float(arcs.std() / arcs.mean()),
         start,
         seconds,
-        look,
+        check_seconds,
         join,
     )
 
@@ -307,9 +307,9 @@ def report(measured: Measured) -> list[str]:
     ]  # fmt: skip
     for workers in WORKERS:
         cluster = Cluster(workers, RATES["data centre"])
-        alone = replace(cluster, spare=False)
-        outcomes = [run(SHARD, machines) for machines in (cluster, replace(cluster, slow=0), alone)]
-        outcomes.append(simulate(work, size, workers, alone, measured))
+        no_spares = replace(cluster, spare=False)
+        outcomes = [run(SHARD, machines) for machines in (cluster, replace(cluster, slow=0), no_spares)]
+        outcomes.append(simulate(work, size, workers, no_spares, measured))
         shares = (f"{outcome.efficiency:.0%}" for outcome in outcomes)
         lines.append(row(f"{workers:,}", _time(outcomes[0].seconds), *shares))
     lines += [

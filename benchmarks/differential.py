@@ -57,7 +57,7 @@ ENDS = ("final_graph", "final_acoustic")
 Route = tuple[tuple[str, ...], float, float, tuple[int, ...]]  # words, costs, alignment of a path
 
 
-def drawn(seed: int, least: int = -40) -> Lattice:
+def random_lattice(seed: int, least: int = -40) -> Lattice:
     """Return a random lattice: its states have times and are on paths, its costs are eighths."""
     chance = random.Random(seed)
     num_states = chance.randint(2, 7)
@@ -103,9 +103,11 @@ def routes(lattice: Lattice, keeps: frozenset[str]) -> list[Route]:
     arcs = lattice.arc_begin.tolist()
     paths: list[Route] = []
 
-    def walk(state: int, spelled: tuple[str, ...], one: float, other: float, labels: tuple[int, ...]) -> None:
+    def walk(
+        state: int, spelled: tuple[str, ...], graph_cost: float, acoustic_cost: float, labels: tuple[int, ...]
+    ) -> None:
         if final_graph[state] < np.inf and final_acoustic[state] < np.inf:
-            costs = one + final_graph[state], other + final_acoustic[state]
+            costs = graph_cost + final_graph[state], acoustic_cost + final_acoustic[state]
             if "apart" in keeps:
                 costs = costs[0] if "graph" in keeps else 0.0, costs[1] if "acoustic" in keeps else 0.0
             else:
@@ -116,8 +118,8 @@ def routes(lattice: Lattice, keeps: frozenset[str]) -> list[Route]:
             walk(
                 dst[arc],
                 (*spelled, names[arc]) if word[arc] else spelled,
-                one + graph[arc],
-                other + acoustic[arc],
+                graph_cost + graph[arc],
+                acoustic_cost + acoustic[arc],
                 (*labels, *ali[begin[arc] : begin[arc + 1]]),
             )
 
@@ -125,18 +127,18 @@ def routes(lattice: Lattice, keeps: frozenset[str]) -> list[Route]:
     return sorted(paths)
 
 
-def agree(one: list[Route], other: list[Route], tolerance: float) -> bool:
+def agree(routes_a: list[Route], routes_b: list[Route], tolerance: float) -> bool:
     """Return whether two lattices have the same paths; costs may differ by the tolerance."""
     if not tolerance:
-        return one == other
-    if len(one) != len(other):
+        return routes_a == routes_b
+    if len(routes_a) != len(routes_b):
         return False
-    rest = list(other)
-    for spelled, first, second, labels in one:
-        for index, (words, graph, acoustic, whole) in enumerate(rest):
-            near = abs(first - graph) <= tolerance and abs(second - acoustic) <= tolerance
-            if near and (words, whole) == (spelled, labels):
-                del rest[index]
+    remaining = list(routes_b)
+    for spelled, graph_a, acoustic_a, labels in routes_a:
+        for index, (words, graph, acoustic, ali) in enumerate(remaining):
+            is_close = abs(graph_a - graph) <= tolerance and abs(acoustic_a - acoustic) <= tolerance
+            if is_close and (words, ali) == (spelled, labels):
+                del remaining[index]
                 break
         else:
             return False
@@ -198,83 +200,90 @@ def machine(lattice: Lattice) -> Any:
     return pywrapfst.determinize(to_fst(lattice).rmepsilon())
 
 
-def same(one: Any, other: Any) -> bool:
+def are_equivalent(a: Any, b: Any) -> bool:
     """Return whether two deterministic machines are equivalent; those without a path have no start."""
-    if one.start() < 0 or other.start() < 0:
-        return bool(one.start() == other.start())
-    return bool(pywrapfst.equivalent(one, other, delta=2**-6))
+    if a.start() < 0 or b.start() < 0:
+        return bool(a.start() == b.start())
+    return bool(pywrapfst.equivalent(a, b, delta=2**-6))
 
 
-def best_cost(lattice: Lattice, other: Lattice) -> bool:
+def best_cost(lattice: Lattice, second: Lattice) -> bool:
     """Compare the cost of the best path with OpenFst's."""
     distance = pywrapfst.shortestdistance(to_fst(lattice), reverse=True)[0]
     path = best_path(lattice)
     return float(distance) == path.graph_cost + path.acoustic_cost
 
 
-def best_costs(lattice: Lattice, other: Lattice) -> bool:
+def best_costs(lattice: Lattice, second: Lattice) -> bool:
     """Compare the costs of the best four word sequences with OpenFst's."""
     shortest = pywrapfst.shortestpath(machine(lattice), nshortest=4)
     costs = sorted(route[1] for route in routes(from_fst(shortest), TOTAL))
     return costs == [path.graph_cost + path.acoustic_cost for path in nbest(lattice, 4)]
 
 
-def determinized(lattice: Lattice, other: Lattice) -> bool:
+def determinization(lattice: Lattice, second: Lattice) -> bool:
     """Compare the determinized lattice with OpenFst's."""
-    return same(to_fst(determinize(lattice)), machine(lattice))
+    return are_equivalent(to_fst(determinize(lattice)), machine(lattice))
 
 
-def pruned(lattice: Lattice, other: Lattice) -> bool:
+def pruning(lattice: Lattice, second: Lattice) -> bool:
     """Compare pruning with OpenFst's: number of arcs and states, words and costs."""
     theirs = to_fst(lattice)
     theirs.prune(weight="3.5")
     ours = prune(lattice, 3.5)
     size = theirs.num_states(), sum(theirs.num_arcs(state) for state in theirs.states())
-    return size == (ours.num_states, ours.num_arcs) and same(machine(ours), pywrapfst.determinize(theirs.rmepsilon()))
-
-
-def rewritten(lattice: Lattice, other: Lattice) -> bool:
-    """Compare epsilon removal, pushing and minimization with OpenFst's."""
-    expected = machine(lattice)
-    return all(same(machine(operation(lattice)), expected) for operation in (remove_epsilons, push, minimize, connect))
-
-
-def united(lattice: Lattice, other: Lattice) -> bool:
-    """Compare a union with OpenFst's."""
-    return same(
-        machine(union([lattice, other])), pywrapfst.determinize(to_fst(lattice).union(to_fst(other)).rmepsilon())
+    return size == (ours.num_states, ours.num_arcs) and are_equivalent(
+        machine(ours), pywrapfst.determinize(theirs.rmepsilon())
     )
 
 
-def without_best(lattice: Lattice, other: Lattice) -> bool:
+def rewriting(lattice: Lattice, second: Lattice) -> bool:
+    """Compare epsilon removal, pushing and minimization with OpenFst's."""
+    expected = machine(lattice)
+    return all(
+        are_equivalent(machine(operation(lattice)), expected)
+        for operation in (remove_epsilons, push, minimize, connect)
+    )
+
+
+def unions(lattice: Lattice, second: Lattice) -> bool:
+    """Compare a union with OpenFst's."""
+    return are_equivalent(
+        machine(union([lattice, second])), pywrapfst.determinize(to_fst(lattice).union(to_fst(second)).rmepsilon())
+    )
+
+
+def without_best(lattice: Lattice, second: Lattice) -> bool:
     """Compare the difference with the best path's words with OpenFst's."""
     words = best_path(lattice).words
     path = ninja.graph.linear(lattice.key, words.tolist(), symbols=WORDS)
     theirs = pywrapfst.difference(machine(lattice), pywrapfst.determinize(to_fst(path).rmepsilon()))
     try:
-        return same(machine(difference(lattice, words)), pywrapfst.determinize(theirs.rmepsilon()))
+        return are_equivalent(machine(difference(lattice, words)), pywrapfst.determinize(theirs.rmepsilon()))
     except LatticeError:
         return theirs.connect().start() < 0
 
 
-def equivalence(lattice: Lattice, other: Lattice) -> bool:
+def equivalence(lattice: Lattice, second: Lattice) -> bool:
     """Compare the equivalence of two lattices with OpenFst's."""
-    return equivalent(lattice, other) == same(machine(lattice), machine(other)) and equivalent(lattice, push(lattice))
+    return equivalent(lattice, second) == are_equivalent(machine(lattice), machine(second)) and equivalent(
+        lattice, push(lattice)
+    )
 
 
 CHECKS: tuple[Callable[[Lattice, Lattice], bool], ...] = (
     best_cost,
     best_costs,
-    determinized,
-    pruned,
-    rewritten,
-    united,
+    determinization,
+    pruning,
+    rewriting,
+    unions,
     without_best,
     equivalence,
 )
 
 
-def shown(lattice: Lattice) -> str:
+def format_lattice(lattice: Lattice) -> str:
     """Return the arcs and final states of a lattice as text."""
     src = np.repeat(np.arange(lattice.num_states), np.diff(lattice.arc_begin)).tolist()
     columns = src, lattice.dst.tolist(), lattice.word.tolist(), lattice.graph.tolist(), lattice.acoustic.tolist()
@@ -300,7 +309,7 @@ def main(most: int, seconds: float, seed: int) -> None:
         while time.monotonic() < until and counts["lattices"] < most:
             chain = chance.sample(FORMATS, 5)
             least = 0 if "plf" in chain else -40  # its scores are logarithms of probabilities
-            lattices = [drawn(number + index, least) for index in range(BATCH)]
+            lattices = [random_lattice(number + index, least) for index in range(BATCH)]
             number += BATCH
             counts["lattices"] += BATCH
             pairs.update(pairwise(chain))
@@ -308,14 +317,14 @@ def main(most: int, seconds: float, seed: int) -> None:
             counts["written and read"] += BATCH * len(chain)
             if difference_at is not None:
                 disagreements += 1
-                at, where = difference_at
-                print(f"{where}:\n{shown(lattices[at])}", flush=True)
-            for lattice, other in pairwise(lattices):
+                at, stage = difference_at
+                print(f"{stage}:\n{format_lattice(lattices[at])}", flush=True)
+            for lattice, second in pairwise(lattices):
                 check = chance.choice(CHECKS)
                 counts[check.__name__] += 1
-                if not check(lattice, other):
+                if not check(lattice, second):
                     disagreements += 1
-                    print(f"{check.__name__}:\n{shown(lattice)}\nand {shown(other)}", flush=True)
+                    print(f"{check.__name__}:\n{format_lattice(lattice)}\nand {format_lattice(second)}", flush=True)
             if disagreements >= 5:
                 break
     print(dict(counts), f"{len(pairs)} of {len(FORMATS) * (len(FORMATS) - 1)} pairs of formats, each at least")

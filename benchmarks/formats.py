@@ -87,8 +87,8 @@ def calls(archive: Path, copies: int, folder: Path) -> tuple[dict[str, Callable[
         "gzip: unpack alone": lambda: unpack(packed),
     }
     lattices = [lattice.with_key(f"{lattice.key}-{at}") for at, (_, lattice) in enumerate(read(plain))]
-    most = max(int(lattice.word.max()) for lattice in lattices)
-    words = SymbolTable.from_words([f"w{word}" for word in range(1 + most)])
+    max_word = max(int(lattice.word.max()) for lattice in lattices)
+    words = SymbolTable.from_words([f"w{word}" for word in range(1 + max_word)])
     keys = [lattice.key for lattice in lattices]
     random.Random(1).shuffle(keys)
     for kind, name in FORMATS.items():
@@ -119,10 +119,10 @@ def rows(archive: Path, copies: int, only: str) -> Iterator[str]:
         table, num_arcs = calls(archive, copies, Path(folder))
         for name, seconds in by_turns({name: call for name, call in table.items() if only in name}, 3).items():
             share = 1 if name.startswith(("SLF", "Sphinx", "OpenFst text")) else copies
-            taken = sorted(seconds)[1]
+            median = sorted(seconds)[1]
             program, kaldi = KALDI.get(name, ("", 0.0)) if archive == DEFAULT else ("", 0.0)
-            against = (f"`{program}` {kaldi:.2f}", f"{kaldi * share / taken:.1f}×") if program else ("", "")
-            yield row(name, f"{num_arcs * share / copies / taken / 1e6:.1f}", f"{taken / share:.4f}", *against)
+            against = (f"`{program}` {kaldi:.2f}", f"{kaldi * share / median:.1f}×") if program else ("", "")
+            yield row(name, f"{num_arcs * share / copies / median / 1e6:.1f}", f"{median / share:.4f}", *against)
 
 
 @command

@@ -76,9 +76,9 @@ QUICK = {
 
 def padded(words: ninja.SymbolTable, size: int) -> ninja.SymbolTable:
     """Return the words of a table, and more until there are `size`."""
-    known = [word for word, _ in words if word not in ("<eps>", "<s>", "</s>", "<unk>")]
-    more = (f"word{number}" for number in range(max(0, size - len(known) - 3)))
-    return ninja.SymbolTable.from_words(["<s>", "</s>", "<unk>", *known, *more][: max(size, 3)])
+    table_words = [word for word, _ in words if word not in ("<eps>", "<s>", "</s>", "<unk>")]
+    filler_words = (f"word{number}" for number in range(max(0, size - len(table_words) - 3)))
+    return ninja.SymbolTable.from_words(["<s>", "</s>", "<unk>", *table_words, *filler_words][: max(size, 3)])
 
 
 def synchronised_time(device: torch.device) -> float:
@@ -90,12 +90,12 @@ def synchronised_time(device: torch.device) -> float:
 
 def rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
     """Return operations a second of products of square matrices."""
-    one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     for _ in range(3):
-        one @ other
+        a @ b
     begin = synchronised_time(device)
     for _ in range(10):
-        one @ other
+        a @ b
     return 10 * 2 * size**3 / (synchronised_time(device) - begin)
 
 
@@ -144,10 +144,10 @@ def busy(lm: LanguageModel, lattices: Keyed, options: RescoreOptions, device: to
         for _ in rescore(lattices, lm, options):
             pass
         seconds = synchronised_time(device) - begin
-    own = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    time_attribute = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     averages = profile.key_averages()
-    total = sum(getattr(kernel, own) for kernel in averages)
-    return total / 1e6 / seconds, averages.table(sort_by=own, row_limit=12)
+    total = sum(getattr(kernel, time_attribute) for kernel in averages)
+    return total / 1e6 / seconds, averages.table(sort_by=time_attribute, row_limit=12)
 
 
 def measured(kinds: dict[str, Kind], data: Path, device: torch.device, copies: int, is_quick: bool) -> Iterator[Cell]:
@@ -193,14 +193,14 @@ def measured(kinds: dict[str, Kind], data: Path, device: torch.device, copies: i
 @option("--quick", "is_quick", is_flag=True, help="Small networks and three lattices, as a trial.")
 def main(data: Path, device: str, copies: int, only: tuple[str, ...], cells: Path, is_quick: bool) -> None:
     kinds = QUICK if is_quick else KINDS
-    chosen = {name: kind for name, kind in kinds.items() if not only or any(part in name for part in only)}
+    selected = {name: kind for name, kind in kinds.items() if not only or any(part in name for part in only)}
     cells.parent.mkdir(parents=True, exist_ok=True)
     with open(cells, "a") as stream:
-        for cell in measured(chosen, data, torch.device(device), copies, is_quick):
+        for cell in measured(selected, data, torch.device(device), copies, is_quick):
             stream.write(json.dumps(cell) + "\n")
             stream.flush()
-            shown = (f"{key} {value:.4g}" if isinstance(value, float) else f"{value}" for key, value in cell.items())
-            print("  ".join(shown), flush=True)
+            fields = (f"{key} {value:.4g}" if isinstance(value, float) else f"{value}" for key, value in cell.items())
+            print("  ".join(fields), flush=True)
 
 
 if __name__ == "__main__":

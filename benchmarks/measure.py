@@ -81,9 +81,9 @@ def scratch_folder() -> tempfile.TemporaryDirectory[str]:
 def repeat_archive(archive: Path, copies: int, target: Path) -> Path:
     """Write the unpacked content of an archive several times, incrementally; return the target."""
     with archive.open("rb") as file:
-        opened = gzip.open if file.read(2) == b"\x1f\x8b" else open
-    with target.open("wb") as whole:
+        open_source = gzip.open if file.read(2) == b"\x1f\x8b" else open
+    with target.open("wb") as output:
         for _ in range(copies):
-            with opened(archive, "rb") as source:
-                shutil.copyfileobj(source, whole)
+            with open_source(archive, "rb") as source:
+                shutil.copyfileobj(source, output)
     return target

@@ -123,9 +123,9 @@ def native_mutants(path: str, text: str) -> Iterator[Mutant]:
         code = row.split("//")[0]
         if not code.lstrip().startswith(("#", "template", "static_assert")):
             for old, new in NATIVE.items():
-                yield from (Mutant(path, at + found.start(), at + found.end(), new)
-                            for found in re.finditer(re.escape(old), code)
-                            if code.count('"', 0, found.start()) % 2 == 0)  # fmt: skip
+                yield from (Mutant(path, at + match.start(), at + match.end(), new)
+                            for match in re.finditer(re.escape(old), code)
+                            if code.count('"', 0, match.start()) % 2 == 0)  # fmt: skip
         at += len(row)
 
 
@@ -151,25 +151,25 @@ class Trace:
         self.data.read()
         cases = ElementTree.parse(TRACE / "times.xml").iter("testcase")
         command = [sys.executable, "-m", "pytest", "-o", "addopts=", "--collect-only", "-q"]
-        collected = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
-        self.existing = set(collected.splitlines())  # tests may have been renamed since
+        listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+        self.existing = set(listing.splitlines())  # tests may have been renamed since
         self.seconds = {f"{case.get('classname')}::{case.get('name')}": float(case.get("time", 0)) for case in cases}
 
     def tests(self, path: str, line: int) -> list[str]:
         """Return the tests that run a line, the quickest first, up to TRACED_SECONDS in all."""
         contexts = self.data.contexts_by_lineno(str(ROOT / path)).get(line, [])
         names = {context.rpartition("|")[0] for context in contexts} - {""}
-        known = {name: self.seconds.get(_case(name), 1.0) for name in names & self.existing}
-        chosen, total = [], 0.0
-        for name in sorted(known, key=lambda name: (known[name], name)):
-            total += known[name]
+        seconds_of = {name: self.seconds.get(_case(name), 1.0) for name in names & self.existing}
+        selection, total = [], 0.0
+        for name in sorted(seconds_of, key=lambda name: (seconds_of[name], name)):
+            total += seconds_of[name]
             if total > TRACED_SECONDS:
                 break
-            chosen.append(name)
-        return chosen or sorted(known, key=known.__getitem__)[:1]
+            selection.append(name)
+        return selection or sorted(seconds_of, key=seconds_of.__getitem__)[:1]
 
 
-def tests_of(path: str, tests: dict[str, str], most: int) -> list[str]:
+def tests_of(path: str, tests: dict[str, str], limit: int) -> list[str]:
     """Return the test files that name a module most often."""
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     names = re.findall(r"^(?:def|class) ([A-Za-z]\w+)", (ROOT / path).read_text(), re.MULTILINE)
@@ -177,11 +177,11 @@ def tests_of(path: str, tests: dict[str, str], most: int) -> list[str]:
 
     def weight(name: str) -> int:
         text = tests[name]
-        named = 20 * len(re.findall(re.escape(module) + r"\b", text)) + 10 * (f"_{stem}" in name)
-        return named + sum(min(3, len(re.findall(rf"\b{definition}\b", text))) for definition in names)
+        mentions = 20 * len(re.findall(re.escape(module) + r"\b", text)) + 10 * (f"_{stem}" in name)
+        return mentions + sum(min(3, len(re.findall(rf"\b{definition}\b", text))) for definition in names)
 
     ranked = sorted(tests, key=lambda name: (-weight(name), name))
-    return [f"tests/{name}" for name in ranked[:most] if weight(name) > 0]
+    return [f"tests/{name}" for name in ranked[:limit] if weight(name) > 0]
 
 
 def includes(header: Path) -> set[str]:
@@ -234,11 +234,11 @@ def run(folder: Path, tests: list[str]) -> tuple[bool, str]:
         "PYTHONPATH": str(folder),  # for commands that tests start
     }
     limited = ["prlimit", f"--cpu={SECONDS}", *command]
-    done = subprocess.run(limited, cwd=folder, capture_output=True, text=True, env=environment)
-    if done.returncode < 0:
+    process = subprocess.run(limited, cwd=folder, capture_output=True, text=True, env=environment)
+    if process.returncode < 0:
         return False, "no end"
-    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    return done.returncode == 0, failed[0] if failed else done.stdout[-100:].strip()
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", process.stdout, re.MULTILINE)
+    return process.returncode == 0, failed[0] if failed else process.stdout[-100:].strip()
 
 
 def copy_tree(folder: Path) -> None:
@@ -303,15 +303,15 @@ def main(num_python: int, num_native: int, seed: int, seconds: float, files: int
             if mutant.path.endswith(".hpp"):
                 modules = [module for module, headers in headers_of.items() if mutant.path[4:] in headers]
                 names = TESTS_OF[mutant.path.split("/")[1]].split()
-                chosen = [str(path) for name in names for path in Path("tests").rglob(f"{name}.py")]
+                test_paths = [str(path) for name in names for path in Path("tests").rglob(f"{name}.py")]
                 if not modules:
                     continue
             else:
                 modules, line = [], text.count("\n", 0, mutant.begin) + 1
-                chosen = traced.tests(mutant.path, line) if traced else []
-                chosen = chosen or tests_of(mutant.path, tests, files)
+                test_paths = traced.tests(mutant.path, line) if traced else []
+                test_paths = test_paths or tests_of(mutant.path, tests, files)
             kind = "native" if modules else "python"
-            outcome, reason = put_to_tests(mutant, text, folder, modules, chosen)
+            outcome, reason = put_to_tests(mutant, text, folder, modules, test_paths)
             counts[f"{kind} {outcome}"] += 1
             print(f"{outcome}  {mutant.describe(text)}  {reason}", flush=True)
     for kind in ("python", "native"):

@@ -25,11 +25,11 @@ def head(*columns: object) -> list[str]:
 
 def show(lines: Iterator[str]) -> list[str]:
     """Print lines as they come; return them."""
-    shown = []
+    printed_lines = []
     for line in lines:
         print(line, flush=True)
-        shown.append(line)
-    return shown
+        printed_lines.append(line)
+    return printed_lines
 
 
 def put(page: Path | None, name: str, lines: Sequence[str]) -> None:
@@ -41,8 +41,8 @@ def put(page: Path | None, name: str, lines: Sequence[str]) -> None:
     if page is None:
         return
     marks = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, begin, rest = page.read_text(encoding="utf-8").partition(marks[0])
-    _, end, after = rest.partition(marks[1])
+    before, begin, text = page.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = text.partition(marks[1])
     if not (begin and end):
         sys.exit(f"{page} has no marks {marks[0]} and {marks[1]}")
     page.write_text("\n".join([before + begin, "", *lines, "", end + after]), encoding="utf-8")

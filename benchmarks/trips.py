@@ -125,7 +125,7 @@ class Trace:
                 self._note_parse(frame)
 
     def _note_parse(self, frame: FrameType) -> None:
-        if not any(frame is known for known in self._frames):
+        if not any(frame is recorded_frame for recorded_frame in self._frames):
             self._frames.append(frame)
             content = frame.f_locals.get("content", frame.f_locals.get("stream"))
             self.parses[str(getattr(content, "name", content))] += 1
@@ -196,11 +196,11 @@ def main() -> None:
         prepare(folder)
         for trip in arguments.trips or TRIPS:
             command = [sys.executable, "-m", "benchmarks.trips", trip, "--in", str(folder)]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            if done.returncode:
-                print(f"{trip:<16}failed: {done.stderr.strip()}")
+            process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+            if process.returncode:
+                print(f"{trip:<16}failed: {process.stderr.strip()}")
                 continue
-            trace = json.loads(done.stdout.splitlines()[-1])
+            trace = json.loads(process.stdout.splitlines()[-1])
             figures = trace | {"files": len(trace["files"])}
             row = "".join(f"{figures[name]:>{width}}" for name, width in COLUMNS.items())
             print(f"{trip:<16}{row}   {TRIPS[trip]}")

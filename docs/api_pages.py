@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def modules() -> dict[str, list[str]]:
     """Return the public names of each public module, those of `ninja` without its modules."""
-    own = [name for name in ninja.__all__ if not isinstance(getattr(ninja, name), ModuleType)]
-    parts = [f"ninja.{name}" for name in ninja.__all__ if name not in own]
+    own_names = [name for name in ninja.__all__ if not isinstance(getattr(ninja, name), ModuleType)]
+    parts = [f"ninja.{name}" for name in ninja.__all__ if name not in own_names]
     public = {name: list(getattr(import_module(name), "__all__", ())) for name in [*parts, "ninja.lattice"]}
-    return {"ninja": own} | {name: names for name, names in sorted(public.items()) if names}
+    return {"ninja": own_names} | {name: names for name, names in sorted(public.items()) if names}
 
 
 def page(module: str, names: list[str]) -> str:
@@ -28,9 +28,9 @@ def page(module: str, names: list[str]) -> str:
     for name in names:
         value = getattr(holder, name)
         home = getattr(value, "__module__", None) or module
-        where = home if getattr(import_module(home), name, None) is value else module
+        source_module = home if getattr(import_module(home), name, None) is value else module
         parts.append(
-            f'<a id="{module}.{name}"></a>\n\n::: {where}.{name}\n'
+            f'<a id="{module}.{name}"></a>\n\n::: {source_module}.{name}\n'
             f"    options:\n      heading: {module}.{name}\n      toc_label: {name}\n"
         )
     return "\n".join(parts)

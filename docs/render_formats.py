@@ -10,31 +10,37 @@ HEAD = """| `--from`, `--to` | format | endings | read, written | words | cannot
 |---|---|---|---|---|---|
 """
 FILES = {"one": "many per file", "each": "one per file", "named": "a folder"}
-MEANINGLESS = {"lattice": {"word costs"}, "network": {"word costs", "raw"}, "nbest": {"raw"}}  # of what a format holds
+MEANINGLESS = {
+    "lattice": {"word costs"},
+    "network": {"word costs", "raw"},
+    "nbest": {"raw"},
+}  # by the contents of a format
 
 
 def render() -> str:
     """Return the page with a fresh table."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, table = PAGE.read_text().partition(BEGIN)
+    _, _, after = table.partition(END)
     return f"{before}{BEGIN}{HEAD}{''.join(map(_row, formats()))}{END}{after}"
 
 
 def _row(format: Format) -> str:
     names = ", ".join(f"`{name}`" for name in (format.name, *format.aliases))
-    endings = ", ".join(f"`{each}`" for each in format.extensions) or "–"
-    ways = ["read"] if format.read else []
+    endings = ", ".join(f"`{extension}`" for extension in format.extensions) or "–"
+    access = ["read"] if format.read else []
     words = lacks = "–"
     if format.write is not None:
-        way = "original files are rewritten" if format.write.rewrites_files else f"written, {FILES[format.write.files]}"
-        ways.append(way)
-        kept = format.kept(fill_options(format.write.options, {}, format.name))
-        words = " and ".join(each for each in ("ids", "names") if each in kept)
-        told = {name: text for name, text in FIELDS.items() if name != "fields"}  # lattices have none
-        told |= {"paths": "paths beyond `n`"} if format.holds == "nbest" else {}
-        unsaid = kept | MEANINGLESS[format.holds] | {"ids", "names"}  # words have a column of their own
-        lacks = ", ".join(text for field, text in told.items() if field not in unsaid) or "nothing is lost"
-    return f"| {names} | {format.about} | {endings} | {'; '.join(ways)} | {words} | {lacks} |\n"
+        method = (
+            "original files are rewritten" if format.write.rewrites_files else f"written, {FILES[format.write.files]}"
+        )
+        access.append(method)
+        stored_fields = format.kept(fill_options(format.write.options, {}, format.name))
+        words = " and ".join(name for name in ("ids", "names") if name in stored_fields)
+        descriptions = {name: text for name, text in FIELDS.items() if name != "fields"}  # lattices have no such field
+        descriptions |= {"paths": "paths beyond `n`"} if format.holds == "nbest" else {}
+        omitted = stored_fields | MEANINGLESS[format.holds] | {"ids", "names"}  # words have a separate column
+        lacks = ", ".join(text for field, text in descriptions.items() if field not in omitted) or "nothing is lost"
+    return f"| {names} | {format.about} | {endings} | {'; '.join(access)} | {words} | {lacks} |\n"
 
 
 if __name__ == "__main__":

@@ -46,29 +46,29 @@ class Listener(torch.nn.Module):
         places = torch.tensor([(len(matrix) + 1) // 2 for matrix in frames])
         return memory, torch.arange(memory.shape[1]) < places[:, None]
 
-    def decode(self, memory, there, units, hidden, length):
+    def decode(self, memory, mask, units, hidden, length):
         """Return (log-probabilities [batch, time, units], hidden state) after units [batch, time]."""
         after, hidden = self.decoder(self.embedding(units), hidden)
         at = (length[:, None] + torch.arange(units.shape[1])) * self.pace  # [batch, time]
         far = (torch.arange(memory.shape[1]) - at[..., None]) / self.width.exp()  # [batch, time, places]
         energy = self.query(after) @ self.key(memory).mT / memory.shape[-1] ** 0.5 - far.square() / 2
-        attention = energy.masked_fill(~there[:, None], -torch.inf).softmax(-1)  # [batch, time, places]
+        attention = energy.masked_fill(~mask[:, None], -torch.inf).softmax(-1)  # [batch, time, places]
         logits = self.out(torch.cat([attention @ memory, after], -1))
         return logits.log_softmax(-1), hidden
 
     @torch.inference_mode()
     def step(self, states, units):
         """Compute one step of `beam_search`: log-probabilities and next states."""
-        memory, there, hidden, length = states
-        logprob, after = self.decode(memory, there, torch.from_numpy(units)[:, None], hidden[None], length)
-        return logprob[:, 0].numpy(), (memory, there, after[0], length + 1)
+        memory, mask, hidden, length = states
+        logprob, after = self.decode(memory, mask, torch.from_numpy(units)[:, None], hidden[None], length)
+        return logprob[:, 0].numpy(), (memory, mask, after[0], length + 1)
 
     @torch.inference_mode()
     def start(self, frames):
         """Return the states before the first unit of some utterances."""
-        memory, there = self.encode([torch.from_numpy(matrix) for matrix in frames])
+        memory, mask = self.encode([torch.from_numpy(matrix) for matrix in frames])
         count, _, size = memory.shape
-        return memory, there, torch.zeros(count, size), torch.zeros(count, dtype=torch.int64)
+        return memory, mask, torch.zeros(count, size), torch.zeros(count, dtype=torch.int64)
 
 
 def train(speech, steps=200, batch=12, seed=1):
@@ -82,11 +82,11 @@ def train(speech, steps=200, batch=12, seed=1):
     pad = torch.nn.utils.rnn.pad_sequence
     for _ in range(steps):
         texts = [sentences[at] for at in random.integers(0, len(sentences), batch)]
-        memory, there = model.encode([torch.from_numpy(speech.say(text, random)) for text in texts])
+        memory, mask = model.encode([torch.from_numpy(speech.say(text, random)) for text in texts])
         units = [torch.tensor([BOS, *(UNITS.index(letter) for letter in text), EOS]) for text in texts]
-        before = pad([sequence[:-1] for sequence in units], batch_first=True)  # [batch, time]
+        prefix = pad([sequence[:-1] for sequence in units], batch_first=True)  # [batch, time]
         target = pad([sequence[1:] for sequence in units], batch_first=True, padding_value=-1)
-        logprob, _ = model.decode(memory, there, before, None, torch.zeros(batch, dtype=torch.int64))
+        logprob, _ = model.decode(memory, mask, prefix, None, torch.zeros(batch, dtype=torch.int64))
         loss = torch.nn.functional.nll_loss(logprob.flatten(0, 1), target.flatten(), ignore_index=-1)
         optimiser.zero_grad()
         loss.backward()
@@ -103,8 +103,8 @@ def main():
     model = train(speech)
     random = np.random.default_rng(2)
     names = held_out_names(100, random)
-    named, general = held_out_sentences(SENTENCES, names, random)
-    state = model.start([speech.say(text, random) for text in named + general])
+    commands, general = held_out_sentences(SENTENCES, names, random)
+    state = model.start([speech.say(text, random) for text in commands + general])
 
     tracker = SpelledTracker(Spelling(UNITS, boundary=" ", silent=["<s>", "</s>"]))
     entities = [PhraseList("contacts", {"@name": tuple(map(Phrase, names))})]
@@ -113,7 +113,7 @@ def main():
         nbest = beam_search(model.step, state, tracker, [lists] * (2 * SENTENCES), SEARCH, bos=BOS, eos=EOS)
         return [hypotheses[0].text for hypotheses in nbest]
 
-    compare(names, named, general, transcripts([]), transcripts(entities))
+    compare(names, commands, general, transcripts([]), transcripts(entities))
 
 
 if __name__ == "__main__":

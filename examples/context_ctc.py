@@ -57,8 +57,8 @@ def main():
     model = train(speech)
     random = np.random.default_rng(2)
     names = held_out_names(100, random)
-    named, general = held_out_sentences(SENTENCES, names, random)
-    matrices = [model(speech.say(text, random)) for text in named + general]
+    commands, general = held_out_sentences(SENTENCES, names, random)
+    matrices = [model(speech.say(text, random)) for text in commands + general]
 
     units = ctc_units(UNITS, "<blank>", boundary=" ")
     tracker = SpelledTracker(Spelling(UNITS, boundary=" ", silent=["<blank>"]))
@@ -67,7 +67,7 @@ def main():
     def transcripts(lists):
         return [ctc_nbest(matrix, units, None, SEARCH, tracker=tracker, lists=lists)[0].text for matrix in matrices]
 
-    compare(names, named, general, transcripts([]), transcripts(entities))
+    compare(names, commands, general, transcripts([]), transcripts(entities))
 
 
 if __name__ == "__main__":

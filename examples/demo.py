@@ -38,8 +38,8 @@ def main():
     after = transcripts(ninja.rescore(lattices(), lm, OPTIONS, report=report), OPTIONS.word_penalty)
     seconds = time.perf_counter() - begin
 
-    changed = [key for key in references if before[key] != after[key]]
-    for key in changed[:3]:
+    changed_keys = [key for key in references if before[key] != after[key]]
+    for key in changed_keys[:3]:
         print(f"{key}\n  spoken  {' '.join(references[key])}")
         print(f"  before  {' '.join(before[key])}\n  after   {' '.join(after[key])}\n")
     oracle = ninja.evaluate.oracle_score((lattice for _, lattice in lattices()), references, words)

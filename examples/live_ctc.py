@@ -22,9 +22,9 @@ def ctc_matrix(text, random):
     logits[1::2, 0] += 9  # a blank after each letter
     for position, letter in enumerate(text):
         logits[2 * position, UNITS.index(letter)] += 9
-        for one, other in ALIKE:
-            if letter in one + other:
-                logits[2 * position, UNITS.index(other if letter == one else one)] += random.normal(6.5, 2)
+        for first, second in ALIKE:
+            if letter in first + second:
+                logits[2 * position, UNITS.index(second if letter == first else first)] += random.normal(6.5, 2)
     return logits
 
 

@@ -56,10 +56,10 @@ class Speech:
         random = np.random.default_rng(seed)
         self.noise = noise
         self.vector = random.normal(size=(len(LETTERS), SIZE))
-        for one, other in ALIKE:
+        for first, second in ALIKE:
             offset = random.normal(size=SIZE)
             offset *= difference / np.linalg.norm(offset)
-            self.vector[LETTERS.index(other)] = self.vector[LETTERS.index(one)] + offset
+            self.vector[LETTERS.index(second)] = self.vector[LETTERS.index(first)] + offset
 
     def say(self, text, random):
         """Return the frames of a text, float32 [frames, SIZE]."""
@@ -110,17 +110,17 @@ def held_out_sentences(count, names, random):
     return named, [general_sentence(random) for _ in range(count)]
 
 
-def compare(names, named, general, plain, context):
+def compare(names, commands, general, plain, context):
     """Print some sentences with names, how many names were found, and the word error rate of those without."""
-    changed = [texts for texts in zip(named, plain, context, strict=False) if texts[1] != texts[2]]
+    changed = [texts for texts in zip(commands, plain, context, strict=False) if texts[1] != texts[2]]
     for reference, before, after in changed[:3]:
         print(f"spoken        {reference}\nplain         {before}\nwith context  {after}\n")
     for search, texts in ("plain", plain), ("with context", context):
         num_found = sum(
             any(f" {name} " in f"{reference} " and f" {name} " in f" {text} " for name in names)
-            for reference, text in zip(named, texts, strict=False)
+            for reference, text in zip(commands, texts, strict=False)
         )
         references = {str(index): text.split() for index, text in enumerate(general)}
-        hypotheses = {str(index): text.split() for index, text in enumerate(texts[len(named) :])}
+        hypotheses = {str(index): text.split() for index, text in enumerate(texts[len(commands) :])}
         wer = score(references, hypotheses).wer
-        print(f"{search:<13} {num_found} of {len(named)} names found; word error rate without names {wer:.2f}%")
+        print(f"{search:<13} {num_found} of {len(commands)} names found; word error rate without names {wer:.2f}%")

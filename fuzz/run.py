@@ -72,11 +72,11 @@ def is_drawn(target: str) -> bool:
     return "(mutate_drawn)" in (FUZZ / "targets" / f"{target}.cpp").read_text()
 
 
-def build_sanitized(target: str, more: Sequence[str] = ()) -> Path:
+def build_sanitized(target: str, extra_flags: Sequence[str] = ()) -> Path:
     """Compile a target with the sanitizers and more flags."""
     # Drawn numbers need not equal constants of the code: to trace comparisons would take a third of the time.
     flags = ["-fno-sanitize-coverage=trace-cmp"] if is_drawn(target) else []
-    return build(target, [*SANITIZERS, *flags, *more])
+    return build(target, [*SANITIZERS, *flags, *extra_flags])
 
 
 def kernels(target: str) -> str:
@@ -88,7 +88,7 @@ def kernels(target: str) -> str:
     return digest.hexdigest()
 
 
-def recorded(target: str, digest: str) -> tuple[int, float]:
+def recorded_executions(target: str, digest: str) -> tuple[int, float]:
     """Return the executions of a target so far, with the kernels of a digest, and their CPU seconds."""
     path = BUILD / "counts" / f"{target}.json"
     record = json.loads(path.read_text()) if path.exists() else {}
@@ -97,7 +97,7 @@ def recorded(target: str, digest: str) -> tuple[int, float]:
 
 def record(target: str, digest: str, executions: int, seconds: float) -> None:
     """Add to the executions of a target."""
-    earlier = recorded(target, digest)
+    earlier = recorded_executions(target, digest)
     total = {"kernels": digest, "executions": earlier[0] + executions, "seconds": earlier[1] + seconds}
     (BUILD / "counts").mkdir(exist_ok=True)
     fresh = BUILD / "counts" / f"{target}.new"
@@ -107,18 +107,18 @@ def record(target: str, digest: str, executions: int, seconds: float) -> None:
 
 def run(target: str, digest: str, seconds: float, executions: int) -> tuple[int, bool, str]:
     """Fuzz a target up to a total of executions, if not 0; return those of this run, success, and the log's end."""
-    begin, done, passed, log = time.perf_counter(), 0, True, ""
+    begin, num_executions, passed, log = time.perf_counter(), 0, True, ""
     for number in itertools.count():
         remaining = seconds - (time.perf_counter() - begin)
-        missing = executions - recorded(target, digest)[0]
+        missing = executions - recorded_executions(target, digest)[0]
         if not passed or remaining < 1 or (executions and missing < 1):
             break
         most_bytes = FEW_BYTES if number % 4 else MOST_BYTES
         count, cpu, passed, log = run_slice(target, min(remaining, SLICE), missing if executions else 0, most_bytes)
-        done += count
+        num_executions += count
         if passed:
             record(target, digest, count, cpu)
-    return done, passed, log
+    return num_executions, passed, log
 
 
 def run_slice(target: str, seconds: float, executions: int, most_bytes: int) -> tuple[int, float, bool, str]:
@@ -152,21 +152,25 @@ def run_slice(target: str, seconds: float, executions: int, most_bytes: int) -> 
 def draw(target: str, count: int, seed: int) -> str:
     """Run a target on random inputs, without sanitizers; return its output."""
     binary = build(target, ["-O2", str(FUZZ / "drawn.cpp")], ".drawn")
-    done = subprocess.run([str(binary), str(count), str(seed)], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else f"FAILED, exit code {done.returncode}: {done.stderr[-500:]}"
+    process = subprocess.run([str(binary), str(count), str(seed)], capture_output=True, text=True)
+    return (
+        process.stdout.strip()
+        if process.returncode == 0
+        else f"FAILED, exit code {process.returncode}: {process.stderr[-500:]}"
+    )
 
 
 def merge(target: str) -> None:
     """Reduce a corpus to inputs that each cover something new."""
-    corpus, smaller = BUILD / "corpus" / target, BUILD / "smaller" / target
-    shutil.rmtree(smaller, ignore_errors=True)
-    smaller.mkdir(parents=True)
+    corpus, reduced = BUILD / "corpus" / target, BUILD / "smaller" / target
+    shutil.rmtree(reduced, ignore_errors=True)
+    reduced.mkdir(parents=True)
     binary = BUILD / "bin" / target
     seeds = BUILD / "seeds" / target
-    done = subprocess.run([str(binary), "-merge=1", str(smaller), str(seeds), str(corpus)], capture_output=True)
-    if done.returncode == 0:
+    process = subprocess.run([str(binary), "-merge=1", str(reduced), str(seeds), str(corpus)], capture_output=True)
+    if process.returncode == 0:
         shutil.rmtree(corpus)
-        smaller.rename(corpus)
+        reduced.rename(corpus)
 
 
 def coverage(targets: list[str]) -> list[tuple[str, float, float]]:
@@ -180,12 +184,12 @@ def coverage(targets: list[str]) -> list[tuple[str, float, float]]:
         folders = [str(BUILD / name / target) for name in ("corpus", "seeds")]
         subprocess.run([str(binaries[-1]), "-runs=0", *folders], check=True, capture_output=True,
                        env={**os.environ, "LLVM_PROFILE_FILE": str(profiles[-1])})  # fmt: skip
-    merged = BUILD / "all.profdata"
-    subprocess.run(["llvm-profdata", "merge", "-sparse", *map(str, profiles), "-o", str(merged)], check=True)
-    others = [part for binary in binaries[1:] for part in ("-object", str(binary))]
-    command = ["llvm-cov", "export", "-summary-only", f"-instr-profile={merged}", str(binaries[0]), *others]
-    done = subprocess.run([*command, *(str(EXT / name) for name in sorted(names))], check=True, capture_output=True)
-    files = json.loads(done.stdout)["data"][0]["files"]
+    profile = BUILD / "all.profdata"
+    subprocess.run(["llvm-profdata", "merge", "-sparse", *map(str, profiles), "-o", str(profile)], check=True)
+    object_options = [part for binary in binaries[1:] for part in ("-object", str(binary))]
+    command = ["llvm-cov", "export", "-summary-only", f"-instr-profile={profile}", str(binaries[0]), *object_options]
+    process = subprocess.run([*command, *(str(EXT / name) for name in sorted(names))], check=True, capture_output=True)
+    files = json.loads(process.stdout)["data"][0]["files"]
     parts = [(file["filename"], file["summary"]) for file in files]
     return [(name.split("/ext/")[-1], part["branches"]["percent"], part["lines"]["percent"]) for name, part in parts]
 
@@ -221,10 +225,10 @@ def main() -> int:
         executions, passed, log = run(target, digest, options.seconds, options.runs)
         if options.merge:
             merge(target)
-        took = time.perf_counter() - begin
-        kept = len(list((BUILD / "corpus" / target).iterdir()))
-        total, cpu = recorded(target, digest)
-        print(f"{target:20} {executions:>10} executions {took:7.1f} s {kept:6} inputs, {total:>9} in all,"
+        seconds = time.perf_counter() - begin
+        num_inputs = len(list((BUILD / "corpus" / target).iterdir()))
+        total, cpu = recorded_executions(target, digest)
+        print(f"{target:20} {executions:>10} executions {seconds:7.1f} s {num_inputs:6} inputs, {total:>9} in all,"
               f" {total / max(cpu, 1e-9):6.0f} a second of CPU {'' if passed else 'FAILED'}", flush=True)  # fmt: skip
         if not passed:
             failed.append(target)

@@ -79,11 +79,11 @@ def const_arpa() -> bytes:
     leaf = bits(-0.5) & ~1
     begin = state(-2.0, -0.5, [(3, 0)])
     end = state(-1.0, 0.0, [])
-    one = state(-0.7, -0.25, [(2, leaf), (4, leaf)])
-    two = state(-0.7, -0.25, [(2, leaf)])
+    word_one = state(-0.7, -0.25, [(2, leaf), (4, leaf)])
+    word_two = state(-0.7, -0.25, [(2, leaf)])
     deep = state(-0.3, -0.1, [(4, leaf)])
     states[begin + 4] = 2 * (deep - begin) + 1
-    unigrams = [0, begin + 1, end + 1, one + 1, two + 1]
+    unigrams = [0, begin + 1, end + 1, word_one + 1, word_two + 1]
     image = b"\0B<ConstArpaLm> <LmInfo> "
     for number in (1, 2, -1, 3):
         image += b"\x04" + struct.pack("<i", number)

@@ -34,8 +34,8 @@ def run(binary: Path, threads: int, seconds: float, seed: int) -> tuple[str, str
     """Return the output, the reports, and the exit code."""
     environment = {**os.environ, "TSAN_OPTIONS": "second_deadlock_stack=1"}
     command = [str(binary), str(threads), str(seconds), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
-    return done.stdout.strip(), done.stderr, done.returncode
+    process = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+    return process.stdout.strip(), process.stderr, process.returncode
 
 
 def main() -> int:

@@ -70,8 +70,10 @@ class Models:
         """Return the boosts and weights of a method for commands."""
         if not method.points:
             return ContextOptions(keyword_boost=boost)
-        chosen = AUGMENTED_CLASS_BOOST if augment else CLASS_BOOST
-        return ContextOptions(context_prior=PRIOR, class_boost=chosen if self.class_boost is None else self.class_boost)
+        default = AUGMENTED_CLASS_BOOST if augment else CLASS_BOOST
+        return ContextOptions(
+            context_prior=PRIOR, class_boost=default if self.class_boost is None else self.class_boost
+        )
 
     def rescored(
         self,
@@ -117,14 +119,14 @@ def calls_table(models: Models, *, augment: bool) -> Iterator[str]:
             )
             seconds = time.process_time() - start
             report = score_entities(bed.references["calls"], calls, phrases["calls"], truth=bed.truth, words=bed.words)
-            nothing = dict.fromkeys(bed.references["general"], ())
-            alarms = score_entities(bed.references["general"], general, phrases["general"], truth=nothing)
-            known, new = report.vocabulary(True), report.vocabulary(False)
+            no_entities = dict.fromkeys(bed.references["general"], ())
+            alarms = score_entities(bed.references["general"], general, phrases["general"], truth=no_entities)
+            in_vocabulary, out_of_vocabulary = report.vocabulary(True), report.vocabulary(False)
             yield row(
                 f"{method.name}{' + augmentation' if augment else ''}",
                 size,
-                f"{known.correct} of {known.mentions}",
-                f"{new.correct} of {new.mentions}",
+                f"{in_vocabulary.correct} of {in_vocabulary.mentions}",
+                f"{out_of_vocabulary.correct} of {out_of_vocabulary.mentions}",
                 f"{score(bed.references['calls'], calls).wer:.2f}",
                 f"{score(bed.references['general'], general).wer:.2f}",
                 alarms.entities.inserted,

@@ -107,9 +107,9 @@ def weights(size: int) -> list[tuple[float, float, float]]:
     return list(product(CLASS_WEIGHTS, CONTEXT_WEIGHTS, BOOSTS[size]))
 
 
-def trials(part: str, size: int, method: str, chosen: tuple[float, float, float] = (0, 0, 0)) -> list[Trial]:
+def trials(part: str, size: int, method: str, model_weights: tuple[float, float, float] = (0, 0, 0)) -> list[Trial]:
     """Return the trials of both sets of sentences."""
-    return [Trial(part, sentences, size, method, *chosen) for sentences in SETS]
+    return [Trial(part, sentences, size, method, *model_weights) for sentences in SETS]
 
 
 def group_counts(cells: Mapping[str, Mapping[str, Any]], trial: Trial, rate: str) -> tuple[Counts, Counts]:
@@ -127,17 +127,17 @@ def within_limits(
 
     Others keep them in at most about half of the replications, so that their errors by utterance are not needed.
     """
-    alone = [trials("dev", size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
+    single_models = [trials("dev", size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
     limits = [
         {rate: min(cells[trial.name][rate] for trial in models) + limit + 1e-9 for rate, limit in LIMITS.items()}
-        for models in zip(*alone, strict=True)
+        for models in zip(*single_models, strict=True)
     ]
 
-    def keeps(values: tuple[float, float, float]) -> bool:
+    def is_within(values: tuple[float, float, float]) -> bool:
         rates = [cells[trial.name] for trial in trials("dev", size, method, values)]
         return all(of_set[rate] <= limit[rate] for of_set, limit in zip(rates, limits, strict=True) for rate in LIMITS)
 
-    return [values for values in weights(size) if is_measured(cells, size, method, values) and keeps(values)]
+    return [values for values in weights(size) if is_measured(cells, size, method, values) and is_within(values)]
 
 
 def is_measured(
@@ -152,10 +152,10 @@ def shares(
 ) -> dict[tuple[float, float, float], float]:
     """Return the share of replications of dev with all limits, of the weights that keep them on dev itself."""
     candidates = within_limits(cells, size, method)
-    alone = [trials("dev", size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
+    single_models = [trials("dev", size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
     together = [trials("dev", size, method, values) for values in candidates]
     is_within = np.ones((len(candidates), REPLICATIONS), bool)
-    for seed, of_set in enumerate(zip(*alone, *together, strict=True)):
+    for seed, of_set in enumerate(zip(*single_models, *together, strict=True)):
         for rate, limit in LIMITS.items():
             counts = [group_counts(cells, trial, rate) for trial in of_set]
             # The same seed for both rates draws the same groups.
@@ -261,47 +261,51 @@ def measure(shared: Path, cells: Cells) -> None:
             rates = sentences.rates(trial, lm, pointer)
             cells.measured(trial.name, time.process_time() - begin, COMMAND, **rates)
 
-    alone = list(product(SIZES, (CLASS_MODEL, CONTEXTUAL)))
-    dev = [trial for size, method in alone for trial in trials("dev", size, method)]
+    single_models = list(product(SIZES, (CLASS_MODEL, CONTEXTUAL)))
+    dev = [trial for size, method in single_models for trial in trials("dev", size, method)]
     dev += [trial for size in SIZES for values in weights(size) for trial in trials("dev", size, BOTH, values)]
     add("dev", dev)
-    chosen = {size: choose(cells, size) for size in SIZES}
+    weights_of = {size: choose(cells, size) for size in SIZES}
     for part in PARTS:
         add(
             part,
-            [trial for size, method in product(SIZES, METHODS) for trial in trials(part, size, method, chosen[size])],
+            [
+                trial
+                for size, method in product(SIZES, METHODS)
+                for trial in trials(part, size, method, weights_of[size])
+            ],
         )
 
 
-def table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
+def table(cells: Cells, weights_of: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
     """Yield the error rates of each model and of both together."""
     yield from head("sentences", "phrases", "method", *(f"{part} {rate}" for part in PARTS for rate in RATES))
     for sentences, size, method in product(SETS, SIZES, METHODS):
-        rates = [cells[Trial(part, sentences, size, method, *chosen[size]).name] for part in PARTS]
+        rates = [cells[Trial(part, sentences, size, method, *weights_of[size]).name] for part in PARTS]
         figures = (f"{rate[name]:.2f}" for rate in rates for name in RATES.values())
         yield row(sentences, f"{size:,}", method, *figures)
 
 
-def difference_table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
+def difference_table(cells: Cells, weights_of: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
     """Yield the rates of both together less those of the better model, with 95% intervals."""
     limited = {name: rate for name, rate in RATES.items() if rate in LIMITS}
     yield from head("sentences", "phrases", *(f"{part} {name}" for part in PARTS for name in limited))
     for sentences, size in product(SETS, SIZES):
         differences = []
         for part, rate in product(PARTS, limited.values()):
-            alone = [Trial(part, sentences, size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
-            better = min(alone, key=lambda trial: cells[trial.name][rate])
+            single_models = [Trial(part, sentences, size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
+            better = min(single_models, key=lambda trial: cells[trial.name][rate])
             words, errors = group_counts(cells, better, rate)
-            _, both_errors = group_counts(cells, Trial(part, sentences, size, BOTH, *chosen[size]), rate)
+            _, both_errors = group_counts(cells, Trial(part, sentences, size, BOTH, *weights_of[size]), rate)
             differences.append(paired_difference(errors, both_errors, words))
         yield row(sentences, f"{size:,}", *differences)
 
 
-def weight_table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
+def weight_table(cells: Cells, weights_of: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
     """Yield the chosen weights, and their share of replications beside that of the other weights."""
     columns = ("`--class-weight`", "`--context-weight`", "`--context-boost`", "replications within the limits")
     yield from head("phrases", *columns, "weights within them on dev", "their median")
-    for size, values in chosen.items():
+    for size, values in weights_of.items():
         share = shares(cells, size)
         median = float(np.median(list(share.values())))
         yield row(
@@ -321,7 +325,7 @@ def main(shared: Path | None, cells: Path, output: Path) -> None:
     stored = Cells(cells)
     if shared is not None:
         measure(shared, stored)
-    chosen = {size: choose(stored, size) for size in SIZES}
-    put(output, "weights", list(weight_table(stored, chosen)))
-    put(output, "combination", list(table(stored, chosen)))
-    put(output, "differences", list(difference_table(stored, chosen)))
+    weights_of = {size: choose(stored, size) for size in SIZES}
+    put(output, "weights", list(weight_table(stored, weights_of)))
+    put(output, "combination", list(table(stored, weights_of)))
+    put(output, "differences", list(difference_table(stored, weights_of)))

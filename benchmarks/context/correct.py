@@ -66,8 +66,8 @@ def table(corrector: Corrector, utterances: Sequence[Case]) -> Iterator[str]:
                     whole[number] += sum(is_in(phrase, words) for phrase in spoken)
         rates = [f"{score(references, words).wer:.2f}" for words in (before, after)]
         counts = (f"{whole[0]} of {num_spoken}", whole[1]) if num_spoken else ("–", "–")
-        changed = f"{num_changed} of {num_without}" if num_without else "–"
-        yield row(TITLES[bed], size, len(group), *rates, *counts, changed)
+        false_corrections = f"{num_changed} of {num_without}" if num_without else "–"
+        yield row(TITLES[bed], size, len(group), *rates, *counts, false_corrections)
 
 
 def rare_words(corrector: Corrector, folder: Path, sizes: Sequence[int]) -> Iterator[str]:
@@ -113,10 +113,10 @@ def splits(corrector: Corrector, english: Path, real: Path, count: int) -> Itera
         rates, of_all, thresholds = [], [], []
         for _ in range(count):
             order = generator.permutation(len(values))
-            chosen, others = values[order[: len(values) // 2]], values[order[len(values) // 2 :]]
-            bound = choose_threshold(chosen, rate, len(others))
+            dev_scores, test_scores = values[order[: len(values) // 2]], values[order[len(values) // 2 :]]
+            bound = choose_threshold(dev_scores, rate, len(test_scores))
             if bound is not None:
-                rates.append(float((others >= bound.threshold).mean()))
+                rates.append(float((test_scores >= bound.threshold).mean()))
                 thresholds.append(bound.threshold)
                 of_all.append(float((values >= bound.threshold).mean()))
         shares = (f"{sum(value > rate for value in side) / count:.1%}" for side in (rates, of_all))

@@ -86,10 +86,18 @@ def cases(english: Path, real: Path, part: str, sizes: Sequence[int]) -> Iterato
             key = record["utt"]
             spoken = tuple(entry["text"] for entry in record["true"])
             best, confidences = best_of.get(key, ([], None))
-            same = confidences if best == hypotheses[key] else None
+            word_confidences = confidences if best == hypotheses[key] else None
             lists = _lists(english, record, spoken, size)
             yield Case(
-                bed, size, key, hypotheses[key], same, lists, references[key], spoken, bool(record.get("in_dict"))
+                bed,
+                size,
+                key,
+                hypotheses[key],
+                word_confidences,
+                lists,
+                references[key],
+                spoken,
+                bool(record.get("in_dict")),
             )
     for bed, folder in (("libri", english / part / "libri"), *((name, real / name / part) for name in REAL)):
         references = read_text(folder / "text")
@@ -127,8 +135,8 @@ class UnspokenNames:
         if case.bed == "general":
             return case
         if case.bed == "calls":
-            other = case.without_spoken()
-            return other if other is not None and other.lists else None
+            unspoken_case = case.without_spoken()
+            return unspoken_case if unspoken_case is not None and unspoken_case.lists else None
         texts = [phrase.text for phrase in self._pools[self._num_read % 10].classes[""]]
         begin = 100 * (self._num_read // 10 % SLICES)
         unspoken = [text for text in texts[begin : begin + 100] if not is_in(text.split(), case.reference)]

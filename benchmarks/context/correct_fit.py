@@ -57,27 +57,27 @@ def example(corrector: Corrector, case: Case) -> Example:
 
 def estimate(examples: Sequence[Example]) -> Decision:
     """Return the weights of greatest likelihood; utterances with confidences count once with and once without."""
-    both = [variant for one in examples if one.spans for variant in _variants(one)]
-    count, longest = len(both), max(len(one.spans) for one in both)
+    variants = [variant for example in examples if example.spans for variant in _variants(example)]
+    count, longest = len(variants), max(len(variant.spans) for variant in variants)
     features = torch.zeros(count, longest, len(FEATURES), dtype=torch.float64)
     right, present = torch.zeros(count, longest), torch.zeros(count, longest, dtype=torch.bool)
     overlap = torch.zeros(count, longest, longest, dtype=torch.bool)
-    for row, one in enumerate(both):
-        size = len(one.spans)
-        features[row, :size] = torch.from_numpy(one.features)
-        right[row, :size] = torch.from_numpy(one.is_right).float()
-        overlap[row, :size, :size] = torch.from_numpy(overlaps(one.spans))
+    for row, variant in enumerate(variants):
+        size = len(variant.spans)
+        features[row, :size] = torch.from_numpy(variant.features)
+        right[row, :size] = torch.from_numpy(variant.is_right).float()
+        overlap[row, :size, :size] = torch.from_numpy(overlaps(variant.spans))
         present[row, :size] = True
     mean, deviation = features[present].mean(0), features[present].std(0) + 1e-6
     standard = (features - mean) / deviation
     weights = torch.zeros(len(FEATURES), dtype=torch.float64, requires_grad=True)
     bias = torch.tensor(-3.0, dtype=torch.float64, requires_grad=True)
     search = torch.optim.LBFGS([weights, bias], max_iter=200, line_search_fn="strong_wolfe")
-    none = torch.tensor(-1e9, dtype=torch.float64)
+    no_score = torch.tensor(-1e9, dtype=torch.float64)
 
     def loss() -> torch.Tensor:
-        score = torch.where(present, standard @ weights + bias, none)  # [utterances, candidates]
-        rivals = torch.where(overlap, score[:, None, :], none)
+        score = torch.where(present, standard @ weights + bias, no_score)  # [utterances, candidates]
+        rivals = torch.where(overlap, score[:, None, :], no_score)
         total = torch.logsumexp(torch.cat([rivals, torch.zeros_like(score)[..., None]], -1), -1)
         log_probability = (score - total).clamp(max=-1e-6)
         terms = right * log_probability + (1 - right) * torch.log1p(-log_probability.exp())
@@ -104,42 +104,42 @@ def fit(corrector: Corrector, english: Path, real: Path) -> tuple[Decision, str]
         if (case.size > 100 and not has_names) or not case.words:
             continue
         examples.append(example(corrector, case))
-        other = case.without_spoken() if case.size < 5000 else None
-        if other is not None and other.lists and case.spoken:
-            examples.append(example(corrector, other))
+        unspoken_case = case.without_spoken() if case.size < 5000 else None
+        if unspoken_case is not None and unspoken_case.lists and case.spoken:
+            examples.append(example(corrector, unspoken_case))
         if has_names and case.size == 100:
             names.append(examples[-1])
-        elif (other := unspoken.of(case)) is not None:
-            names.append(example(corrector, other))
+        elif (unspoken_case := unspoken.of(case)) is not None:
+            names.append(example(corrector, unspoken_case))
             examples.append(names[-1])
     thresholds = []
-    stories = []
-    decisions = [estimate([one for one in examples if _fold(one) != number]) for number in range(FOLDS)]
+    notes = []
+    decisions = [estimate([entry for entry in examples if _fold(entry) != number]) for number in range(FOLDS)]
     for has_confidences in (False, True):
         scores = []
-        for one in names:
-            features = one.features if has_confidences else _variants(one)[-1].features
-            probability = decisions[_fold(one)].probabilities(features, one.spans) if one.spans else np.zeros(1)
+        for entry in names:
+            features = entry.features if has_confidences else _variants(entry)[-1].features
+            probability = decisions[_fold(entry)].probabilities(features, entry.spans) if entry.spans else np.zeros(1)
             scores.append(float(probability.max()))
         bound = choose_threshold(scores, MAX_RATE, None)
         assert bound is not None, "no threshold bounds the rate"
         thresholds.append(bound.threshold)
         kind = "with" if has_confidences else "without"
-        stories.append(
+        notes.append(
             f"{bound.threshold} {kind} confidences: {bound.changed} of {bound.utterances} utterances changed, "
             f"at most {bound.upper:.4f} with 95% confidence"
         )
-    chosen = replace(estimate(examples), threshold=thresholds[0], confident_threshold=thresholds[1])
-    return chosen, "; ".join(stories)
+    decision = replace(estimate(examples), threshold=thresholds[0], confident_threshold=thresholds[1])
+    return decision, "; ".join(notes)
 
 
-def _fold(one: Example) -> int:
-    return crc32(f"{one.case.bed} {one.case.key}".encode()) % FOLDS
+def _fold(example: Example) -> int:
+    return crc32(f"{example.case.bed} {example.case.key}".encode()) % FOLDS
 
 
-def _variants(one: Example) -> list[Example]:
-    if one.case.confidences is None:
-        return [one]
-    features = one.features.copy()
+def _variants(example: Example) -> list[Example]:
+    if example.case.confidences is None:
+        return [example]
+    features = example.features.copy()
     features[:, UNKNOWN] = 0
-    return [one, replace(one, features=features)]
+    return [example, replace(example, features=features)]

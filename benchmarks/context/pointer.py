@@ -47,7 +47,7 @@ class Method:
     size: int = 0  # 0: no list
     points: bool = False
     augment: bool = False
-    others: bool = False  # lists of other utterances
+    foreign: bool = False  # lists of other utterances
 
 
 METHODS = (
@@ -56,7 +56,7 @@ METHODS = (
     *(Method("boosts + augmentation", size, augment=True) for size in SIZES),
     *(Method("contextual LM", size, points=True) for size in SIZES),
     *(Method("contextual LM + augmentation", size, points=True, augment=True) for size in SIZES),
-    *(Method("contextual LM, other lists", size, points=True, others=True) for size in SIZES),
+    *(Method("contextual LM, other lists", size, points=True, foreign=True) for size in SIZES),
 )
 
 
@@ -69,21 +69,21 @@ class Weights:
     boost: float | None = None  # default: `BOOST`
 
 
-def lists(bed: Bed, size: int, *, others: bool) -> Entities:
+def lists(bed: Bed, size: int, *, foreign: bool) -> Entities:
     """Return LibriSpeech's lists, or for each utterance that of the next one, less the words of its reference."""
-    if not others:
+    if not foreign:
         return bed.biasing_entities(size)
     keys = list(bed.biasing[size])
-    others_of = {}
-    for key, other in zip(keys, [*keys[1:], keys[0]], strict=True):
+    foreign_lists = {}
+    for key, next_key in zip(keys, [*keys[1:], keys[0]], strict=True):
         words = set(bed.references["libri"].get(key, ()))
-        others_of[key] = {"phrases": [word for word in bed.biasing[size][other].bias if word not in words]}
-    return Entities.from_dict({"utterances": others_of}, words=bed.words)
+        foreign_lists[key] = {"phrases": [word for word in bed.biasing[size][next_key].bias if word not in words]}
+    return Entities.from_dict({"utterances": foreign_lists}, words=bed.words)
 
 
 def measure(bed: Bed, lm: LanguageModel, model: ContextPointer, method: Method, weights: Weights) -> dict[str, float]:
     """Return WER, U-WER, B-WER and the CPU seconds of a method."""
-    entities = lists(bed, method.size, others=method.others) if method.size else Entities.from_dict({})
+    entities = lists(bed, method.size, foreign=method.foreign) if method.size else Entities.from_dict({})
     boost = BOOST.get(method.size, 0.0) if weights.boost is None else weights.boost
     options = ContextOptions(
         keyword_boost=0.0 if method.points else boost, context_prior=weights.prior, context_weight=weights.weight
@@ -153,8 +153,8 @@ def costs(bed: Bed, lm: LanguageModel, model: str) -> Iterator[str]:
         for _ in range(3):
             pointer = load_pointer(model)
             turns.append((seconds(name, None), seconds(name, entities, pointer), seconds(name, entities, pointer)))
-        without, new, known = map(min, zip(*turns, strict=True))
-        factors = (f"{new:.1f}", f"{new / without:.2f}", f"{known:.1f}", f"{known / without:.2f}")
+        without, new, cached = map(min, zip(*turns, strict=True))
+        factors = (f"{new:.1f}", f"{new / without:.2f}", f"{cached:.1f}", f"{cached / without:.2f}")
         yield row(name, f"{size:,}", f"{without:.1f}", *factors)
 
 

@@ -70,21 +70,21 @@ def commands(bed: Bed, method: Method, entities: Entities) -> dict[str, float]:
         truth=bed.truth,
         words=bed.words,
     )
-    inside, outside = report.vocabulary(True), report.vocabulary(False)
-    nothing = dict.fromkeys(bed.references["general"], ())
+    in_vocabulary, out_of_vocabulary = report.vocabulary(True), report.vocabulary(False)
+    no_entities = dict.fromkeys(bed.references["general"], ())
     false = score_entities(
-        bed.references["general"], hypotheses["general"], entities.phrases(bed.references["general"]), truth=nothing
+        bed.references["general"], hypotheses["general"], entities.phrases(bed.references["general"]), truth=no_entities
     )
     return {
         "general": score(bed.references["general"], hypotheses["general"]).wer,
         "contextual": score(bed.references["calls"], hypotheses["calls"]).wer,
-        "found": inside.correct,
-        "said": inside.mentions,
-        "new_found": outside.correct,
-        "new_said": outside.mentions,
+        "found": in_vocabulary.correct,
+        "said": in_vocabulary.mentions,
+        "new_found": out_of_vocabulary.correct,
+        "new_said": out_of_vocabulary.mentions,
         "precision": report.entities.precision,
-        "entity_errors": inside.words.errors,
-        "entity_words": inside.words.words,
+        "entity_errors": in_vocabulary.words.errors,
+        "entity_words": in_vocabulary.words.words,
         "alarms": false.entities.inserted,
         "seconds": seconds,
     }
@@ -169,9 +169,9 @@ def cost_table(bed: Bed) -> Iterator[str]:
             "both": lambda stage=stage: list(rescore(stage(iter(lattices), None), lm, options)),
         }
         calls["stage"]()  # compiles
-        alone, plain, both = map(cpu_seconds, calls.values())
+        pass_seconds, plain, both = map(cpu_seconds, calls.values())
         kind = "with a class model" if class_lm else "boosts alone"
-        per_utterance = f"{1000 * alone / len(lattices):.2f} ms"
+        per_utterance = f"{1000 * pass_seconds / len(lattices):.2f} ms"
         yield row(f"5,000 phrases, {kind}: the pass itself, per utterance", per_utterance)
         values = f"{plain:.2f} s, {both:.2f} s ({both / plain - 1:+.0%})"
         yield row("rescoring with the shipped LSTM, without and with them", values)
@@ -193,10 +193,10 @@ def boost_table(bed: Bed, picture: Path | None) -> Iterator[str]:
         for options in sweep:
             cell = commands(bed, Method("", class_lm=True, options=options), entities)
             curves.setdefault(name, []).append((cell["contextual"], cell["general"]))
-            found = f"{cell['found']:.0f} of {cell['said']:.0f}"
+            mentions = f"{cell['mentions']:.0f} of {cell['said']:.0f}"
             rates = (f"{cell[rate]:.2f}" for rate in ("general", "contextual"))
             boosts = (f"{boost:g}" for boost in (options.class_boost, options.keyword_boost))
-            yield row(*boosts, *rates, found, f"{cell['alarms']:.0f}")
+            yield row(*boosts, *rates, mentions, f"{cell['alarms']:.0f}")
     if picture is not None:
         with drawn_panels(picture, ["general WER (%)"], "contextual WER (%)") as [axes]:
             for (name, points), colour, marker in zip(curves.items(), COLOURS, MARKERS, strict=False):
@@ -206,7 +206,7 @@ def boost_table(bed: Bed, picture: Path | None) -> Iterator[str]:
 def draw_pictures(bed: Bed, folder: Path) -> None:
     """Draw the curves of docs/context.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    class_model, alone = METHODS[4], METHODS[2]
+    class_model, plain_method = METHODS[4], METHODS[2]
 
     def curves(settings: Mapping[str, Sequence[tuple[float, Method, int]]], path: Path, label: str, scale: str) -> None:
         measured = {
@@ -225,10 +225,10 @@ def draw_pictures(bed: Bed, folder: Path) -> None:
                     axes.set_xticks([], minor=True)
                     axes.xaxis.set_major_formatter("{x:g}")
 
-    def at(method: Method, **changed: float) -> Method:
-        return replace(method, options=replace(method.options, **changed))
+    def at(method: Method, **values: float) -> Method:
+        return replace(method, options=replace(method.options, **values))
 
-    both = {"class model": class_model, "no class model": alone}
+    both = {"class model": class_model, "no class model": plain_method}
     beams = (1, 2, 3, 5, 10, 20)
     curves(
         {name: [(k, at(method, max_tokens=k), 1000) for k in beams] for name, method in both.items()},

@@ -89,19 +89,19 @@ def commands(english: Path, words: int) -> list[list[str]]:
 
 def train(lm: LanguageModel, plan: Plan, texts: dict[str, list[list[str]]]) -> ContextPointer:
     """Train a pointer beside the shipped encoder."""
-    chosen: list[list[str]] = []
+    sentences: list[list[str]] = []
     for domain in plan.domains:
-        left = plan.words // len(plan.domains)
-        step = sum(map(len, texts[domain])) / left
-        chosen += [texts[domain][int(place)] for place in np.arange(0, len(texts[domain]), step)]
+        num_words = plan.words // len(plan.domains)
+        step = sum(map(len, texts[domain])) / num_words
+        sentences += [texts[domain][int(place)] for place in np.arange(0, len(texts[domain]), step)]
     common = 2000 if "books" in plan.domains else 500  # commands have fewer words
     options = PointerOptions(
         positions=10**9, common=common, steps=STEPS, batch=64, most_phrases=plan.background, threads=1
     )
-    return training.train_pointer(lm, "english", lambda: chosen, load_pointer(DEFAULT_MODEL).encoder, options)
+    return training.train_pointer(lm, "english", lambda: sentences, load_pointer(DEFAULT_MODEL).encoder, options)
 
 
-def read_once() -> None:
+def load_once() -> None:
     """Compute the states of the language model once for equal sentences."""
     plain, states = training._read, dict[str, Any]()
 
@@ -154,7 +154,7 @@ def measure(shared: Path, cells: Cells) -> None:
     import torch
 
     torch.set_num_threads(1)
-    read_once()
+    load_once()
     data, lm = shared / "data", load(None)
     bed = Bed(data / "english", "test")
     texts = {"books": read_books(data, 1_000_000), "commands": commands(data / "english", MANY // 2)}
@@ -182,8 +182,8 @@ def amount_table(cells: Cells) -> Iterator[str]:
     for plan in AMOUNTS:
         cell = cells[plan.name]
         rates = (f"{cell[name]:.2f}" for name in ("general", "wer 1000", "biased 1000"))
-        found = f"{cell['found']:.0f} of 163"
-        yield row(" and ".join(plan.domains), f"{plan.words:,}", f"{cell['calls']:.2f}", found, *rates)
+        num_found = f"{cell['num_found']:.0f} of 163"
+        yield row(" and ".join(plan.domains), f"{plan.words:,}", f"{cell['calls']:.2f}", num_found, *rates)
 
 
 @command

@@ -185,14 +185,16 @@ def rows(work: Path, stages: Sequence[str]) -> Iterator[str]:
             reports[side] = score_entities(
                 references[side], texts[side], lists[side].phrases(references[side]), **options
             )
-        others = score(texts["lexical"], texts["written"], normalizer="basic").sentence_errors
+        sentence_errors = score(texts["lexical"], texts["written"], normalizer="basic").sentence_errors
         rates = [reports[side].overall for side in SIDES]
         entities = [reports[side].entities for side in SIDES]
         correct, inserted = ([getattr(rate, field) for rate in entities] for field in ("correct", "inserted"))
-        is_equal = not others and rates[0] == rates[1] and correct[0] == correct[1] and inserted[0] == inserted[1]
+        is_equal = (
+            not sentence_errors and rates[0] == rates[1] and correct[0] == correct[1] and inserted[0] == inserted[1]
+        )
         form = f"{entities[1].in_form} / {entities[1].correct}"
         errors = [f"{rate.wer:.2f}" for rate in rates]
-        yield row(name, others, *errors, *correct, *inserted, form, "equal" if is_equal else "different")
+        yield row(name, sentence_errors, *errors, *correct, *inserted, form, "equal" if is_equal else "different")
 
 
 @command

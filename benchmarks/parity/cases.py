@@ -76,18 +76,20 @@ def _paths() -> Iterator[Case]:
         command = f"best-path {{data}}/{lattices}.ark.gz -o {{out}}"
         yield Case(f"{lattices}_best.words.gz", "words", (command,), same_fields, sets=("korean",))
     linear = "nbest-to-linear {out}.one -o {out} --lm-cost {out}.lm --ac-cost {out}.ac"
-    one = (f"1best {LAT} {SCALED} -o {{out}}.one", linear)
+    best_commands = (f"1best {LAT} {SCALED} -o {{out}}.one", linear)
     for name, ending in (("graph", "lm"), ("acoustic", "ac")):
         subject = f"{name} cost of the best path, 1e-3"
-        yield Case(f"best.{name}_cost.gz", subject, one, same_numbers(1e-3), f"{{out}}.{ending}")
-    many = (f"to-nbest {LAT} {SCALED} --n=20 -o {{out}}.one", linear)
-    yield Case("nbest20.words.gz", "the set of 20 word sequences and their costs, 1e-3", many, same_nbest)
+        yield Case(f"best.{name}_cost.gz", subject, best_commands, same_numbers(1e-3), f"{{out}}.{ending}")
+    nbest_commands = (f"to-nbest {LAT} {SCALED} --n=20 -o {{out}}.one", linear)
+    yield Case("nbest20.words.gz", "the set of 20 word sequences and their costs, 1e-3", nbest_commands, same_nbest)
 
 
 def same_nbest(theirs: Path, ours: Path) -> Finding:
     """Compare the n best sequences of each key and their costs, in any order."""
 
-    def read(words: Path, graph: Path, acoustic: Path) -> dict[str, dict[tuple[str, ...], tuple[float, float]]]:
+    def read_sequences(
+        words: Path, graph: Path, acoustic: Path
+    ) -> dict[str, dict[tuple[str, ...], tuple[float, float]]]:
         sequences_of: dict[str, dict[tuple[str, ...], tuple[float, float]]] = {}
         graph_cost, acoustic_cost = rows(graph), rows(acoustic)
         for name, sequence in rows(words).items():
@@ -97,17 +99,17 @@ def same_nbest(theirs: Path, ours: Path) -> Finding:
 
     finding = Finding()
     folder = theirs.parent
-    kaldi = read(theirs, folder / "nbest20.graph_cost.gz", folder / "nbest20.acoustic_cost.gz")
-    sequences_of = read(ours, Path(f"{ours}.lm"), Path(f"{ours}.ac"))
+    kaldi = read_sequences(theirs, folder / "nbest20.graph_cost.gz", folder / "nbest20.acoustic_cost.gz")
+    sequences_of = read_sequences(ours, Path(f"{ours}.lm"), Path(f"{ours}.ac"))
     for key, sequences in kaldi.items():
-        others = sequences_of.get(key, {})
+        our_sequences = sequences_of.get(key, {})
         pairs = [
             (a, b)
-            for sequence in sequences.keys() & others.keys()
-            for a, b in zip(sequences[sequence], others[sequence], strict=True)
+            for sequence in sequences.keys() & our_sequences.keys()
+            for a, b in zip(sequences[sequence], our_sequences[sequence], strict=True)
         ]
-        same = sequences.keys() == others.keys() and all(is_close(a, b, 1e-3) for a, b in pairs)
-        finding.add(key, same, max((abs(a - b) for a, b in pairs), default=0.0))
+        is_equal = sequences.keys() == our_sequences.keys() and all(is_close(a, b, 1e-3) for a, b in pairs)
+        finding.add(key, is_equal, max((abs(a - b) for a, b in pairs), default=0.0))
     return finding
 
 

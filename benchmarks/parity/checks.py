@@ -32,13 +32,13 @@ class Finding:
     worst: float | None = 0.0  # largest difference of a number; None where only words are compared
     unequal: tuple[str, ...] = ()  # the first few keys
 
-    def add(self, key: str, same: bool, difference: float = 0.0) -> None:
+    def add(self, key: str, is_equal: bool, difference: float = 0.0) -> None:
         """Count one comparison."""
         self.count += 1
-        self.equal += same
+        self.equal += is_equal
         if self.worst is not None:
             self.worst = max(self.worst, difference)
-        if not same:
+        if not is_equal:
             self.unequal = (*self.unequal, key)[:5]
 
 
@@ -53,11 +53,11 @@ def by_key(read: Callable[[Path], Mapping[str, Any]], compare: Compare | None = 
         finding = Finding(worst=None if compare is None else 0.0)
         entries = read(ours)
         for key, entry in read(theirs).items():
-            other = entries.get(key)
-            if compare is None or other is None:
-                finding.add(key, entry == other)
+            our_entry = entries.get(key)
+            if compare is None or our_entry is None:
+                finding.add(key, entry == our_entry)
             else:
-                finding.add(key, *compare(entry, other))
+                finding.add(key, *compare(entry, our_entry))
         return finding
 
     return check
@@ -129,10 +129,10 @@ def same_arcs(tolerance: float) -> Check:
 
     def compare(kaldi: Lattice, lattice: Lattice) -> tuple[bool, float]:
         (kaldi_arcs, kaldi_costs), (arcs, costs) = _arcs(kaldi), _arcs(lattice)
-        same = arcs == kaldi_arcs and kaldi.num_states == lattice.num_states
-        same &= int(kaldi.is_final.sum()) == int(lattice.is_final.sum())
-        worst = _largest(np.array(kaldi_costs), np.array(costs)) if same else 0.0
-        return same and worst <= tolerance, worst
+        is_equal = arcs == kaldi_arcs and kaldi.num_states == lattice.num_states
+        is_equal &= int(kaldi.is_final.sum()) == int(lattice.is_final.sum())
+        worst = _largest(np.array(kaldi_costs), np.array(costs)) if is_equal else 0.0
+        return is_equal and worst <= tolerance, worst
 
     return by_key(lattices, compare)
 
@@ -169,29 +169,29 @@ class Sequences:
 
     def _compare(self, kaldi: Lattice, lattice: Lattice) -> tuple[bool, float]:
         costs: Literal["total", "both"] = "total" if self.summed else "both"
-        scales, same, worst = Scales(self.acoustic_scale), True, 0.0
+        scales, is_equal, worst = Scales(self.acoustic_scale), True, 0.0
         if self.whole and self.beam is None:
-            same = equivalent(kaldi, lattice, self.tolerance, self.acoustic_scale, costs)
-        (first, bound), (second, other_bound) = self._best(kaldi, scales), self._best(lattice, scales)
-        for here, there in ((first, second), (second, first)):
-            for words, path in here.items():
-                if path.cost(scales) > min(bound, other_bound):
+            is_equal = equivalent(kaldi, lattice, self.tolerance, self.acoustic_scale, costs)
+        (first, kaldi_bound), (second, our_bound) = self._best(kaldi, scales), self._best(lattice, scales)
+        for paths, counterparts in ((first, second), (second, first)):
+            for words, path in paths.items():
+                if path.cost(scales) > min(kaldi_bound, our_bound):
                     continue
-                other = there.get(words)
-                if other is None:
-                    same = False
+                counterpart = counterparts.get(words)
+                if counterpart is None:
+                    is_equal = False
                     continue
-                difference = path.graph_cost - other.graph_cost, path.acoustic_cost - other.acoustic_cost
+                difference = path.graph_cost - counterpart.graph_cost, path.acoustic_cost - counterpart.acoustic_cost
                 worst = max(worst, abs(sum(difference))) if self.summed else max(worst, *map(abs, difference))
-                same &= np.array_equal(path.alignment, other.alignment)
-        return same and worst <= self.tolerance, worst
+                is_equal &= np.array_equal(path.alignment, counterpart.alignment)
+        return is_equal and worst <= self.tolerance, worst
 
     def _best(self, lattice: Lattice, scales: Scales) -> tuple[dict[bytes, ninja.graph.Path], float]:
         """Return the best sequences, and the cost up to which all are among them."""
         paths = nbest(lattice, NUM_SEQUENCES, scales)
         last = paths[-1].cost(scales) if len(paths) == NUM_SEQUENCES else np.inf
-        bound = np.inf if self.beam is None else paths[0].cost(scales) + self.beam
-        return {path.words.tobytes(): path for path in paths}, min(last, bound) - EDGE
+        limit = np.inf if self.beam is None else paths[0].cost(scales) + self.beam
+        return {path.words.tobytes(): path for path in paths}, min(last, limit) - EDGE
 
 
 def _lines_by_key(path: Path) -> dict[str, list[str]]:
@@ -208,15 +208,15 @@ same_lines = by_key(_lines_by_key)
 def same_numbers(tolerance: float) -> Check:
     """Compare all numbers of each line, within a tolerance; other fields for equality."""
 
-    def compare(fields: list[str], others: list[str]) -> tuple[bool, float]:
-        if len(others) != len(fields):
+    def compare(fields: list[str], our_fields: list[str]) -> tuple[bool, float]:
+        if len(our_fields) != len(fields):
             return False, 0.0
         try:
-            numbers = [(float(a), float(b)) for a, b in zip(fields, others, strict=True) if a != b]
+            numbers = [(float(a), float(b)) for a, b in zip(fields, our_fields, strict=True) if a != b]
         except ValueError:  # other fields
             return False, 0.0
-        same = all(is_close(a, b, tolerance) for a, b in numbers)
-        return same, max((abs(a - b) for a, b in numbers), default=0.0)
+        is_equal = all(is_close(a, b, tolerance) for a, b in numbers)
+        return is_equal, max((abs(a - b) for a, b in numbers), default=0.0)
 
     return by_key(rows, compare)
 
@@ -229,11 +229,11 @@ def is_close(a: float, b: float, tolerance: float) -> bool:
 def same_bins(tolerance: float) -> Check:
     """Compare confusion networks: of each bin the probability of each word, within a tolerance."""
 
-    def compare(fields: list[str], others: list[str]) -> tuple[bool, float]:
-        bins, other_bins = _bins(fields), _bins(others)
-        if len(bins) != len(other_bins):
+    def compare(fields: list[str], our_fields: list[str]) -> tuple[bool, float]:
+        bins, our_bins = _bins(fields), _bins(our_fields)
+        if len(bins) != len(our_bins):
             return False, 0.0
-        pairs = zip(bins, other_bins, strict=True)
+        pairs = zip(bins, our_bins, strict=True)
         gaps = (abs(a.get(word, 0.0) - b.get(word, 0.0)) for a, b in pairs for word in a.keys() | b.keys())
         worst = max(gaps, default=0.0)
         return worst <= tolerance, worst
@@ -249,10 +249,10 @@ def _bins(fields: Iterable[str]) -> list[dict[str, float]]:
 def same_posteriors(tolerance: float) -> Check:
     """Compare the lines of arc posteriors as a set, the posterior within a tolerance."""
 
-    def compare(arcs: list[tuple], others: list[tuple]) -> tuple[bool, float]:
-        if [arc[:-1] for arc in arcs] != [arc[:-1] for arc in others]:
+    def compare(arcs: list[tuple], our_arcs: list[tuple]) -> tuple[bool, float]:
+        if [arc[:-1] for arc in arcs] != [arc[:-1] for arc in our_arcs]:
             return False, 0.0
-        worst = max((abs(a[-1] - b[-1]) for a, b in zip(arcs, others, strict=True)), default=0.0)
+        worst = max((abs(a[-1] - b[-1]) for a, b in zip(arcs, our_arcs, strict=True)), default=0.0)
         return worst <= tolerance, worst
 
     return by_key(_posteriors, compare)

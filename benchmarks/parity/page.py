@@ -56,18 +56,18 @@ class Runs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._done: dict[tuple[str, ...], tuple[Path, str]] = {}
+        self._results: dict[tuple[str, ...], tuple[Path, str]] = {}
 
     def output(self, commands: tuple[str, ...], places: dict[str, str]) -> tuple[Path, str]:
         """Run commands unless they have run already; return the path of their output, and the error."""
         filled = tuple(command.format(out="{out}", **places) for command in commands)
-        if filled not in self._done:
-            path = self._folder / str(len(self._done))
+        if filled not in self._results:
+            path = self._folder / str(len(self._results))
             problem = ""
             for command in filled:
                 problem = problem or _run(shlex.split(command.format(out=path)))
-            self._done[filled] = path, problem
-        return self._done[filled]
+            self._results[filled] = path, problem
+        return self._results[filled]
 
 
 def _run(arguments: list[str]) -> str:

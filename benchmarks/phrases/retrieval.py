@@ -54,7 +54,7 @@ class Queries:
     pool: Sounds
 
 
-def read_queries(folder: Path, pronouncer: Pronouncer, most: int, seed: int = 1) -> Queries:
+def read_queries(folder: Path, pronouncer: Pronouncer, limit: int, seed: int = 1) -> Queries:
     """Return rare words that were recognised wrongly, and a pool of rare words that were not spoken."""
     pairs: list[tuple[str, str]] = []
     for part in ("clean", "other"):
@@ -65,11 +65,11 @@ def read_queries(folder: Path, pronouncer: Pronouncer, most: int, seed: int = 1)
                 key, text, rare, _ = line.rstrip("\n").split("\t")
                 pairs += _replaced(text.split(), hypotheses.get(key, "").split(), set(json.loads(rare)))
     rng = np.random.default_rng(seed)
-    chosen = [pairs[place] for place in rng.permutation(len(pairs))[:most]]
+    sample = [pairs[place] for place in rng.permutation(len(pairs))[:limit]]
     with gzip.open(folder / "bias" / "words" / "all_rare_words.txt.gz", "rt") as lines:
         rare_words = sorted({line.split()[0] for line in lines if line.strip()} - {spoken for spoken, _ in pairs})
     pool = [rare_words[place] for place in rng.permutation(len(rare_words))[: max(SIZES)]]
-    return _queries(chosen, pool, pronouncer)
+    return _queries(sample, pool, pronouncer)
 
 
 def call_queries(folder: Path, pronouncer: Pronouncer) -> Queries:
@@ -95,10 +95,10 @@ def _replaced(
     """Yield rare words, or the phrase that they form, with the words recognised in the stretch of errors around."""
     spoken: list[str] = []
     recognised: list[str] = []
-    for word, other in [*align(reference, hypothesis).pairs, ("", "")]:
-        if word != other:
+    for word, hypothesis_word in [*align(reference, hypothesis).pairs, ("", "")]:
+        if word != hypothesis_word:
             spoken += [word] if word else []
-            recognised += [other] if other else []
+            recognised += [hypothesis_word] if hypothesis_word else []
             continue
         words = [word for word in spoken if word in rare]
         if words and recognised:
@@ -109,18 +109,18 @@ def _replaced(
 
 def _queries(pairs: Sequence[tuple[str, str]], pool: Sequence[str], pronouncer: Pronouncer) -> Queries:
     def sounds(texts: Sequence[str]) -> Sounds:
-        known = dict(lexicon_entries(pronouncer, texts))
-        return Sounds(list(texts), [known.get(text, ()) for text in texts])
+        phones_of = dict(lexicon_entries(pronouncer, texts))
+        return Sounds(list(texts), [phones_of.get(text, ()) for text in texts])
 
     spoken, recognised = zip(*pairs, strict=True)
     return Queries(sounds(recognised), sounds(spoken), sounds(pool))
 
 
-def part_of(queries: Queries, pronouncer: Pronouncer, known: bool) -> Queries:
+def part_of(queries: Queries, pronouncer: Pronouncer, in_dictionary: bool) -> Queries:
     """Return the queries for phrases all of whose words are in the dictionary, or the others."""
     words = pronouncer.dictionary
     texts = queries.spoken.texts
-    places = [place for place, text in enumerate(texts) if all(map(words.__contains__, text.split())) == known]
+    places = [place for place, text in enumerate(texts) if all(map(words.__contains__, text.split())) == in_dictionary]
 
     def select(sounds: Sounds) -> Sounds:
         return Sounds([sounds.texts[place] for place in places], [sounds.phones[place] for place in places])
@@ -137,13 +137,13 @@ def edit_distances(confusion: Confusion, letters: bool) -> Callable[[Sounds, Sou
         return list(map(symbols.spelled, sounds.texts) if letters else map(symbols.pronounced, sounds.phones))
 
     def compare(queries: Sounds, phrases: Sounds) -> Matrix:
-        one, other = rows(queries), rows(phrases)
-        lengths = np.maximum(np.array(list(map(len, one)))[:, None], list(map(len, other)))
+        query_rows, phrase_rows = rows(queries), rows(phrases)
+        lengths = np.maximum(np.array(list(map(len, query_rows)))[:, None], list(map(len, phrase_rows)))
         costs = np.zeros(lengths.shape, np.float32)
-        order = np.array(sorted(range(len(other)), key=lambda place: len(other[place])))
+        order = np.array(sorted(range(len(phrase_rows)), key=lambda place: len(phrase_rows[place])))
         for part in np.array_split(order, len(order) // 512 + 1):
-            phrase = symbol[padded([other[place] for place in part.tolist()])]
-            for place, query in enumerate(one):
+            phrase = symbol[padded([phrase_rows[place] for place in part.tolist()])]
+            for place, query in enumerate(query_rows):
                 costs[place, part] = distances(symbol[padded([query])], phrase, confusion)
         return costs / np.maximum(lengths, 1)
 
@@ -158,21 +158,24 @@ def methods(models: dict[str, PhraseEncoder]) -> Iterator[tuple[str, Callable[[S
     confused = edit_distances(articulatory, letters=False)
     yield "letters", letters
     yield "phones", phones
-    yield "phones + letters", lambda one, other: phones(one, other) + letters(one, other)
-    yield "confusion-weighted phones + letters", lambda one, other: 2 * confused(one, other) + letters(one, other)
+    yield "phones + letters", lambda queries, phrases: phones(queries, phrases) + letters(queries, phrases)
+    yield (
+        "confusion-weighted phones + letters",
+        lambda queries, phrases: 2 * confused(queries, phrases) + letters(queries, phrases),
+    )
     for name, model in models.items():
 
-        def near(one: Sounds, other: Sounds, model: PhraseEncoder = model) -> Matrix:
-            return -(model.vectors(one.texts, one.phones) @ model.vectors(other.texts, other.phones).T)
+        def near(queries: Sounds, phrases: Sounds, model: PhraseEncoder = model) -> Matrix:
+            return -(model.vectors(queries.texts, queries.phones) @ model.vectors(phrases.texts, phrases.phones).T)
 
         yield name, near
 
 
 def ranks(queries: Queries, compare: Callable[[Sounds, Sounds], Matrix]) -> dict[int, npt.NDArray[np.float64]]:
     """Return the rank of each phrase in lists of each size; ties count half."""
-    right, others = _compared(queries, compare)
+    right, wrong_distances = _compared(queries, compare)
     right = right[:, None]
-    lists = {size: others[:, : size - 1] for size in SIZES}
+    lists = {size: wrong_distances[:, : size - 1] for size in SIZES}
     return {size: 1 + (wrong < right).sum(1) + (wrong == right).sum(1) / 2 for size, wrong in lists.items()}
 
 
@@ -187,15 +190,15 @@ def rank_again(
     queries: Queries, model: Callable[[Sounds, Sounds], Matrix], exact: Callable[[Sounds, Sounds], Matrix], share: float
 ) -> dict[int, npt.NDArray[np.float64]]:
     """Return ranks by exact distance and a share of the model's similarity, among the model's shortlist."""
-    (own, others), (exact_own, exact_others) = _compared(queries, model), _compared(queries, exact)
+    (right, wrong), (exact_right, exact_wrong) = _compared(queries, model), _compared(queries, exact)
     ranks_of = {}
     for size in SIZES:
-        distances = others[:, : size - 1]
+        distances = wrong[:, : size - 1]
         last = np.partition(distances, SHORTLIST - 1, axis=1)[:, SHORTLIST - 1] if size > SHORTLIST else np.inf
-        cost = np.where(distances <= np.reshape(last, (-1, 1)), exact_others[:, : size - 1] + share * distances, np.inf)
-        truth = exact_own + share * own
+        cost = np.where(distances <= np.reshape(last, (-1, 1)), exact_wrong[:, : size - 1] + share * distances, np.inf)
+        truth = exact_right + share * right
         rank = 1 + (cost < truth[:, None]).sum(1) + (cost == truth[:, None]).sum(1) / 2
-        ranks_of[size] = np.where(own <= last, rank, SHORTLIST + 1 + (distances < own[:, None]).sum(1) / 2)
+        ranks_of[size] = np.where(right <= last, rank, SHORTLIST + 1 + (distances < right[:, None]).sum(1) / 2)
     return ranks_of
 
 
@@ -240,13 +243,13 @@ def main(folder: Path, model: tuple[str, ...], kind: str, part: str | None, most
     models = {name: PhraseEncoder.load(file) for file, _, name in (text.partition("=") for text in model)}
     results = Cells(cells)
     print(f"{len(queries.spoken.texts)} queries; R@1, R@5, MRR at {', '.join(map(str, SIZES))}; CPU seconds")
-    chosen = dict(methods(models))
-    for name, compare in chosen.items():
+    compare_by_name = dict(methods(models))
+    for name, compare in compare_by_name.items():
         key = f"{kind} {part or 'all'} {len(queries.spoken.texts)} {name}"
         start = time.process_time()
         if key not in results:
             results.add(key, row=[*figures(ranks(queries, compare)), time.process_time() - start])
         show(name, results[key]["row"])
         if name in models:
-            exact = chosen["confusion-weighted phones + letters"]
+            exact = compare_by_name["confusion-weighted phones + letters"]
             show(f"{name}, ranked again", figures(rank_again(queries, compare, exact, share)))

@@ -63,9 +63,9 @@ VARIANTS = (
         if metric or extractor != "s2s-last"  # which learns from distances alone
     ),
     *(
-        Variant("phonemes", f"{inputs} → {shown}", inputs=inputs, outputs=outputs, metric=metric)
+        Variant("phonemes", f"{inputs} → {title}", inputs=inputs, outputs=outputs, metric=metric)
         for metric in (1.0, 0.0)
-        for inputs, shown, outputs in (
+        for inputs, title, outputs in (
             ("letters", "letters", "letters"),
             ("phones", "phones", "phones"),
             ("phones", "letters", "letters"),
@@ -92,32 +92,34 @@ class Sources:
     def words(self, source: str) -> TrainingWords:
         """Return the words of a source, with the words that sound most like them."""
         if source not in self._words:
-            chosen = self._dictionary() if source == ALL or source.isdigit() else self._pools(source.split(", "))
+            entries = self._dictionary() if source == ALL or source.isdigit() else self._pools(source.split(", "))
             if source.isdigit():
-                chosen = [chosen[place] for place in np.random.default_rng(1).permutation(len(chosen))[: int(source)]]
-            self._words[source] = training_words(chosen, self.symbols, self.confusion)
+                entries = [
+                    entries[place] for place in np.random.default_rng(1).permutation(len(entries))[: int(source)]
+                ]
+            self._words[source] = training_words(entries, self.symbols, self.confusion)
         return self._words[source]
 
     def _dictionary(self) -> list[tuple[str, Phones]]:
-        known = self._pronouncer.dictionary.items()
-        return [(word, phones_of(variant)) for word, variants in known for variant in variants[:2]
+        pronunciations = self._pronouncer.dictionary.items()
+        return [(word, phones_of(variant)) for word, variants in pronunciations for variant in variants[:2]
                 if word not in self._held_out]  # fmt: skip
 
     def _pools(self, classes: Sequence[str]) -> list[tuple[str, Phones]]:
         """Return the words of names of some classes, of the pools that queries do not use."""
-        wanted = {{"people": "@name", "places": "@place", "artists": "@artist"}[name] for name in classes}
+        class_names = {{"people": "@name", "places": "@place", "artists": "@artist"}[name] for name in classes}
         words: dict[str, None] = {}
         for pool in sorted((self._folder / "english" / "pools").glob("pool[1-9].tsv.gz")):
             with gzip.open(pool, "rt") as lines:
                 rows = (line.rstrip("\n").split("\t")[:2] for line in lines)
-                words |= dict.fromkeys(word for name, text in rows if name in wanted for word in text.split())
+                words |= dict.fromkeys(word for name, text in rows if name in class_names for word in text.split())
         return lexicon_entries(self._pronouncer, [word for word in words if word not in self._held_out])
 
 
 def train(variant: Variant, sources: Sources, seconds: float) -> tuple[PhraseEncoder, int]:
     """Train an encoder for some CPU time; return it with the number of its steps."""
-    chosen = {name: getattr(variant, name) for name in ("extractor", "inputs", "outputs", "metric")}
-    options = EncoderOptions(batch=128, threads=1, steps=TIMED_STEPS, **chosen)
+    settings = {name: getattr(variant, name) for name in ("extractor", "inputs", "outputs", "metric")}
+    options = EncoderOptions(batch=128, threads=1, steps=TIMED_STEPS, **settings)
     words = sources.words(variant.source)
     start = time.process_time()
     train_on(words, sources.symbols, sources.confusion, options)
@@ -128,15 +130,15 @@ def train(variant: Variant, sources: Sources, seconds: float) -> tuple[PhraseEnc
 def measure(encoder: PhraseEncoder, queries_of: Mapping[str, Queries], parts: Mapping[str, Parts]) -> Row:
     """Return R@1, R@5 and MRR at each size of list, for parts of the queries."""
 
-    def near(one: Sounds, other: Sounds) -> np.ndarray:
-        return -(encoder.vectors(one.texts, one.phones) @ encoder.vectors(other.texts, other.phones).T)
+    def near(queries: Sounds, phrases: Sounds) -> np.ndarray:
+        return -(encoder.vectors(queries.texts, queries.phones) @ encoder.vectors(phrases.texts, phrases.phones).T)
 
     row = {}
     for kind, queries in queries_of.items():
         for size, rank in ranks(queries, near).items():
-            for name, which in parts[kind].items():
-                first, five = (100 * float((rank[which] <= most).mean()) for most in (1, 5))
-                row[f"{kind} {name} {size}"] = [first, five, float((1 / rank[which]).mean())]
+            for name, mask in parts[kind].items():
+                first, five = (100 * float((rank[mask] <= limit).mean()) for limit in (1, 5))
+                row[f"{kind} {name} {size}"] = [first, five, float((1 / rank[mask]).mean())]
     return row
 
 
@@ -147,8 +149,8 @@ def parts_of(queries_of: Mapping[str, Queries], folder: Path, pronouncer: Pronou
     parts = {}
     for kind, queries in queries_of.items():
         texts = queries.spoken.texts
-        known = np.array([all(word in pronouncer.dictionary for word in text.split()) for text in texts])
-        parts[kind] = {"all": np.ones(len(texts), bool), "known": known, "new": ~known}
+        in_dictionary = np.array([all(word in pronouncer.dictionary for word in text.split()) for text in texts])
+        parts[kind] = {"all": np.ones(len(texts), bool), "known": in_dictionary, "new": ~in_dictionary}
     person = np.array([text in people for text in queries_of["calls"].spoken.texts])
     parts["calls"] |= {"people": person, "others": ~person}
     return parts
@@ -160,9 +162,9 @@ def table(name: str, cells: Mapping[str, Row], seconds: float) -> Iterator[str]:
     for variant in VARIANTS:
         if variant.table == name and (cell := cells.get(_key(variant, seconds))) is not None:
             columns = [[cell[f"{part} {size}"] for size in SIZES] for part in COLUMNS[name]]
-            shown = [" / ".join(f"{first:.1f}" for first, _, _ in column) +
+            texts = [" / ".join(f"{first:.1f}" for first, _, _ in column) +
                      f"; {column[-1][1]:.1f}, {column[-1][2]:.3f}" for column in columns]  # fmt: skip
-            yield row(f"{variant.name}{'' if variant.metric else ', no distances'}", *shown)
+            yield row(f"{variant.name}{'' if variant.metric else ', no distances'}", *texts)
 
 
 def _key(variant: Variant, seconds: float) -> str:

@@ -115,8 +115,8 @@ def run(lattices: Keyed, lm: LanguageModel, options: RescoreOptions) -> tuple[Re
 
 def bookkeeping(lattices: Keyed, words: ninja.SymbolTable) -> Iterator[str]:
     """Yield expanded arcs per second with a language model of negligible cost."""
-    known = [word for word, _ in words if word not in ("<eps>", "<s>", "</s>", "<unk>")]
-    lm = HashLM(ninja.SymbolTable.from_words(["<s>", "</s>", "<unk>", *known]))
+    table_words = [word for word, _ in words if word not in ("<eps>", "<s>", "</s>", "<unk>")]
+    lm = HashLM(ninja.SymbolTable.from_words(["<s>", "</s>", "<unk>", *table_words]))
     for algorithm in ("arcbeam", "pushforward"):
         runs = (run(lattices, lm, RescoreOptions(algorithm=algorithm)) for _ in range(3))
         report, cpu, _ = min(runs, key=lambda measured: measured[1])
@@ -136,9 +136,9 @@ def batching(lattices: Keyed, model: str, num_single: int) -> Iterator[str]:
         "one at a time, plain torch": (PlainTorch(model), single, lattices[:num_single]),
     }
     batched = 0.0
-    for name, (lm, options, some) in runs.items():
-        run(some[:1], lm, options)  # warm up
-        report, cpu, wall = run(some, lm, options)
+    for name, (lm, options, subset) in runs.items():
+        run(subset[:1], lm, options)  # warm up
+        report, cpu, wall = run(subset, lm, options)
         speed = report.arcs / wall
         batched = batched or speed
         gain = "" if speed == batched else f": batching is {batched / speed:.1f}× as fast"

@@ -94,9 +94,9 @@ class Bed:
         command = ninja_command("copy", self.archive, "-o", self.output, "--jobs", "1")
         return min(run(command).cpu for _ in range(5))
 
-    def point(self, model: str, algorithm: str, width: str, chosen: dict[str, Any]) -> Point:
+    def point(self, model: str, algorithm: str, width: str, settings: dict[str, Any]) -> Point:
         """Choose weights on dev, and measure on test."""
-        options = replace(SEARCH, lm_weight=0.8, **chosen)
+        options = replace(SEARCH, lm_weight=0.8, **settings)
         first = replace(SEARCH, lm_weight=FIRST_WEIGHT)  # with the default beam
         last = self.models[NGRAM if model == NGRAM else LSTM]
         lattices = self.dev.lattices
@@ -129,10 +129,10 @@ def on_front(points: list[Point]) -> set[Point]:
         point
         for point in points
         if not any(
-            (other.seconds, other.wer) != (point.seconds, point.wer)
-            and other.seconds <= point.seconds
-            and other.wer <= point.wer
-            for other in points
+            (rival.seconds, rival.wer) != (point.seconds, point.wer)
+            and rival.seconds <= point.seconds
+            and rival.wer <= point.wer
+            for rival in points
         )
     }
 
@@ -161,9 +161,9 @@ def table(points: list[Point], copy: float) -> list[str]:
     ]
     rows = []
     for point in points:
-        shown = f"**{point.wer:.2f}**" if point in on_front(points) else f"{point.wer:.2f}"
+        wer_text = f"**{point.wer:.2f}**" if point in on_front(points) else f"{point.wer:.2f}"
         setting, times = (point.model, point.algorithm, point.width), point.seconds / copy
-        rows.append((times, row(*setting, f"{point.seconds:.2f}", f"{times:.1f}", shown, f"{point.dev_wer:.2f}")))
+        rows.append((times, row(*setting, f"{point.seconds:.2f}", f"{times:.1f}", wer_text, f"{point.dev_wer:.2f}")))
     for name, (kaldi, reached) in KALDI.items():
         times = kaldi / COPY_SECONDS
         rows.append((times, row("Kaldi's RNNLM, in Kaldi", "pruned", name, kaldi, f"{times:.0f}", reached, "")))
@@ -214,8 +214,8 @@ def main(data: Path, points: Path, only: tuple[str, ...], picture: Path, output:
                 continue
             if bed is None:
                 bed = Bed(data)
-                known = cells.get("copy", {"seconds": float("inf")})["seconds"]
-                cells.add("copy", seconds=min(known, bed.copy_seconds()))
+                copy_seconds = cells.get("copy", {"seconds": float("inf")})["seconds"]
+                cells.add("copy", seconds=min(copy_seconds, bed.copy_seconds()))
             point = bed.point(model, algorithm, width, options)
             print(f"{name}: WER {point.wer:.2f} ({point.dev_wer:.2f} on dev), {point.seconds:.2f} CPU s", flush=True)
             cells.add(name, **asdict(point))

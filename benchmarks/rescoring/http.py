@@ -239,10 +239,10 @@ class Load:
             if status != 200 or document["key"] != key or document["nbest"][0]["text"] != self.expected[key]:
                 self.wrong.append(f"{key}: {status} {str(document)[:200]}")
         elif name == "malformed":
-            changed = bytearray(body)
+            corrupted = bytearray(body)
             for place in random.integers(len(body), size=20):
-                changed[place] = random.integers(256)
-            status, _ = self.server.rescore(bytes(changed))
+                corrupted[place] = random.integers(256)
+            status, _ = self.server.rescore(bytes(corrupted))
             if status not in (200, 400, 413, 422):  # some changes leave a lattice
                 self.wrong.append(f"malformed: {status}")
         elif name == "too large":
@@ -322,9 +322,9 @@ def main(
         return
     os.sched_setaffinity(0, CORES - ONE_CORE or CORES)  # of the clients
     if not only_soak:
-        most = throughput(archives, words, bodies, rounds, ONE_CORE)
+        max_rate = throughput(archives, words, bodies, rounds, ONE_CORE)
         with serving(words, "--max-latency", "0") as server:
-            latencies(server, dict(itertools.islice(bodies.items(), 20)), most / 4)  # to warm up
-            put(output, "http latency", show(latency_table(lambda rate: latencies(server, bodies, rate), most)))
+            latencies(server, dict(itertools.islice(bodies.items(), 20)), max_rate / 4)  # to warm up
+            put(output, "http latency", show(latency_table(lambda rate: latencies(server, bodies, rate), max_rate)))
     if minutes:
         soak(words, bodies, offline(archives, words)[0], minutes)

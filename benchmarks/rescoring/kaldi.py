@@ -73,8 +73,8 @@ def main(shared: Path, copies: int, batch_arcs: int, rounds: int, output: Path |
             for copy in range(copies):
                 for key, lattice in ninja.read(archive):
                     writer.write(lattice, key=f"{key}-{copy}")
-        for name, (chosen, kaldi) in RUNS.items():
-            options = replace(chosen, batch_arcs=batch_arcs)
+        for name, (run_options, kaldi) in RUNS.items():
+            options = replace(run_options, batch_arcs=batch_arcs)
             _, once, hypotheses = run(archive, words, lm, old_lm, options)
             runs = (run(repeated, words, lm, old_lm, options)[:2] for _ in range(rounds))
             total, report = min(runs, key=lambda measured: measured[0])

@@ -50,17 +50,17 @@ def offline(lattices: list[Lattice], lm: ninja.lm.LanguageModel) -> int:
 
 def by_callers(lattices: list[Lattice], lm: ninja.lm.LanguageModel) -> int:
     """Submit lattices from threads, one at a time; return the number that did not fail."""
-    rest, lock = iter(lattices), threading.Lock()
-    done: list[Lattice] = []
+    queue, lock = iter(lattices), threading.Lock()
+    results: list[Lattice] = []
 
     def call() -> None:
         while True:
             with lock:
-                lattice = next(rest, None)
+                lattice = next(queue, None)
             if lattice is None:
                 return
             try:
-                done.append(rescorer.submit(lattice).result())
+                results.append(rescorer.submit(lattice).result())
             except ninja.NinjaError:
                 continue
 
@@ -70,7 +70,7 @@ def by_callers(lattices: list[Lattice], lm: ninja.lm.LanguageModel) -> int:
             caller.start()
         for caller in callers:
             caller.join()
-    return len(done)
+    return len(results)
 
 
 def throughput(lattices: list[Lattice], lm: ninja.lm.LanguageModel, rounds: int) -> float:
@@ -81,17 +81,17 @@ def throughput(lattices: list[Lattice], lm: ninja.lm.LanguageModel, rounds: int)
         for index, sound in enumerate(lattices)
         for lattice in (sound, *broken[index // MALFORMED : index % MALFORMED == 0])
     ]
-    ways: dict[str, Callable[[], int]] = {
+    calls: dict[str, Callable[[], int]] = {
         "ninja.rescore": lambda: offline(lattices, lm),
         f"{CALLERS} callers": lambda: by_callers(lattices, lm),
         f"{CALLERS} callers, and {len(broken)} malformed lattices more": lambda: by_callers(mixed, lm),
     }
-    best: dict[str, tuple[float, float]] = {name: (np.inf, np.inf) for name in ways}
+    best: dict[str, tuple[float, float]] = {name: (np.inf, np.inf) for name in calls}
     offline(lattices[:5], lm)  # to warm up
     for _ in range(rounds):
-        for name, way in ways.items():
-            wall, cpu, done = timed(way)
-            assert done == len(lattices), f"{name}: {done} of {len(lattices)}"
+        for name, call in calls.items():
+            wall, cpu, num_rescored = timed(call)
+            assert num_rescored == len(lattices), f"{name}: {num_rescored} of {len(lattices)}"
             best[name] = min(best[name][0], wall), min(best[name][1], cpu)
     first = best["ninja.rescore"]
     for name, (wall, cpu) in best.items():
@@ -114,11 +114,11 @@ def latencies(lattices: list[Lattice], lm: ninja.lm.LanguageModel, rate: float) 
         arriving = arrivals(lattices, rate, lambda: time.process_time() - time.clock_gettime(this_thread), seconds)
         for lattice, finish in arriving:
 
-            def done(future: Future[Lattice], finish: Callable[[], None] = finish) -> None:
+            def on_result(future: Future[Lattice], finish: Callable[[], None] = finish) -> None:
                 assert future.result().num_arcs
                 finish()
 
-            rescorer.submit(lattice).add_done_callback(done)
+            rescorer.submit(lattice).add_done_callback(on_result)
     assert len(seconds) == len(lattices), "some lattices failed"
     return np.array(seconds)
 
@@ -155,7 +155,7 @@ def arrivals(
         yield items[place], finish
 
 
-def latency_table(latencies: Callable[[float], np.ndarray], most: float) -> Iterator[str]:
+def latency_table(latencies: Callable[[float], np.ndarray], max_rate: float) -> Iterator[str]:
     """Yield the rows of a table: load, lattices a second, median and 99th percentile of the latency.
 
     Args:
@@ -164,9 +164,9 @@ def latency_table(latencies: Callable[[float], np.ndarray], most: float) -> Iter
     """
     yield from head("load", "lattices a second", "p50, ms", "p99, ms")
     for load in LOADS:
-        seconds = latencies(load * most)
+        seconds = latencies(load * max_rate)
         median, worst = (f"{1000 * np.percentile(seconds, share):.0f}" for share in (50, 99))
-        yield row(f"{load:.0%}", f"{load * most:.1f}", median, worst)
+        yield row(f"{load:.0%}", f"{load * max_rate:.1f}", median, worst)
 
 
 def words_file(paths: Sequence[Path]) -> Path:
@@ -194,6 +194,6 @@ def main(archives: tuple[Path, ...], threads: int, rounds: int, only_throughput:
     lattices = read(archives)
     print(f"{len(lattices)} lattices, {sum(lattice.num_arcs for lattice in lattices)} arcs")
     lm = ninja.lm.load()
-    most = throughput(lattices, lm, rounds)
+    max_rate = throughput(lattices, lm, rounds)
     if not only_throughput:
-        put(output, "latency", show(latency_table(lambda rate: latencies(lattices, lm, rate), most)))
+        put(output, "latency", show(latency_table(lambda rate: latencies(lattices, lm, rate), max_rate)))

@@ -104,21 +104,21 @@ class Figures:
     of_options: list[Stability] = field(default_factory=lambda: [Stability() for _ in CHOICES])
 
 
-def cut(lattice: Lattice, frame: int, times: np.ndarray) -> Lattice | None:
+def partial_lattice(lattice: Lattice, frame: int, times: np.ndarray) -> Lattice | None:
     """Return the lattice that a decoder has at a frame; None if nothing has been said."""
     begin, end = times[lattice.src], times[lattice.dst]
-    done, going = end <= frame, (begin <= frame) & (end > frame)
-    arcs, last = np.flatnonzero(done | going), lattice.num_states
-    share = np.where(done, 1.0, (frame - begin) / np.maximum(end - begin, 1))[arcs]
+    is_complete, is_partial = end <= frame, (begin <= frame) & (end > frame)
+    arcs, last = np.flatnonzero(is_complete | is_partial), lattice.num_states
+    share = np.where(is_complete, 1.0, (frame - begin) / np.maximum(end - begin, 1))[arcs]
     finals = {last: (0.0, 0.0)}
     for state in np.flatnonzero(np.isfinite(lattice.final_graph) & (times <= frame)).tolist():
         finals[state] = float(lattice.final_graph[state]), float(lattice.final_acoustic[state])
     part = from_arcs(
         lattice.key,
         lattice.src[arcs],
-        np.where(done, lattice.dst, last)[arcs],
-        np.where(done, lattice.word, 0)[arcs],
-        np.where(done, lattice.graph, 0.0)[arcs],
+        np.where(is_complete, lattice.dst, last)[arcs],
+        np.where(is_complete, lattice.word, 0)[arcs],
+        np.where(is_complete, lattice.graph, 0.0)[arcs],
         lattice.acoustic[arcs] * share,
         finals=finals,
         words=lattice.words,
@@ -132,7 +132,7 @@ def growing(lattice: Lattice) -> Iterator[Lattice]:
     times = state_times(lattice)
     step = round(SECONDS / (lattice.frame_shift or 0.01))
     for frame in range(step, int(times.max()), step):
-        if (part := cut(lattice, frame, times)) is not None:
+        if (part := partial_lattice(lattice, frame, times)) is not None:
             yield part
     yield lattice
 
@@ -203,18 +203,19 @@ def table(sets: list[Figures]) -> list[str]:
     """Return the lines of the page."""
     lines = head("set", "utterances", "updates", "last words as offline", "scores computed", "repeated", "offline",
                  "without reuse", "CPU s", "offline, CPU s")  # fmt: skip
-    for one in sets:
-        repeated = f"{one.num_repeated} ({100 * one.num_repeated / max(one.num_scores, 1):.1f}%)"
+    for figures in sets:
+        repeated = f"{figures.num_repeated} ({100 * figures.num_repeated / max(figures.num_scores, 1):.1f}%)"
         lines.append(
-            row(one.name, one.num_utterances, one.num_updates, one.num_equal, one.num_scores, repeated,
-                one.num_offline, one.num_asked, f"{one.seconds:.1f}", f"{one.offline_seconds:.1f}")
+            row(figures.name, figures.num_utterances, figures.num_updates, figures.num_equal, figures.num_scores,
+                repeated, figures.num_offline, figures.num_asked, f"{figures.seconds:.1f}",
+                f"{figures.offline_seconds:.1f}")
         )  # fmt: skip
-    columns = [f"{one.name}: {part}" for one in sets for part in ("stable words changed", "words held back")]
+    columns = [f"{figures.name}: {part}" for figures in sets for part in ("stable words changed", "words held back")]
     lines += ["", *head("agreement", "min_posterior", *columns)]
     for index, choice in enumerate(CHOICES):
         cells: list[str] = []
-        for one in sets:
-            counts = one.of_options[index]
+        for figures in sets:
+            counts = figures.of_options[index]
             share = 100 * counts.num_changed / max(counts.num_stable, 1)
             cells.append(f"{counts.num_changed} of {counts.num_stable} ({share:.1f}%)")
             cells.append(f"{100 * counts.num_held_back / max(counts.num_words, 1):.0f}%")

@@ -281,10 +281,12 @@ def table(subject: Set, data: Path) -> Iterator[str]:
     for name, confidences in systems(subject, dev, test, data):
         scores = score_confidences(confidences, test.is_correct)
         draws[name], scored[name] = nce_draws(test, confidences), scores.nce
-        best_kaldi = max((other for other in draws if other.startswith(KALDI)), key=scored.__getitem__, default=None)
+        best_kaldi = max(
+            (baseline for baseline in draws if baseline.startswith(KALDI)), key=scored.__getitem__, default=None
+        )
         differences = [
-            "" if other is None or other == name else difference(scored, draws, name, other)
-            for other in (POSTERIORS, best_kaldi)
+            "" if baseline is None or baseline == name else difference(scored, draws, name, baseline)
+            for baseline in (POSTERIORS, best_kaldi)
         ]
         order = f"{100 * order_agreement(test, confidences):.1f}"
         low, high = ece_interval(test, confidences)
@@ -294,10 +296,10 @@ def table(subject: Set, data: Path) -> Iterator[str]:
     yield ""
 
 
-def difference(scored: Mapping[str, float], draws: Mapping[str, Doubles], name: str, other: str) -> str:
+def difference(scored: Mapping[str, float], draws: Mapping[str, Doubles], name: str, baseline: str) -> str:
     """Format the difference of two systems with its paired interval."""
-    low, high = np.quantile(draws[name] - draws[other], (0.025, 0.975))
-    value = scored[name] - scored[other]
+    low, high = np.quantile(draws[name] - draws[baseline], (0.025, 0.975))
+    value = scored[name] - scored[baseline]
     return "–" if math.isnan(value) else f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 

@@ -239,10 +239,10 @@ class Runner:
         return lexical(texts, self.corpus.normalizer)
 
 
-def compute(cells: Cells, corpus: Corpus, wanted: Sequence[System], data: Path) -> None:
+def compute(cells: Cells, corpus: Corpus, system_list: Sequence[System], data: Path) -> None:
     """Compute the missing transcripts of a corpus."""
     halves: list[Half] = []
-    for system in wanted:
+    for system in system_list:
         if (system.model is not None and not corpus.english) or (system.density_ratio and corpus.acoustic_scale < 1):
             continue
         name = f"{corpus.name}/{system.name}"
@@ -272,12 +272,12 @@ def compute(cells: Cells, corpus: Corpus, wanted: Sequence[System], data: Path) 
         print(f"{name}: {oracle.wer:.2f}", file=sys.stderr, flush=True)
 
 
-def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], test: Half, rates: Rates) -> Iterator[str]:
+def table(cells: Cells, corpus: Corpus, system_list: Sequence[System], test: Half, rates: Rates) -> Iterator[str]:
     """Return the table of a corpus as lines of Markdown, and add its word error rates to others."""
     references, speakers = test.references, test.speakers
     texts = {
         system.name: {key: line.split() for key, line in cell["texts"].items()}
-        for system in wanted
+        for system in system_list
         if (cell := cells.get(f"{corpus.name}/{system.name}")) is not None
     }
     oracle = cells[f"{corpus.name}/oracle"]
@@ -285,18 +285,18 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], test: Half, ra
     size = f"{len(references)} utterances, {oracle['words']:,} words, {units}"
     yield f"{corpus.name}: {size}, oracle {oracle['wer']:.2f}."
     yield ""
-    others = [name for name in (FIRST, KALDI) if name in texts]
-    yield from head("", "dev WER %", "WER % [95%]", *(f"to {name} [95%], p" for name in others), "weights")
+    baselines = [name for name in (FIRST, KALDI) if name in texts]
+    yield from head("", "dev WER %", "WER % [95%]", *(f"to {name} [95%], p" for name in baselines), "weights")
     for name, hypotheses in texts.items():
         wer, interval = score(references, hypotheses).wer, bootstrap(references, hypotheses, speakers=speakers).first
         rates[f"{corpus.name}/{name}"] = wer, interval
-        columns = [f"{wer:.2f} {shown(interval)}"]
-        for other in others:
-            change = bootstrap(references, texts[other], hypotheses, speakers=speakers)
+        columns = [f"{wer:.2f} {format_interval(interval)}"]
+        for baseline in baselines:
+            change = bootstrap(references, texts[baseline], hypotheses, speakers=speakers)
             assert change.difference is not None
-            difference = wer - score(references, texts[other]).wer
-            p_value = f"{difference:+.2f} {shown(change.difference, '+')}, {rounded(change.p_value)}"
-            columns.append("" if name == other else p_value)
+            difference = wer - score(references, texts[baseline]).wer
+            p_value = f"{difference:+.2f} {format_interval(change.difference, '+')}, {rounded(change.p_value)}"
+            columns.append("" if name == baseline else p_value)
         cell = cells[f"{corpus.name}/{name}"]
         yield row(name, f"{cell['dev_wer']:.2f}", *columns, cell["weights"])
     rate_of = {name: cells[f"{corpus.name}/{name}"]["dev_wer"] for name in texts}
@@ -306,10 +306,10 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], test: Half, ra
     yield ""
 
 
-def draw(cells: Cells, corpora: Sequence[Corpus], wanted: Sequence[System], rates: Rates, path: Path) -> None:
+def draw(cells: Cells, corpora: Sequence[Corpus], system_list: Sequence[System], rates: Rates, path: Path) -> None:
     """Draw the word error rate of each system with its interval, one panel for each set."""
     with svg(path, ncols=len(corpora), figsize=(3.2 * len(corpora), 3.6), sharey=True, squeeze=False) as axes:
-        names = [system.name for system in wanted]
+        names = [system.name for system in system_list]
         for corpus, panel in zip(corpora, axes[0], strict=True):
             for position, name in enumerate(names):
                 if f"{corpus.name}/{name}" not in rates:
@@ -331,7 +331,7 @@ def rounded(p_value: float | None) -> str:
     return "< 0.001" if p_value < 0.0005 else f"{p_value:.3f}"
 
 
-def shown(interval: Interval, sign: str = "") -> str:
+def format_interval(interval: Interval, sign: str = "") -> str:
     """Format the ends of an interval."""
     return f"[{interval.low:{sign}.2f}, {interval.high:{sign}.2f}]"
 
@@ -348,14 +348,14 @@ def main(shared: Path, cells: Path, only: tuple[str, ...], picture: Path, output
     torch.set_num_threads(1)
     data, stored = shared / "data", Cells(cells)
     rates: Rates = {}
-    wanted = systems(data)
+    system_list = systems(data)
     lines = ["![Word error rates with 95% intervals; the dotted line is the oracle](pictures/evidence.svg)", ""]
     corpora = [corpus for corpus in CORPORA if not only or corpus.name in only]
     for corpus in corpora:
-        compute(stored, corpus, wanted, data)
+        compute(stored, corpus, system_list, data)
         test = corpus.half(data, "test")
-        lines += show(table(stored, corpus, wanted, test, rates))
-    draw(stored, corpora, wanted, rates, picture)
+        lines += show(table(stored, corpus, system_list, test, rates))
+    draw(stored, corpora, system_list, rates, picture)
     put(output, "evidence", lines)
 
 

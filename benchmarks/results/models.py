@@ -148,18 +148,18 @@ def cell(row: Row, column: str, lm: LanguageModel | Mixture, dev: Set, test: Set
     }
 
 
-def known(cells: Cells, row: Row, column: str, threads: int) -> dict[str, Any] | None:
+def stored_cell(cells: Cells, row: Row, column: str, threads: int) -> dict[str, Any] | None:
     """Return a cell if it was computed with the present model and as many threads."""
     cached = cells.get(f"{row.name}/{column}")
     return cached if cached and (cached["stamp"], cached["threads"]) == (row.stamp(), threads) else None
 
 
 def fill(
-    cells: Cells, wanted: list[Row], columns: list[str], threads: int, sets: Callable[[], tuple[Set, Set]]
+    cells: Cells, table_rows: list[Row], columns: list[str], threads: int, sets: Callable[[], tuple[Set, Set]]
 ) -> None:
     """Compute the missing cells."""
-    for row in wanted:
-        missing = [column for column in columns if known(cells, row, column, threads) is None]
+    for row in table_rows:
+        missing = [column for column in columns if stored_cell(cells, row, column, threads) is None]
         if not missing:
             continue
         if lacking := [str(path) for path in row.files if not path.exists()]:
@@ -186,14 +186,14 @@ def fill(
             )
 
 
-def table(cells: Cells, wanted: list[Row], threads: int) -> list[str]:
+def table(cells: Cells, table_rows: list[Row], threads: int) -> list[str]:
     """Return the table as lines of Markdown."""
     lines = head("", *COLUMNS)
-    for row in wanted:
-        computed = [known(cells, row, column, threads) for column in COLUMNS]
+    for row in table_rows:
+        computed = [stored_cell(cells, row, column, threads) for column in COLUMNS]
         if any(computed):
-            shown = (f"{cell['wer']:.2f} ({cell['seconds']:.1f} s)" if cell else "" for cell in computed)
-            lines.append(table_row(row.name, *shown))
+            texts = (f"{cell['wer']:.2f} ({cell['seconds']:.1f} s)" if cell else "" for cell in computed)
+            lines.append(table_row(row.name, *texts))
     return lines
 
 
@@ -237,15 +237,15 @@ def main(data: Path, rnnlm: Path, rnnlm_data: Path | None, models: Path, cells: 
         words = ninja.SymbolTable.read(data / "words.txt.gz")
         return Set.read(data / "dev/libri", words), Set.read(data / "test/libri", words)
 
-    every = rows(data, rnnlm_data or data.parent / "rnnlm", models, rnnlm)
-    if unknown := set(only) - {row.name for row in every} - set(COLUMNS):
+    all_rows = rows(data, rnnlm_data or data.parent / "rnnlm", models, rnnlm)
+    if unknown := set(only) - {row.name for row in all_rows} - set(COLUMNS):
         raise click.BadParameter(f"no row or column is called {', '.join(sorted(unknown))}")
-    wanted = [row for row in every if row.name in only] or every
+    table_rows = [row for row in all_rows if row.name in only] or all_rows
     columns = [column for column in COLUMNS if column in only] or list(COLUMNS)
     convert_lstm(rnnlm, models)
     results = Cells(cells)
-    fill(results, wanted, columns, threads, sets)
-    lines = [*first_pass(*sets()), "", *table(results, every, threads)]
+    fill(results, table_rows, columns, threads, sets)
+    lines = [*first_pass(*sets()), "", *table(results, all_rows, threads)]
     print("\n".join(lines))
     put(output, "results", lines)
 

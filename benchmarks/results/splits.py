@@ -57,7 +57,7 @@ class Scored:
     text: dict[str, list[str]]
     speakers: dict[str, str]
     lm: LanguageModel | None
-    known: dict[Weights, Features] = field(default_factory=dict)
+    cache: dict[Weights, Features] = field(default_factory=dict)
 
     @classmethod
     def read(cls, corpus: Corpus, data: Path, lm: LanguageModel) -> Scored:
@@ -71,7 +71,7 @@ class Scored:
 
     def sentences(self, weights: Weights) -> Features:
         """Rescore with some weights; return the best sentences."""
-        if weights not in self.known:
+        if weights not in self.cache:
             forms = LexicalForms(make_normalizer(self.corpus.normalizer))
             options = RescoreOptions(
                 lm_weight=weights.lm_weight,
@@ -81,17 +81,17 @@ class Scored:
                 max_unknown=1.0,
             )
             lm = self.lm
-            bound = None if lm is None else with_lexical_forms(lm, forms, options.lm_text)
-            self.known[weights] = features(
+            lexical_lm = None if lm is None else with_lexical_forms(lm, forms, options.lm_text)
+            self.cache[weights] = features(
                 self.lattices.items(),
                 iter if lm is None else lambda source: rescore(source, lm, options),
                 self.text,
-                () if bound is None else (bound,),
+                () if lexical_lm is None else (lexical_lm,),
                 options,
                 num_best=NUM_BEST,
                 forms=forms,
             )
-        return self.known[weights]
+        return self.cache[weights]
 
     def wer(self, weights: Weights, utterances: Ints) -> float:
         """Return the word error rate of a rescoring of some utterances, percent."""
@@ -115,9 +115,9 @@ class Split:
 def splits(scored: Scored, fixed: Weights) -> Iterator[Split]:
     """Split the speakers at random, tune on one half, and rescore the other."""
     sentences = scored.sentences(fixed)
-    chosen = choose(sentences, fixed, speakers=scored.speakers).weights
-    if chosen != fixed:
-        sentences = scored.sentences(chosen).united(sentences)
+    tuned = choose(sentences, fixed, speakers=scored.speakers).weights
+    if tuned != fixed:
+        sentences = scored.sentences(tuned).united(sentences)
     points = grid(fixed, scales_vary=bool(sentences.graph.any()))
     speaker = np.unique([scored.speakers[key] for key in sentences.keys], return_inverse=True)[1]
     outcomes = WordErrors(sentences).outcomes(points, np.arange(sentences.num_lattices))
@@ -127,14 +127,14 @@ def splits(scored: Scored, fixed: Weights) -> Iterator[Split]:
         order = generator.permutation(len(by_speaker.words))
         dev = np.sort(order[: len(order) // 2])
         weights, *_, choice = choose_weights(points, by_speaker.of_groups(dev), fixed)
-        mine, others = (np.flatnonzero(np.isin(speaker, dev) == is_dev) for is_dev in (True, False))
-        few = mine[np.cumsum(outcomes.words[mine]) < MIN_WORDS]
+        dev_utterances, test_utterances = (np.flatnonzero(np.isin(speaker, dev) == is_dev) for is_dev in (True, False))
+        few = dev_utterances[np.cumsum(outcomes.words[dev_utterances]) < MIN_WORDS]
         small, *_ = choose_weights(points, outcomes.of_groups(few), fixed)
         yield Split(
-            scored.wer(fixed, others),
-            scored.wer(weights, others),
+            scored.wer(fixed, test_utterances),
+            scored.wer(weights, test_utterances),
             choice.expected_difference.mean,
-            by_speaker.of_groups(dev).wer(points.index(weights)) - scored.wer(weights, mine),
+            by_speaker.of_groups(dev).wer(points.index(weights)) - scored.wer(weights, dev_utterances),
             weights != fixed,
             small == fixed,
         )

@@ -30,10 +30,10 @@ def word(number: int) -> str:
 
 def rows(size: int, row: Callable[[int], str], head: str = "", tail: str = "") -> str:
     """Return rows of about `size` bytes in all, between a head and a tail."""
-    lines, written, number = [head], 0, 0
-    while written < size:
+    lines, num_characters, number = [head], 0, 0
+    while num_characters < size:
         lines.append(row(number))
-        written += len(lines[-1])
+        num_characters += len(lines[-1])
         number += 1
     return "".join([*lines, tail])
 
@@ -231,9 +231,9 @@ def main(size: int, only: tuple[str, ...]) -> None:
     for name, (kind, file, content) in cases().items():
         if only and not any(part in name for part in only):
             continue
-        shown = []
+        figures = []
         for times in (1, 4):
             text = content(times * size)
             memory, seconds, contents = measure(kind, file, text)
-            shown.append(f"{memory / len(text):6.1f} B/B {1e9 * seconds / len(text):8.1f} ns/B")
-        print(f"{name:30}", *shown, contents, flush=True)
+            figures.append(f"{memory / len(text):6.1f} B/B {1e9 * seconds / len(text):8.1f} ns/B")
+        print(f"{name:30}", *figures, contents, flush=True)

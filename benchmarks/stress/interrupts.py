@@ -100,10 +100,10 @@ def interrupt_calls(folder: Path, rescorer: ninja.Rescorer, times: int, chance: 
     words = ninja.SymbolTable.read(folder / "words.txt")
     lattices = [lattice for _, lattice in ninja.read(folder / "lat.ark", words=words)]
 
-    def read() -> object:
+    def read_archive() -> object:
         return [(key, lattice.num_arcs) for key, lattice in ninja.read(folder / "lat.ark", words=words)]
 
-    def write() -> object:
+    def write_archive() -> object:
         with ninja.write(folder / "out.ark") as output:
             for lattice in lattices:
                 output.write(lattice)
@@ -113,8 +113,8 @@ def interrupt_calls(folder: Path, rescorer: ninja.Rescorer, times: int, chance: 
         futures = [rescorer.submit(lattice) for lattice in lattices]
         return [future.result().dst.tolist() for future in futures]
 
-    calls: dict[str, Callable[[], object]] = {"read": read, "write": write, "submit": submit}
-    before = signal.signal(signal.SIGALRM, interrupt)
+    calls: dict[str, Callable[[], object]] = {"read": read_archive, "write": write_archive, "submit": submit}
+    handler = signal.signal(signal.SIGALRM, interrupt)
     counts: Counter[str] = Counter()
     names = sorted(os.listdir(folder))
     try:
@@ -127,14 +127,14 @@ def interrupt_calls(folder: Path, rescorer: ninja.Rescorer, times: int, chance: 
         for number in range(times):
             name = list(calls)[number % len(calls)]
             counts[f"{name} interrupted"] += interrupted(calls[name], chance.uniform(1e-4, 1.1 * seconds[name]))
-            rest = set(os.listdir(folder)) - set(names)
-            assert rest <= {"out.ark"}, (name, rest)
+            new_files = set(os.listdir(folder)) - set(names)
+            assert new_files <= {"out.ark"}, (name, new_files)
             clear(folder, names)
             assert calls[name]() == expected[name], f"{name} has another result after an interrupt"
             clear(folder, names)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)
     return counts
 
 

@@ -70,17 +70,17 @@ def warm_up(service, examples):
     """
     random = np.random.default_rng(7)
     for count in [len(examples)] * 3 + (1 + random.geometric(0.3, size=150)).tolist():
-        chosen = random.choice(len(examples), size=min(count, len(examples)), replace=False)
-        for future in [service.submit(examples[place]) for place in chosen]:
+        sample = random.choice(len(examples), size=min(count, len(examples)), replace=False)
+        for future in [service.submit(examples[place]) for place in sample]:
             future.result()
 
 
 def spoil(lattice, random):
     """Return an invalid lattice."""
-    how = random.integers(3)
-    if how == 0:
+    kind = random.integers(3)
+    if kind == 0:
         return lattice.with_costs(np.full_like(lattice.graph, np.nan))
-    if how == 1:
+    if kind == 1:
         return lattice.replace(word=frozen(np.full_like(lattice.word, 2**31 - 1)))
     return lattice.replace(dst=frozen(np.zeros_like(lattice.dst)))
 
@@ -181,30 +181,30 @@ def feed(folder: Path, rate: float, until: float) -> int:
             output.write(lattice)
         whole.append((folder / f"{number}.ark").read_bytes())
     random = np.random.default_rng(99)
-    put = late = 0
-    while (rest := until - time.monotonic()) > 0 or late < AT_THE_END:
-        late += rest <= 0  # so that SIGTERM finds the other process at work
-        time.sleep(max(0.0, min(random.exponential(1 / rate), rest)))
+    num_files = late = 0
+    while (remaining := until - time.monotonic()) > 0 or late < AT_THE_END:
+        late += remaining <= 0  # so that SIGTERM finds the other process at work
+        time.sleep(max(0.0, min(random.exponential(1 / rate), remaining)))
         content = bytearray(whole[random.integers(len(whole))])
         is_bad = random.random() < BAD
         if is_bad:
-            how = random.integers(3)
-            if how == 0:
+            kind = random.integers(3)
+            if kind == 0:
                 content = content[: random.integers(len(content))]
-            elif how == 1:
+            elif kind == 1:
                 content = bytearray()
             else:
                 for place in random.integers(len(content), size=20):
                     content[place] = random.integers(256)
-        name = f"{put:08}{'.bad' if is_bad else ''}.ark"
+        name = f"{num_files:08}{'.bad' if is_bad else ''}.ark"
         (folder / name).write_bytes(content)
         os.rename(folder / name, folder / "in" / name)
-        put += 1
-        for done in (folder / "out").glob("*.ark"):  # a file of this name is complete
-            if not done.name.endswith(".bad.ark"):
-                assert sum(1 for _ in ninja.read(done)) == 1, done
-            done.unlink()
-    return put
+        num_files += 1
+        for result in (folder / "out").glob("*.ark"):  # a file of this name is complete
+            if not result.name.endswith(".bad.ark"):
+                assert sum(1 for _ in ninja.read(result)) == 1, result
+            result.unlink()
+    return num_files
 
 
 def measure(process: int) -> tuple[float, int, int]:
@@ -236,16 +236,16 @@ def judge(name: str, rows: Sequence[tuple[float, float, int, int]]) -> bool:
     """Print the course of memory and descriptors; return whether both stayed within their bounds."""
     late = [row for row in rows if row[0] >= rows[-1][0] / 10]
     middle = statistics.median(row[1] for row in late)
-    least, most = min(row[1] for row in late), max(row[1] for row in late)
+    smallest, largest = min(row[1] for row in late), max(row[1] for row in late)
     tenth = max(1, len(late) // 10)
     before, after = (statistics.median(row[1] for row in part) for part in (late[:tenth], late[-tenth:]))
     files = [max(row[2] for row in part) for part in (late[:tenth], late[-tenth:])]
     print(
-        f"{name}: memory {middle:.1f} MB, {least / middle - 1:+.2%} to {most / middle - 1:+.2%}; its last tenth "
+        f"{name}: memory {middle:.1f} MB, {smallest / middle - 1:+.2%} to {largest / middle - 1:+.2%}; its last tenth "
         f"{after / before - 1:+.2%} of its first; descriptors {files[0]} to {files[1]}; threads at most "
         f"{max(row[3] for row in late)}"
     )
-    return most <= (1 + WITHIN) * middle and least >= (1 - WITHIN) * middle and files[1] <= files[0]
+    return largest <= (1 + WITHIN) * middle and smallest >= (1 - WITHIN) * middle and files[1] <= files[0]
 
 
 @command

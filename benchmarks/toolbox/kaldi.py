@@ -26,7 +26,7 @@ class Row:
     verb: str
     options: tuple[str, ...] = ()  # DATA is replaced by the folder of the data
     archive: str = "lat"
-    twice: bool = False  # two sources: the archive and itself
+    two_sources: bool = False  # two sources: the archive and itself
     kaldi: float | None = None  # CPU s
     kaldi_megabytes: float | None = None
 
@@ -47,7 +47,7 @@ ROWS = (
     Row("mbr-decode", kaldi=0.84),
     Row("to-ctm-conf", kaldi=0.87),
     Row("oracle", ("--ref=DATA/text", "--words=DATA/words.txt.gz"), kaldi=8.76),
-    Row("union", twice=True, kaldi=3.84, kaldi_megabytes=738.0),
+    Row("union", two_sources=True, kaldi=3.84, kaldi_megabytes=738.0),
 )
 
 
@@ -59,16 +59,16 @@ def table(data: Path, commands: Sequence[Row], copies: int, repeats: int, scratc
         if not archive.exists():
             repeat_archive(data / f"{case.archive}.ark.gz", copies, archive)
         options = [text.replace("DATA", str(data)) for text in case.options]
-        sources = [archive] * (2 if case.twice else 1)
+        sources = [archive] * (2 if case.two_sources else 1)
         runs = [run(ninja(case.verb, *sources, *options, "-o", os.devnull)) for _ in range(repeats)]
         seconds = statistics.median(usage.cpu for usage in runs) / copies
         megabytes = f"{max(usage.megabytes for usage in runs):.0f}"
         if case.kaldi_megabytes is not None:
             megabytes += f" ({case.kaldi_megabytes:.0f})"
-        shown = f"`{' '.join(['ninja', case.verb, *case.options]).replace('DATA/', '')}`"
-        shown += f" of {archive.name}" if case.archive != "lat" else ""
+        command_text = f"`{' '.join(['ninja', case.verb, *case.options]).replace('DATA/', '')}`"
+        command_text += f" of {archive.name}" if case.archive != "lat" else ""
         kaldi = ("–", "") if case.kaldi is None else (f"{case.kaldi:.2f}", f"{case.kaldi / seconds:.1f}×")
-        yield row(shown, f"{seconds:.3f}", *kaldi, megabytes)
+        yield row(command_text, f"{seconds:.3f}", *kaldi, megabytes)
 
 
 @command

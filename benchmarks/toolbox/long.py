@@ -136,12 +136,12 @@ def seconds_of(runs: Sequence[Usage | None]) -> list[float]:
 def measured_row(name: str, runs: Sequence[Usage | None], sizes: Sequence[Size], limit: float) -> str:
     """Return a row of the table: the times on an utterance and on ever longer recordings."""
     start, *seconds = seconds_of(runs)
-    shown = (f"> {limit:.0f}" if second == math.inf else f"{second:.2f}" for second in seconds)
+    cells = (f"> {limit:.0f}" if second == math.inf else f"{second:.2f}" for second in seconds)
     last, before = seconds[-1] - start, seconds[-2] - start
     growth = "–"
     if before > 0.1 and last < math.inf:
         growth = f"{math.log(last / before) / math.log(sizes[-1].minutes / sizes[-2].minutes):.1f}"
-    return row(name, f"{start:.2f}", *shown, growth, "" if runs[-1] is None else f"{runs[-1].megabytes:.0f}")
+    return row(name, f"{start:.2f}", *cells, growth, "" if runs[-1] is None else f"{runs[-1].megabytes:.0f}")
 
 
 def draw(runs_of: dict[str, list[Usage | None]], sizes: Sequence[Size], path: Path) -> None:
@@ -171,13 +171,13 @@ def main(data: Path, frame_shift: float, doublings: int, limit: float, only: tup
     runs_of: dict[str, list[Usage | None]] = {}
     with scratch_folder() as scratch:
         # Written by another process: the size of this one would count as that of the commands that it starts.
-        with ProcessPoolExecutor(1, get_context("spawn")) as other:
-            sizes = other.submit(write_recordings, data, doublings, frame_shift, Path(scratch)).result()
+        with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+            sizes = executor.submit(write_recordings, data, doublings, frame_shift, Path(scratch)).result()
             folders = [Path(scratch) / str(at) for at in range(len(sizes))]
             for folder, size in zip(folders, sizes, strict=True):
                 prepare(folder, data)
-                other.submit(write_lexicon, folder, data / "trans.mdl").result()
-                other.submit(write_matrix, folder, size.minutes).result()
+                executor.submit(write_lexicon, folder, data / "trans.mdl").result()
+                executor.submit(write_matrix, folder, size.minutes).result()
 
         def table() -> Iterator[str]:
             yield from head("command", *sizes, "growth", "MB")

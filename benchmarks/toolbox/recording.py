@@ -75,9 +75,9 @@ def write_recording(lattices: Sequence[Lattice], references: dict[str, str], fol
             output.write(archived)
     sentences = [references[utterance.key] for utterance in lattices]
     spoken = sorted(set(" ".join(sentences).split()))
-    used = {0, *lattice.word.tolist(), *(id for word in spoken if (id := lattice.words.id(word)) is not None)}
+    word_ids = {0, *lattice.word.tolist(), *(id for word in spoken if (id := lattice.words.id(word)) is not None)}
     texts = {
-        "words.txt": [f"{lattice.words.word(word)} {word}" for word in sorted(used)],
+        "words.txt": [f"{lattice.words.word(word)} {word}" for word in sorted(word_ids)],
         "text": [" ".join([KEY, *sentences])],
         "best": [" ".join([KEY, *map(lattice.words.word, best.words.tolist())])],
         "ids": [" ".join([KEY, *map(str, best.words.tolist())])],
@@ -194,15 +194,17 @@ def _inner_arcs(lattice: Lattice, first: int, offset: int) -> Arcs:
 
 def _seam(before: Lattice, lattice: Lattice, offset: int) -> Arcs:
     """Return arcs from the end of the best path of the lattice before to where those of the next one's start lead."""
-    there = offset + before.num_states - 1
+    first_state = offset + before.num_states - 1
     end = int(before.dst[best_path(before).arcs[-1]])
     leaving = before.word[before.arc_begin[end] : before.arc_begin[end + 1]]
     arc = np.flatnonzero(~np.isin(lattice.word[: lattice.arc_begin[1]], leaving))  # as deterministic as they were
     ending = before.final_ali[before.final_ali_begin[end] : before.final_ali_begin[end + 1]]
-    labels = [np.concatenate([ending, lattice.ali[lattice.ali_begin[one] : lattice.ali_begin[one + 1]]]) for one in arc]
+    labels = [
+        np.concatenate([ending, lattice.ali[lattice.ali_begin[index] : lattice.ali_begin[index + 1]]]) for index in arc
+    ]
     return Arcs(
         np.full(arc.size, offset + end),
-        there + lattice.dst[arc],
+        first_state + lattice.dst[arc],
         lattice.word[arc],
         before.final_graph[end] + lattice.graph[arc],
         before.final_acoustic[end] + lattice.acoustic[arc],

@@ -26,7 +26,7 @@ from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.times import num_frames, state_times
 
 
-def cut(lattice: Lattice, first: int, last: int) -> Lattice:
+def cut_window(lattice: Lattice, first: int, last: int) -> Lattice:
     """Return the arcs of a lattice with labels between two frames; arcs that cross them are cut."""
     time, src, dst = state_times(lattice), lattice.src, lattice.dst
     begin, end = time[src], time[dst]
@@ -100,7 +100,7 @@ def main(data: Path, words: Path, window: float, overlap: float, minutes: float,
         whole = join(group)
         length = num_frames(whole)
         begins = [first for first in range(0, max(length - round(overlap / frame_shift), 1), step)]
-        parts = [cut(whole, first, min(first + width, length)) for first in begins]
+        parts = [cut_window(whole, first, min(first + width, length)) for first in begins]
         result = join_windows(parts, [first * frame_shift for first in begins], whole.key, frame_shift, scales)
         assert num_frames(result.lattice) == length
         reference = " ".join(texts[lattice.key] for lattice in group).split()

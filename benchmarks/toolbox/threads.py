@@ -103,7 +103,7 @@ def _row(name: str, groups: Sequence[Sequence[Run]]) -> str:
     return row(name, *(" / ".join(f"{value:.2f}" for value in column) for column in zip(*least, strict=True)), faults)
 
 
-def table(archive: Path, copies: int, threads: int, rounds: int, chosen: Sequence[str]) -> Iterator[str]:
+def table(archive: Path, copies: int, threads: int, rounds: int, names: Sequence[str]) -> Iterator[str]:
     """Measure; yield the lines of the section."""
     with scratch_folder() as folder:
         source = repeat_archive(archive, copies, Path(folder) / "lat.ark")
@@ -114,7 +114,7 @@ def table(archive: Path, copies: int, threads: int, rounds: int, chosen: Sequenc
         yield from head("command", "CPU s", "wall s", "s on free cores", "page faults, 1,000")
         load = os.getloadavg()[0]
         yield _row("`cp`, in 1 and in several processes", _alternate([["cp"]], source, parts, threads, rounds))
-        for name in chosen:
+        for name in names:
             options = [
                 str(archive.parent / text) if (archive.parent / text).is_file() else text for text in COMMANDS[name]
             ]

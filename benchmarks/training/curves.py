@@ -27,7 +27,7 @@ from benchmarks.tables import Cells, head, put, row
 from benchmarks.training import speed
 from benchmarks.training.simulation import curve
 from benchmarks.training.speed import Machines, speed_up
-from benchmarks.training.tables import BASE, DIVERGED, WARM, cut
+from benchmarks.training.tables import BASE, DIVERGED, WARM, sample_text
 from ninja.lm import text
 from ninja.models.lstm import LSTMLanguageModel
 from ninja.train import loop, step
@@ -71,7 +71,7 @@ def _filtered(momentum: float) -> dict[str, Any]:
     return {**FOUR, "block_momentum": momentum, "block_rate": 1 / (FOUR["workers"] * (1 - momentum))}
 
 
-TRAININGS = {f"curve {name}": chosen for name, chosen in CURVES.items()}
+TRAININGS = {f"curve {name}": settings for name, settings in CURVES.items()}
 TRAININGS |= {f"momentum {momentum}": _filtered(momentum) for momentum in MOMENTA if momentum != 0.75}
 TRAININGS |= {f"warm-up {warmup}": {**FOUR, "block_warmup": warmup} for warmup in WARMUPS if warmup != 100}
 
@@ -80,12 +80,12 @@ def trainings(train_text: str, dev_text: str, cells: Cells) -> None:
     """Simulate the missing trainings."""
     corpus = open_corpus(train_text, Choice(SMALL.vocabulary, SMALL.min_count, hold_out=False))
     dev = text.encode(dev_text, corpus.words)
-    for name, chosen in TRAININGS.items():
+    for name, settings in TRAININGS.items():
         if name not in cells:
             begin = time.process_time()
-            changes = {key: value for key, value in chosen.items() if key not in ("rate", "ring")}
-            options = replace(SMALL, **changes, learning_rate=SMALL.learning_rate * chosen.get("rate", 1))
-            points = curve(options, corpus, dev, POINTS if name.startswith("curve") else 1, ring="ring" in chosen)
+            changes = {key: value for key, value in settings.items() if key not in ("rate", "ring")}
+            options = replace(SMALL, **changes, learning_rate=SMALL.learning_rate * settings.get("rate", 1))
+            points = curve(options, corpus, dev, POINTS if name.startswith("curve") else 1, ring="ring" in settings)
             cells.measured(name, time.process_time() - begin, COMMAND, points=points)
 
 
@@ -129,9 +129,13 @@ def timed(jobs: list[Job], _: object, workers: Workers) -> list[list[float]]:
                 clock(stack, owner, name, durations, time.perf_counter)
             clock(stack, loop, "gradient", waits, lambda: workers.seconds)
             loop._train(*job, None, workers)
-        spent = {name: sum(calls) for name, calls in durations.items()}
+        seconds_of = {name: sum(calls) for name, calls in durations.items()}
         waited = sum(waits["gradient"])
-        parts = spent["gradient"] + spent["update"] - waited, spent.get("synchronize", 0.0) + waited, spent["_measured"]
+        parts = (
+            seconds_of["gradient"] + seconds_of["update"] - waited,
+            seconds_of.get("synchronize", 0.0) + waited,
+            seconds_of["_measured"],
+        )
         results.append([total / workers.size for total in workers.total(*parts)])
     return results
 
@@ -161,31 +165,31 @@ def times(texts: tuple[str, str], train_text: str, folder: Path, cells: Cells) -
             cells.measured(f"shares, {name}", seconds, COMMAND, machines=asdict(machines), parts=parts)
 
 
-def _shown(perplexity: float) -> str:
+def _format_cell(perplexity: float) -> str:
     return f"{perplexity:.1f}" if perplexity < DIVERGED else "diverged"
 
 
 def _final(cells: Cells, name: str) -> str:
     """Return the perplexity at the end of a training; that of the learning curve has momentum 0.75 and warm-up 100."""
     cell = cells.get("curve NBM, 4 workers" if name in ("momentum 0.75", "warm-up 100") else name)
-    return _shown(cell["points"][-1][1]) if cell else ""
+    return _format_cell(cell["points"][-1][1]) if cell else ""
 
 
 def curve_table(cells: Cells) -> Iterator[str]:
     """Yield the perplexity of each method by the share of the text that has been seen."""
     yield from head("", *(f"{100 * (point + 1) // POINTS}%" for point in range(POINTS)))
     for name in CURVES:
-        yield row(name, *(_shown(perplexity) for _, perplexity in cells[f"curve {name}"]["points"]))
+        yield row(name, *(_format_cell(perplexity) for _, perplexity in cells[f"curve {name}"]["points"]))
 
 
 def draw(cells: Cells, picture: Path) -> None:
     """Draw the learning curves."""
     picture.parent.mkdir(exist_ok=True)
     with drawn_panels(picture, ["held-out perplexity"], "words seen (thousands)") as [axes]:
-        drawn = [name.partition(", 4")[0] for name in CURVES]
-        for name, method in zip(CURVES, drawn, strict=True):
+        methods = [name.partition(", 4")[0] for name in CURVES]
+        for name, method in zip(CURVES, methods, strict=True):
             points = [(words / 1000, perplexity) for words, perplexity in cells[f"curve {name}"]["points"]]
-            at, line = drawn.index(method), "-" if name == method else "--"
+            at, line = methods.index(method), "-" if name == method else "--"
             axes.plot(*zip(*points, strict=True), line, color=COLOURS[at], marker=MARKERS[at], label=name)
         axes.set_yscale("log")
         axes.set_yticks((200, 300, 500, 1000, 3000), labels=("200", "300", "500", "1,000", "3,000"))
@@ -229,8 +233,8 @@ def waiting_table(cells: Cells) -> Iterator[str]:
     yield from head("", *sizes)
     for method in ("ssgd", "bmuf", "adpsgd"):
         for name, machines in clusters.items():
-            lost = (1 - speed_up(method, size, machines) / size for size in sizes)
-            yield row(f"{method}, {name}", *(f"{max(0.0, share):.1%}" for share in lost))
+            waiting_shares = (1 - speed_up(method, size, machines) / size for size in sizes)
+            yield row(f"{method}, {name}", *(f"{max(0.0, share):.1%}" for share in waiting_shares))
     yield row("bmuf, published", "3.5%", "4.8%", "6.1%", "10.4%")
 
 
@@ -254,7 +258,7 @@ def main(texts: tuple[str, str] | None, only: str | None, cells: Path, output: P
     stored = Cells(cells)
     if texts is not None:
         with tempfile.TemporaryDirectory() as folder:
-            train_text, dev_text = cut(texts[0], WORDS, Path(folder)), texts[1]
+            train_text, dev_text = sample_text(texts[0], WORDS, Path(folder)), texts[1]
             if only in (None, "trainings"):
                 trainings(train_text, dev_text, stored)
             if only in (None, "times"):

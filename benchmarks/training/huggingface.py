@@ -96,11 +96,11 @@ def main(train: str, dev: str, folder: Path, minutes: float) -> None:
     started = time.process_time()
     step = epoch = 0
     remaining: list[np.ndarray] = []
-    while (spent := (time.process_time() - started) / seconds) < 1:
+    while (progress := (time.process_time() - started) / seconds) < 1:
         if not remaining:
             remaining, epoch = batches(sentences, BATCH_TOKENS, (1, epoch)), epoch + 1
         for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * min(1.0, (step + 1) / WARMUP) * (1 - spent)
+            group["lr"] = LEARNING_RATE * min(1.0, (step + 1) / WARMUP) * (1 - progress)
         model.train()
         with torch.autocast("cpu", torch.bfloat16, enabled=computes_in_half()):
             loss, num_tokens = loss_of(model, sentences, remaining.pop())

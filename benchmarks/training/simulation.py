@@ -190,8 +190,8 @@ class Simulation:
                 change = learner.weights - before
                 if len(learners) > 1:
                     # The partner takes part before this step is added: averaging goes on while gradients are computed.
-                    away = (1, -1)[at // self.options.workers % 2] if self.ring else random.integers(1, len(learners))
-                    partner = learners[int((number + away) % len(learners))]
+                    offset = (1, -1)[at // self.options.workers % 2] if self.ring else random.integers(1, len(learners))
+                    partner = learners[int((number + offset) % len(learners))]
                     before = (before + partner.weights) / 2
                     partner.weights = before
                 learner.weights = before + change

@@ -80,14 +80,16 @@ def all_reduce(workers: int, size: float, link: float, latency: float) -> float:
 def speed_up(method: str, workers: int, machines: Machines, *, node_size: int = 1, steps: int = 2000) -> float:
     """Return the steps a second of N workers, as a multiple of those of a single worker that is not slow."""
     random = np.random.default_rng(1)
-    one = machines.step * np.maximum(0.1, 1 + machines.spread * random.standard_normal((steps, workers)))
-    one[:, 0] *= machines.slow
+    step_seconds = machines.step * np.maximum(0.1, 1 + machines.spread * random.standard_normal((steps, workers)))
+    step_seconds[:, 0] *= machines.slow
     if method == "ssgd":
         exposed = max(0.0, all_reduce(workers, machines.weights, machines.link, machines.latency) - _hidden(machines))
-        seconds = one.max(1).sum() + steps * exposed
+        seconds = step_seconds.max(1).sum() + steps * exposed
         return steps * workers * machines.step / seconds
     if method in ("ma", "bmuf"):
-        blocks = one[: steps // machines.block_steps * machines.block_steps].reshape(-1, machines.block_steps, workers)
+        blocks = step_seconds[: steps // machines.block_steps * machines.block_steps].reshape(
+            -1, machines.block_steps, workers
+        )
         size = machines.weights * machines.block_tensors
         exposed = all_reduce(workers, size, machines.link, machines.latency)
         seconds = blocks.sum(1).max(1).sum() + len(blocks) * exposed
@@ -98,7 +100,7 @@ def speed_up(method: str, workers: int, machines: Machines, *, node_size: int = 
     exposed = max(0.0, all_reduce(size, machines.weights, machines.node_link, machines.latency) - _hidden(machines))
     # Leaders give the weights to their node before each step: a broadcast.
     exposed += 0.0 if size == 1 else machines.weights / machines.node_link
-    nodes = one.reshape(steps, -1, size).max(2) + exposed  # [steps, nodes]
+    nodes = step_seconds.reshape(steps, -1, size).max(2) + exposed  # [steps, nodes]
     return float((size * machines.step / nodes.mean(0)).sum())
 
 

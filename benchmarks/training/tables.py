@@ -108,25 +108,25 @@ def _cells() -> dict[str, dict]:
     return cells
 
 
-def _options(chosen: dict) -> TrainOptions:
+def _options(cell_options: dict) -> TrainOptions:
     """Return the options of a cell, whose rate is a multiple."""
-    options = {name: value for name, value in chosen.items() if name != "rate"}
-    return replace(BASE, **options, learning_rate=BASE.learning_rate * chosen.get("rate", 1))
+    options = {name: value for name, value in cell_options.items() if name != "rate"}
+    return replace(BASE, **options, learning_rate=BASE.learning_rate * cell_options.get("rate", 1))
 
 
-def _wanted(name: str, only: list[str]) -> bool:
+def _is_selected(name: str, only: list[str]) -> bool:
     return not only or any(word in name for word in only)
 
 
-def cut(path: str, words: int, folder: Path) -> str:
+def sample_text(path: str, words: int, folder: Path) -> str:
     """Write sentences of a text, evenly spread, with about so many words in all; return the file."""
     output = folder / f"train.{words}.txt"
     if not output.exists():
         sentences = list(text.read_sentences(path))
         total = sum(map(len, sentences))
         keep = np.random.default_rng(1).random(len(sentences)) < words / total
-        chosen = [" ".join(sentence) for sentence, kept in zip(sentences, keep, strict=True) if kept]
-        output.write_text("\n".join(chosen) + "\n")
+        sample = [" ".join(sentence) for sentence, is_in_sample in zip(sentences, keep, strict=True) if is_in_sample]
+        output.write_text("\n".join(sample) + "\n")
     return str(output)
 
 
@@ -135,7 +135,7 @@ def add(cells: Cells, name: str, **figures) -> None:
     print(name, cells.add(name, **figures), flush=True)
 
 
-def slowed(jobs, progress, workers):
+def train_slowed(jobs, progress, workers):
     """Train with steps that sleep, worker 0's longer; return the last report of each training."""
     last_reports = []
     for train_text, dev, model, options, factor in jobs:
@@ -161,7 +161,9 @@ def stragglers(train_text: str, dev: str, folder: Path, cells: Cells, only: list
         epoch = epoch_batches(train_text, options)
         options = replace(options, epochs=SLOWED_BATCHES[method] / epoch)
         jobs = [(train_text, dev, str(folder / f"{method}.pt"), options, factor) for factor in factors]
-        for factor, last in zip(factors, launch.run(slowed, (jobs,), 4, "cpu", None) if jobs else (), strict=True):
+        for factor, last in zip(
+            factors, launch.run(train_slowed, (jobs,), 4, "cpu", None) if jobs else (), strict=True
+        ):
             rate = last["epoch"] * words / (60 * last["minutes"])
             figures = {name: last[name] for name in ("perplexity", "communication", "staleness")}
             add(cells, f"straggler {method} ×{factor}", rate=rate, **figures)
@@ -175,28 +177,28 @@ def epoch_batches(path: str, options: TrainOptions) -> int:
 
 def perplexities(corpus, dev, cells: Cells, only: list[str]) -> None:
     """Compute the missing cells of perplexity."""
-    for name, chosen in _cells().items():
-        if name not in cells and _wanted(name, only):
+    for name, cell_options in _cells().items():
+        if name not in cells and _is_selected(name, only):
             begin = time.process_time()
-            [(_, perplexity)] = curve(_options(chosen), corpus, dev)
+            [(_, perplexity)] = curve(_options(cell_options), corpus, dev)
             add(cells, name, perplexity=perplexity, cpu=time.process_time() - begin)
 
 
 def ranks(train_text: str, dev: str, folder: Path, cells: Cells, only: list[str]) -> None:
     """Train with eight real processes as some of the simulated trainings."""
     for name in RANKS:
-        if f"{name}, eight processes" not in cells and _wanted(name, only):
+        if f"{name}, eight processes" not in cells and _is_selected(name, only):
             result = loop.train(train_text, dev, folder / "ranks.pt", _options(_cells()[name]))
             add(cells, f"{name}, eight processes", perplexity=result.perplexity, minutes=result.minutes)
 
 
 def short(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
     """Simulate trainings of few blocks."""
-    path = cut(train_text, SHORT_WORDS, folder)
+    path = sample_text(train_text, SHORT_WORDS, folder)
     corpus = open_corpus(path, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
-    for name, chosen in SHORT.items():
+    for name, cell_options in SHORT.items():
         if f"short, {name}" not in cells:
-            options = replace(BASE, block_steps=2, batch_tokens=512, **chosen)
+            options = replace(BASE, block_steps=2, batch_tokens=512, **cell_options)
             [(_, perplexity)] = curve(options, corpus, text.encode(dev, corpus.words))
             add(cells, f"short, {name}", perplexity=perplexity)
 
@@ -209,7 +211,7 @@ def render(cells: Cells, page: Path | None) -> None:
         "blocks": _one_column(cells, ["NBM ×1", *(f"NBM ×1, {name}" for name in BLOCKS)]),
         "short": [line.replace("short, ", "") for line in _one_column(cells, [f"short, {name}" for name in SHORT])],
         "batches": _large(cells),
-        "ranks": _beside(cells),
+        "ranks": _real_processes(cells),
         "stragglers": _slowed(cells),
         "speed": table({**clusters, "steps of 0.1 s": Machines()}),
     }
@@ -217,12 +219,12 @@ def render(cells: Cells, page: Path | None) -> None:
         put(page, name, lines)
 
 
-def _shown(cell: dict | None, best: float = 0.0) -> str:
+def _format_cell(cell: dict | None, best: float = 0.0) -> str:
     """Return the perplexity of a cell, in bold if it is the best."""
     if cell is None:
         return ""
-    shown = f"{cell['perplexity']:.1f}" if cell["perplexity"] < DIVERGED else "diverged"
-    return f"**{shown}**" if cell["perplexity"] == best else shown
+    figure = f"{cell['perplexity']:.1f}" if cell["perplexity"] < DIVERGED else "diverged"
+    return f"**{figure}**" if cell["perplexity"] == best else figure
 
 
 def _grid(cells: Cells) -> list[str]:
@@ -231,21 +233,21 @@ def _grid(cells: Cells) -> list[str]:
     lines = head("", *(f"×{rate}" for rate in rates))
     for name in GRID:
         measured = [cells.get(f"{name} ×{rate}") for rate in rates]
-        known = [cell["perplexity"] for cell in measured if cell]
-        if known:
-            best = min(known) if len(known) > 1 else 0.0
-            lines.append(row(name, *(_shown(cell, best) for cell in measured)))
+        available = [cell["perplexity"] for cell in measured if cell]
+        if available:
+            best = min(available) if len(available) > 1 else 0.0
+            lines.append(row(name, *(_format_cell(cell, best) for cell in measured)))
     return lines
 
 
 def _one_column(cells: Cells, names: list[str]) -> list[str]:
-    return [*head("", "perplexity"), *(row(name, _shown(cells[name])) for name in names if name in cells)]
+    return [*head("", "perplexity"), *(row(name, _format_cell(cells[name])) for name in names if name in cells)]
 
 
-def _beside(cells: Cells) -> list[str]:
+def _real_processes(cells: Cells) -> list[str]:
     """Return perplexities of trainings by real processes beside those of their simulations."""
     real = {name: cells[f"{name}, eight processes"] for name in RANKS if f"{name}, eight processes" in cells}
-    rows = (row(name, _shown(cells[name]), _shown(cell)) for name, cell in real.items())
+    rows = (row(name, _format_cell(cells[name]), _format_cell(cell)) for name, cell in real.items())
     return [*head("", "simulated", "eight processes"), *rows]
 
 
@@ -255,11 +257,11 @@ def _large(cells: Cells) -> list[str]:
     lines = head("", *(f"8 × {tokens:,} = {8 * tokens:,} tokens" for tokens in (BASE.batch_tokens, *TOKENS)))
     for name in names:
         rates = {rate for rates in (LARGE[name], GRID[name][1]) for rate in rates}
-        shown = []
+        figures = []
         for size in ("", *(f", batches of {tokens}" for tokens in TOKENS)):
-            known = [cell for rate in rates if (cell := cells.get(f"{name} ×{rate}{size}"))]
-            shown.append(_shown(min(known, key=lambda cell: cell["perplexity"], default=None)))
-        lines.append(row(name, *shown))
+            candidates = [cell for rate in rates if (cell := cells.get(f"{name} ×{rate}{size}"))]
+            figures.append(_format_cell(min(candidates, key=lambda cell: cell["perplexity"], default=None)))
+        lines.append(row(name, *figures))
     return lines if names else []
 
 
@@ -286,7 +288,7 @@ PARTS = ("perplexity", "short", "ranks", "stragglers", "speed")
 def main(train: str, dev: str, folder: Path, words: int, only: tuple[str, ...], output: Path | None) -> None:
     folder.mkdir(exist_ok=True)
     cells = Cells(folder / "cells.jsonl")
-    train_text = cut(train, words, folder)
+    train_text = sample_text(train, words, folder)
     parts = [part for part in PARTS if part in only or not only]
     names = [name for name in only if name not in PARTS]
     if "stragglers" in parts:

@@ -94,7 +94,7 @@ def test_executions_are_summed_over_calls(run, monkeypatch):
     monkeypatch.setattr(run, "run_slice", run_slice)
     assert run.run("plf", "these kernels", 60, 1000) == (1200, True, "")
     assert calls == [1000, 600, 200]
-    assert run.recorded("plf", "these kernels") == (1200, 1.5)
+    assert run.recorded_executions("plf", "these kernels") == (1200, 1.5)
     assert run.run("plf", "these kernels", 60, 1000) == (0, True, "")
     assert run.run("plf", "others", 60, 300) == (400, True, "")
 
@@ -102,7 +102,7 @@ def test_executions_are_summed_over_calls(run, monkeypatch):
 def test_executions_before_a_crash_are_not_recorded(run, monkeypatch):
     monkeypatch.setattr(run, "run_slice", lambda *arguments: (400, 0.5, False, "crash"))
     assert run.run("plf", "these kernels", 60, 1000) == (400, False, "crash")
-    assert run.recorded("plf", "these kernels") == (0, 0)
+    assert run.recorded_executions("plf", "these kernels") == (0, 0)
 
 
 def test_planted_faults_match_the_headers(tmp_path, monkeypatch):
