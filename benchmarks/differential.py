@@ -180,7 +180,7 @@ def chained(lattices: Sequence[Lattice], chain: Sequence[str], folder: Path) -> 
     for index, name in enumerate(chain):
         form = by_name(name, "write")
         assert form.write is not None
-        keeps &= form.kept(fill_options(form.write.options, {}, form.name))
+        keeps &= form.stored_fields(fill_options(form.write.options, {}, form.name))
         rounded |= name in ROUNDED
         now = through(now, form, folder)
         if len(now) != len(lattices):

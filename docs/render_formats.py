@@ -34,7 +34,7 @@ def _row(format: Format) -> str:
             "original files are rewritten" if format.write.rewrites_files else f"written, {FILES[format.write.files]}"
         )
         access.append(method)
-        stored_fields = format.kept(fill_options(format.write.options, {}, format.name))
+        stored_fields = format.stored_fields(fill_options(format.write.options, {}, format.name))
         words = " and ".join(name for name in ("ids", "names") if name in stored_fields)
         descriptions = {name: text for name, text in FIELDS.items() if name != "fields"}  # lattices have no such field
         descriptions |= {"paths": "paths beyond `n`"} if format.holds == "nbest" else {}

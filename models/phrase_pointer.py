@@ -76,5 +76,5 @@ class PhrasePointer(nn.Module):
                 are 0 if the word is unknown.
             num_words: The number of words in each phrase, float [n].
         """
-        known = (first_word != 0).any(1).to(vector.dtype)
-        return self.key(torch.cat([vector, first_word * self.word_scale, known[:, None], num_words.log()[:, None]], 1))
+        mask = (first_word != 0).any(1).to(vector.dtype)
+        return self.key(torch.cat([vector, first_word * self.word_scale, mask[:, None], num_words.log()[:, None]], 1))

@@ -130,9 +130,9 @@ def show(progress: Progress) -> None:
 
 def main() -> None:
     """Train or finish the model, as the command line specifies."""
-    train_text, dev_text, folder, *rest = sys.argv[1:]
+    train_text, dev_text, folder, *remaining = sys.argv[1:]
     trained = Path(folder) / "english.pt"
-    if rest != ["finish"]:
+    if remaining != ["finish"]:
         resume = Path(f"{trained}.state").exists()
         print(train(train_text, dev_text, trained, dataclasses.replace(OPTIONS, resume=resume), show), flush=True)
     finish(trained, train_text, dev_text)

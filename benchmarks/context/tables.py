@@ -193,7 +193,7 @@ def boost_table(bed: Bed, picture: Path | None) -> Iterator[str]:
         for options in sweep:
             cell = commands(bed, Method("", class_lm=True, options=options), entities)
             curves.setdefault(name, []).append((cell["contextual"], cell["general"]))
-            mentions = f"{cell['mentions']:.0f} of {cell['said']:.0f}"
+            mentions = f"{cell['found']:.0f} of {cell['said']:.0f}"
             rates = (f"{cell[rate]:.2f}" for rate in ("general", "contextual"))
             boosts = (f"{boost:g}" for boost in (options.class_boost, options.keyword_boost))
             yield row(*boosts, *rates, mentions, f"{cell['alarms']:.0f}")

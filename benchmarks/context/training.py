@@ -182,7 +182,7 @@ def amount_table(cells: Cells) -> Iterator[str]:
     for plan in AMOUNTS:
         cell = cells[plan.name]
         rates = (f"{cell[name]:.2f}" for name in ("general", "wer 1000", "biased 1000"))
-        num_found = f"{cell['num_found']:.0f} of 163"
+        num_found = f"{cell['found']:.0f} of 163"
         yield row(" and ".join(plan.domains), f"{plan.words:,}", f"{cell['calls']:.2f}", num_found, *rates)
 
 

@@ -97,9 +97,9 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
     """Return the number of words unknown to a model, the share of arcs with them, and the most frequent of them."""
-    known = load(rnnlm).vocabulary
+    vocabulary = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})
-    unknown = Counter({word: arcs for word, arcs in spelled.items() if word not in known and word not in MARKS})
+    unknown = Counter({word: arcs for word, arcs in spelled.items() if word not in vocabulary and word not in MARKS})
     return {
         "unknown words": len(unknown),
         "unknown share of arcs": round(unknown.total() / max(count.total(), 1), 4),

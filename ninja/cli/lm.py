@@ -232,11 +232,11 @@ def convert(model: str, output_file: str) -> None:
 def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
     """Warn if keys look like words of the text: some are duplicates, or most are in the vocabulary."""
     duplicate = next((key for key, count in Counter(keys).items() if count > 1), None)
-    known = 0 if model.open_vocabulary else sum(key in model.vocabulary for key in keys)
+    num_known = 0 if model.open_vocabulary else sum(key in model.vocabulary for key in keys)
     if duplicate is not None:
         reason = f"several lines begin with {duplicate!r}"
-    elif known > MAX_KNOWN_KEYS * len(keys):
-        reason = f"{known} of {len(keys)} keys are words in the vocabulary"
+    elif num_known > MAX_KNOWN_KEYS * len(keys):
+        reason = f"{num_known} of {len(keys)} keys are words in the vocabulary"
     else:
         return
     advice = "use --no-keys if the lines have no keys"

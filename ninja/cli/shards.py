@@ -74,10 +74,10 @@ class CommandWork:
     def _context(self) -> click.Context:
         group = cast(click.Group, importlib.import_module("ninja.cli.main").group)
         parent = click.Context(group, info_name="ninja", **group.context_settings)
-        name, command, rest = group.resolve_command(parent, list(self.arguments))
+        name, command, remaining = group.resolve_command(parent, list(self.arguments))
         if command is None or not any(parameter.name == "shard" for parameter in command.params):
             raise OptionError(f"{name} cannot run in shards, because its results depend on all lattices")
-        context = command.make_context(name, rest, parent=parent)
+        context = command.make_context(name, remaining, parent=parent)
         cast(Any, command).check_files(context)
         return context
 

@@ -72,10 +72,10 @@ def context(
         entries: list[tuple[str, Phones]] = [(text, ()) for text in dict.fromkeys(texts)]
     else:
         pronouncer = Pronouncer.english(lexicon)
-        known = [
+        listed = [
             (word, phones_of(variant)) for word, variants in pronouncer.dictionary.items() for variant in variants[:2]
         ]
-        entries = known + lexicon_entries(pronouncer, (text for text in texts if text not in pronouncer.dictionary))
+        entries = listed + lexicon_entries(pronouncer, (text for text in texts if text not in pronouncer.dictionary))
     entries = [(text, phones) for text, phones in entries if text.lower() not in excluded]
     symbols = Symbols(alphabet(text for text, _ in entries), costs.phones)
     console = Console()

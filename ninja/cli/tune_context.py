@@ -260,8 +260,8 @@ def _dev_set(
     if stage.context.augmentation is not None:
         unboosted = ContextOptions(keyword_boost=0.0)
         augmented = Contextual(Context(stage.entities, None, None, unboosted, stage.context.augmentation), old_lm)
-        known = ((key, lattice.with_words(stage.words)) for key, lattice in lattices)
-        lattices = augmented(known, RescoreReport(on_error=inputs.on_failure))
+        keyed = ((key, lattice.with_words(stage.words)) for key, lattice in lattices)
+        lattices = augmented(keyed, RescoreReport(on_error=inputs.on_failure))
     return DevSet(lattices, references, stage.entities)
 
 

@@ -99,18 +99,18 @@ def without_last_words(lattice: Lattice) -> Lattice:
     before = np.isin(dst, src[at_end]) & (lattice.word != EPSILON)
     last = {int(src[arc]): arc for arc in at_end.tolist()}  # the arc from a state to the end, which has no word
     words = np.flatnonzero(before)
-    rest = np.array([last[state] for state in dst[words].tolist()], np.int64)
-    arcs = np.setdiff1d(np.arange(lattice.num_arcs), rest)
+    tails = np.array([last[state] for state in dst[words].tolist()], np.int64)
+    arcs = np.setdiff1d(np.arange(lattice.num_arcs), tails)
     labels = [part.tolist() for part in np.split(lattice.ali, lattice.ali_begin[1:-1])]
     result = from_arcs(
         lattice.key,
         np.concatenate([src[arcs], src[words]]),
         np.concatenate([dst[arcs], np.full(len(words), end)]),
         np.concatenate([lattice.word[arcs], np.zeros(len(words), np.int32)]),
-        np.concatenate([lattice.graph[arcs], lattice.graph[words] + lattice.graph[rest]]),
-        np.concatenate([lattice.acoustic[arcs], lattice.acoustic[words] + lattice.acoustic[rest]]),
+        np.concatenate([lattice.graph[arcs], lattice.graph[words] + lattice.graph[tails]]),
+        np.concatenate([lattice.acoustic[arcs], lattice.acoustic[words] + lattice.acoustic[tails]]),
         finals={end: 0.0},
-        labels=[*(labels[arc] for arc in arcs), *(labels[w] + labels[r] for w, r in zip(words, rest, strict=True))],
+        labels=[*(labels[arc] for arc in arcs), *(labels[w] + labels[r] for w, r in zip(words, tails, strict=True))],
         frame_shift=lattice.frame_shift,
         words=lattice.words,
     )

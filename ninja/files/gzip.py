@@ -121,10 +121,10 @@ class GzipReader:
                 byte=self._begin,
             )
 
-    def _more(self, rest: bytes = b"") -> bool:
+    def _more(self, packed: bytes = b"") -> bool:
         """Read more compressed bytes; return False at the end of the file."""
         more = self._raw.read(PACKED_CHUNK) or b""
-        self._packed = rest + more
+        self._packed = packed + more
         self._read += len(more)
         return bool(more)
 

@@ -60,21 +60,21 @@ def target(name: str | os.PathLike[str]) -> Target:
             raise OptionError(f"{path!r}: commands are not run; use ark:| gzip -c > FILE or a file name")
         return _checked(Target(path, text=path.removesuffix(".gz").endswith(".txt"), packed=path.endswith(".gz")))
     options = [option for option in re.split("[, ]+", match[1]) if option]
-    rest = match[2].strip()
+    location = match[2].strip()
     unknown = [option for option in options if option not in _WRITE_OPTIONS]
     if unknown:
         raise OptionError(f"wspecifier {name!r} has the unknown option {unknown[0]!r}")
     kinds = [option for option in options if option in ("ark", "scp")]
     text = "t" in options
     if kinds == ["ark"]:
-        if rest.startswith("|"):
-            packer = re.fullmatch(_PACKER, rest)
+        if location.startswith("|"):
+            packer = re.fullmatch(_PACKER, location)
             if packer is None:
                 raise OptionError(f"{name!r}: the only supported output command is '| gzip -c > FILE'")
             return _checked(Target(packer[1], text=text, packed=True))
-        return _checked(Target(rest or STDOUT, text=text, packed=rest.endswith(".gz")))
+        return _checked(Target(location or STDOUT, text=text, packed=location.endswith(".gz")))
     if sorted(kinds) == ["ark", "scp"]:
-        names = rest.split(",")
+        names = location.split(",")
         if len(names) != 2:
             raise OptionError(f"wspecifier {name!r} must specify two files, such as ark,scp:lat.ark,lat.scp")
         archive, script = names if kinds[0] == "ark" else reversed(names)
@@ -204,10 +204,10 @@ class PartFile(io.RawIOBase):
 
     def write(self, content: Any) -> int:
         """Write all bytes."""
-        rest = memoryview(content)
+        remaining = memoryview(content)
         with reported(self._place):
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            while remaining:
+                remaining = remaining[self._file.write(remaining) :]
         return len(content)
 
     def cut(self, length: int) -> None:

@@ -169,8 +169,8 @@ class Guard:
         if identity is None or identity in self._replaced:
             return
         for source in self._inputs:
-            if (known := identity_of(source)) is not None:
-                self._read.setdefault(known, source)
+            if (source_identity := identity_of(source)) is not None:
+                self._read.setdefault(source_identity, source)
         self._inputs = ()
         if identity in self._read:
             raise _overwritten(path, self._read[identity])

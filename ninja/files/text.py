@@ -23,9 +23,9 @@ def read_named(name: str | os.PathLike[str]) -> str:
     """
     path = os.fspath(name)
     if not isinstance(name, os.PathLike) and not os.path.exists(path):
-        kind, colon, rest = path.partition(":")
+        kind, colon, file_name = path.partition(":")
         if colon and "ark" in kind.split(",") and set(kind.split(",")) <= _OPTIONS:
-            path = rest.strip()
+            path = file_name.strip()
         if path in ("", STDIN) or path.endswith("|"):
             texts = []
             for place in resolve(path):

@@ -395,8 +395,8 @@ def unended_line(content: bytes, comment: bytes = b"#") -> int:
         comment: Prefix of comments; b"" if the format has no comments.
     """
     begin = content.rfind(b"\n") + 1
-    rest = content[begin:].strip(b" \t\r\v\f")
-    if not rest or (comment and rest.startswith(comment)):
+    line = content[begin:].strip(b" \t\r\v\f")
+    if not line or (comment and line.startswith(comment)):
         return 0
     return content.count(b"\n", 0, begin) + 1
 

@@ -171,7 +171,7 @@ class Format(NamedTuple):
     read: Read | None = None
     write: Write | None = None
 
-    def kept(self, options: Any) -> frozenset[Field]:
+    def stored_fields(self, options: Any) -> frozenset[Field]:
         """Return the lattice fields that a file written with these options can store."""
         assert self.write is not None
         return self.keeps if self.write.keeps is None else self.write.keeps(self.keeps, options)
@@ -227,14 +227,14 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
     Raises:
         OptionError: The format does not exist, or cannot be read or written.
     """
-    known = []
+    names = []
     for format in formats():
         if getattr(format, purpose) is not None:
             if name == format.name or name in format.aliases:
                 return format
-            known.append(format.name)
+            names.append(format.name)
     direction = "input" if purpose == "read" else "output"
-    raise OptionError(f"unknown {direction} format {name!r}; available formats: {', '.join(known)}")
+    raise OptionError(f"unknown {direction} format {name!r}; available formats: {', '.join(names)}")
 
 
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:
@@ -325,7 +325,7 @@ class OutputFormat(NamedTuple):
         """Whether words are written instead of word ids."""
         assert self.format.write is not None
         options = fill_options(self.format.write.options, self.options, self.format.name)
-        return "ids" not in self.format.kept(options)
+        return "ids" not in self.format.stored_fields(options)
 
 
 def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputFormat:
@@ -345,10 +345,10 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
     place = target(name)
     if to is None:
         return OutputFormat(os.fspath(name), None, place, _by_extension(name, place), {})
-    known, values = split_options(to)
-    format = by_name(known, "write")
+    form, values = split_options(to)
+    format = by_name(form, "write")
     if is_specifier(name) and format.name != KALDI[place.text]:
-        raise OptionError(f"{os.fspath(name)!r} is a wspecifier and cannot have the format {known!r}; use a file name")
+        raise OptionError(f"{os.fspath(name)!r} is a wspecifier and cannot have the format {form!r}; use a file name")
     return OutputFormat(os.fspath(name), to, place, format, values)
 
 
@@ -384,9 +384,9 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
     Raises:
         OptionError: An item is not of the form ``OPTION=VALUE``, or an option is set twice.
     """
-    name, _, rest = text.partition(":")
+    name, _, options = text.partition(":")
     values: dict[str, str] = {}
-    for item in rest.split(",") if rest else ():
+    for item in options.split(",") if options else ():
         option, equals, value = item.partition("=")
         option = option.strip().replace("-", "_")
         if not equals or not option:
@@ -417,8 +417,8 @@ def fill_options(
     arguments = {field: value for field, value in defaults.items() if field in fields}
     for option, text in values.items():
         if option not in fields:
-            known = ", ".join(sorted(fields)) or "none"
-            raise OptionError(f"{name} has no option {option!r}; available options: {known}")
+            names = ", ".join(sorted(fields)) or "none"
+            raise OptionError(f"{name} has no option {option!r}; available options: {names}")
         try:
             arguments[option] = _value(text, kinds[option])
         except ValueError as error:

@@ -57,8 +57,8 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     """
     image = parse_image(content, key, path)
     if image.end != len(content):
-        rest = len(content) - image.end
-        raise FormatError(f"{rest} bytes follow the end of the FST", path, key=key or None, byte=image.end)
+        num_extra = len(content) - image.end
+        raise FormatError(f"{num_extra} bytes follow the end of the FST", path, key=key or None, byte=image.end)
     return _lattice(image, key, path, options.words)
 
 
@@ -231,7 +231,7 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     return write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale, symbols)
 
 
-def _kept(keeps: frozenset[Field], options: OpenfstWriteOptions) -> frozenset[Field]:
+def _stored_fields(keeps: frozenset[Field], options: OpenfstWriteOptions) -> frozenset[Field]:
     fields = kept_by_options(keeps, options)
     return fields | {"names"} if options.symbols else fields
 
@@ -243,5 +243,5 @@ FORMAT = Format(
     mark=_is_image,
     read=Read(_entries, OpenfstOptions, ids=True),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "ids"}),
-    write=Write(_encode, options=OpenfstWriteOptions, files="each", keeps=_kept),
+    write=Write(_encode, options=OpenfstWriteOptions, files="each", keeps=_stored_fields),
 )

@@ -271,7 +271,7 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     return write_fst_text(lattice, settings.words, settings.options, settings.encoding)
 
 
-def _kept(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Field]:
+def _stored_fields(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Field]:
     fields = textual.kept_by_options(keeps, options)
     return fields - {"ids"} | {"names"} if options.labels == "words" else fields
 
@@ -295,5 +295,5 @@ FORMAT = Format(
     in_folder=all_fst_text,
     read=Read(one_lattice(read_fst_text), FstTextOptions, ids=True, single=True),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "ids"}),
-    write=Write(_encode, options=FstTextWriteOptions, files="each", keeps=_kept, also_lost=_misread),
+    write=Write(_encode, options=FstTextWriteOptions, files="each", keeps=_stored_fields, also_lost=_misread),
 )

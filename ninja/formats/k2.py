@@ -217,11 +217,11 @@ class K2Encoder:
     def end(self) -> bytes:
         """Return the bytes of the file."""
         arcs, columns = _joined(self._lattices, self._tables)
-        others = {}
+        extras = {}
         if self._extras:
             rows = [np.zeros((0, 4), np.int32), *(table[0] for table in self._tables)]
-            others[EXTRAS] = _extras(self._lattices, np.concatenate(rows))
-        return k2_file.write(arcs, columns, others)
+            extras[EXTRAS] = _extras(self._lattices, np.concatenate(rows))
+        return k2_file.write(arcs, columns, extras)
 
 
 def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
@@ -252,7 +252,7 @@ def _joined(
     return np.concatenate([[len(lattices), 0], states, begins, arcs.ravel()]).astype(np.int32), columns
 
 
-def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
+def _stored_fields(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
     return keeps if options.extras else keeps - {"key", "alignments", "times", "raw"}
 
 
@@ -412,5 +412,5 @@ FORMAT = Format(
     mark=_is_k2,
     read=Read(_entries, K2Options, ids=True),
     keeps=ALL_FIELDS - {"names"},
-    write=Write(encoder=K2Encoder, options=K2WriteOptions, keeps=_kept),
+    write=Write(encoder=K2Encoder, options=K2WriteOptions, keeps=_stored_fields),
 )

@@ -180,17 +180,17 @@ def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
         raise refuse(f"the FsaVec declares {count} FSAs, but has only {len(arcs)} numbers")
     state_begin = arcs[2 : count + 3].astype(np.int64)
     arc_begin = arcs[count + 3 : 2 * count + 4].astype(np.int64)
-    rest = arcs[2 * count + 4 :]
+    numbers = arcs[2 * count + 4 :]
     for name, begin in (("states", state_begin), ("arcs", arc_begin)):
         if begin[0] != 0 or (np.diff(begin) < 0).any():
             raise refuse(f"the offsets of {name} in the FsaVec must start at 0 and never decrease")
-    if 4 * arc_begin[-1] != len(rest):
+    if 4 * arc_begin[-1] != len(numbers):
         raise refuse(
-            f"the FsaVec declares {arc_begin[-1]} arcs, which need 4 numbers each, but has {len(rest)} numbers"
+            f"the FsaVec declares {arc_begin[-1]} arcs, which need 4 numbers each, but has {len(numbers)} numbers"
         )
     if (np.diff(state_begin) > 16 * np.diff(arc_begin) + 16).any():
         raise refuse("the FsaVec declares many more states than arcs")
-    return rest, state_begin, arc_begin
+    return numbers, state_begin, arc_begin
 
 
 def _ragged(value: Instance, name: str, size: int, refuse: Refuse) -> Ragged:

@@ -251,12 +251,12 @@ class Mesh:
         return value
 
     def _entry(self, word: str, posterior: float | None, start: float | None, duration: float | None) -> Word:
-        known = start is not None and duration is not None and math.isfinite(start) and math.isfinite(duration)
+        timed = start is not None and duration is not None and math.isfinite(start) and math.isfinite(duration)
         assert posterior is not None
         posterior = posterior if self.total == 1.0 else posterior / self.total
         if posterior > LARGEST_POSTERIOR:
             raise self._refused(f"the posterior of {word!r} is {posterior:g}, but must not be above 1")
-        return (None if word == NO_WORD else word, posterior, start if known else None, duration if known else None)
+        return (None if word == NO_WORD else word, posterior, start if timed else None, duration if timed else None)
 
     def _refused(self, message: str) -> FormatError:
         return FormatError(message, self.path, line=self.line)

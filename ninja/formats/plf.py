@@ -194,7 +194,7 @@ def _entries(content: Content, words: SymbolTable | None, options: PlfOptions) -
     return keyed(read_plfs(content.blocks(), content.name, words, options, content.numbered))
 
 
-def _kept(keeps: frozenset[Field], options: PlfWriteOptions) -> frozenset[Field]:
+def _stored_fields(keeps: frozenset[Field], options: PlfWriteOptions) -> frozenset[Field]:
     if options.scores == "both":
         return keeps | {"apart"}
     return kept_costs(keeps, options.scores, options.acoustic_scale)
@@ -207,5 +207,5 @@ FORMAT = Format(
     mark=_FIRST.match,
     read=Read(_entries, PlfOptions),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "names"}),
-    write=Write(textual.text_encoder(write_plf), options=PlfWriteOptions, keeps=_kept),
+    write=Write(textual.text_encoder(write_plf), options=PlfWriteOptions, keeps=_stored_fields),
 )

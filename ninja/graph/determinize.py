@@ -78,7 +78,7 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     plain = remove_epsilons(lattice, acoustic_scale, max_arcs)
     if is_deterministic(plain):
         return plain
-    arc_begin, dst, word, taken_begin, taken, final_state, final_taken_begin, final_taken = _graph.determinize(
+    arc_begin, dst, word, source_begin, source, final_state, final_source_begin, final_source = _graph.determinize(
         plain, acoustic_scale, max_arcs
     )
     final = np.flatnonzero(final_state >= 0)
@@ -86,21 +86,21 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     arc_costs, end_costs = [], []  # graph, then acoustic costs
     for name in ("graph", "acoustic"):
         of_arc, of_final = getattr(plain, name), getattr(plain, f"final_{name}")
-        arc_costs.append(sums(of_arc[taken], taken_begin).astype(np.float32))
+        arc_costs.append(sums(of_arc[source], source_begin).astype(np.float32))
         final_cost = np.full(final_state.size, np.inf)
-        final_cost[final] = sums(of_arc[final_taken], final_taken_begin)[final] + of_final[end]
+        final_cost[final] = sums(of_arc[final_source], final_source_begin)[final] + of_final[end]
         end_costs.append(final_cost.astype(np.float32))
     length, final_length = np.diff(plain.ali_begin), np.zeros(final_state.size, np.int64)
     final_length[final] = np.diff(plain.final_ali_begin)[end]
-    ali_begin = offsets(sums(length[taken], taken_begin).astype(np.int64))
-    _, ali = gather(plain.ali, plain.ali_begin[taken], length[taken])
+    ali_begin = offsets(sums(length[source], source_begin).astype(np.int64))
+    _, ali = gather(plain.ali, plain.ali_begin[source], length[source])
     # The labels of the remaining arcs precede those of the old final state.
-    before = sums(length[final_taken], final_taken_begin).astype(np.int64)
+    before = sums(length[final_source], final_source_begin).astype(np.int64)
     final_ali_begin = offsets(before + final_length)
     final_ali = np.empty(final_ali_begin[-1], np.int32)
     of_arcs = owners(final_ali_begin)
     is_before = np.arange(final_ali.size) - final_ali_begin[of_arcs] < before[of_arcs]
-    final_ali[is_before] = gather(plain.ali, plain.ali_begin[final_taken], length[final_taken])[1]
+    final_ali[is_before] = gather(plain.ali, plain.ali_begin[final_source], length[final_source])[1]
     final_ali[~is_before] = gather(plain.final_ali, plain.final_ali_begin[end], final_length[final])[1]
     return Lattice.from_arrays(
         lattice.key,

@@ -142,13 +142,13 @@ def _without_phrases(words: Words, phrases: Collection[tuple[int, ...]]) -> list
     """Remove all occurrences of the phrases from a sequence of words; of overlapping ones, the first and longest."""
     ids = np.asarray(words).tolist()
     sizes = sorted({len(phrase) for phrase in phrases}, reverse=True)
-    rest, index = [], 0
+    unlisted, index = [], 0
     while index < len(ids):
         size = next((size for size in sizes if tuple(ids[index : index + size]) in phrases), 0)
         if not size:
-            rest.append(ids[index])
+            unlisted.append(ids[index])
         index += size or 1
-    return rest
+    return unlisted
 
 
 def _written_path(written: Lattice, lexical: LexicalLattice, path: Oracle, wildcards: Collection[int]) -> Oracle:

@@ -361,10 +361,10 @@ def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[i
         part.labels_before(int(state), gap) if gap > 0 else part.labels_after(int(state), -gap)
         for state, gap in zip(states, gaps, strict=True)
     ]
-    known = [place for place, some in enumerate(labels) if some is not None]
-    if not known:
+    labelled = [place for place, piece in enumerate(labels) if piece is not None]
+    if not labelled:
         raise LatticeError("a word boundary at the end of a window has no alignment", key=part.lattice.key)
-    return states[known], [labels[place] or [] for place in known]
+    return states[labelled], [labels[place] or [] for place in labelled]
 
 
 def _best(part: _Part, states: Ids) -> int:

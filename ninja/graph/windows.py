@@ -127,20 +127,20 @@ def stitch(
     """
     windows, log = windows or Windows(), log or Log()
     recording: _Recording | None = None
-    seen: set[str] = set()
+    names: set[str] = set()
     failed: list[str] = []  # keys of the windows without times since the last window with times
     for key, lattice in pairs(lattices):
         shift = frame_shift or lattice.frame_shift or FRAME_SHIFT
         try:
             name, begin = windows.of(key, num_frames(lattice) * shift)
             if recording is None or name != recording.name:
-                if name in seen:
+                if name in names:
                     raise LatticeError(f"the windows of {name} are not consecutive; sort the lattices", key=key)
                 if recording is not None:
                     yield from recording.joined(scales, log, windows)
                 recording = _Recording(name, shift)
-                recording.failed = any(_may_be_window(other, name) for other in failed)
-                seen.add(name)
+                recording.failed = any(_may_be_window(window_name, name) for window_name in failed)
+                names.add(name)
             failed.clear()
             recording.add(lattice, begin, shift, log)
         except NinjaError as error:

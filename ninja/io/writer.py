@@ -132,7 +132,7 @@ class LatticeWriter:
         self._output = output
         self._write = output.format.write
         self._settings = output.settings
-        self._keeps = output.format.kept(output.settings.options)
+        self._keeps = output.format.stored_fields(output.settings.options)
         untimed = {"key", "alignments", "raw", *COSTS}  # all fields of a lattice without times
         self._keeps_untimed = output.format.holds == "lattice" and self._keeps >= untimed and not self._write.also_lost
         self._keys: Counter[str] = Counter()

@@ -351,14 +351,14 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
     if jobs == 1:
         yield from map(work, tasks)
         return
-    rest = iter(tasks)
+    remaining = iter(tasks)
     waiting: deque[Future[Result]] = deque()
     failure: BaseException | None = None  # raised by the iterable
 
     def next_tasks(count: int) -> Iterator[Task]:
         nonlocal failure
         try:
-            yield from islice(rest, count)
+            yield from islice(remaining, count)
         except Exception as error:
             failure = error
 
@@ -368,7 +368,7 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
         if failure is not None:
             raise failure
         return
-    rest = chain(first, rest)
+    remaining = chain(first, remaining)
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(jobs, "ninja-worker") as pool:

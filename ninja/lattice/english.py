@@ -62,14 +62,14 @@ def _spelled(word: str) -> list[str]:
         head = re.match(r"[^0-9]+", word)
         assert head is not None
         return [head[0].strip(_SIGNS), *_spelled(word[head.end() :])]
-    unit, number, suffix, rest = match.groups()
+    unit, number, suffix, remainder = match.groups()
     spelled = _cardinal(number, suffix or "")
     if unit:
         spelled.append(_UNITS[unit])
     if suffix == "%":
         spelled.append("percent")
-    rest = rest.strip(_SIGNS)
-    more = _spelled(rest) if _DIGIT.search(rest) else [rest] if rest else []
+    remainder = remainder.strip(_SIGNS)
+    more = _spelled(remainder) if _DIGIT.search(remainder) else [remainder] if remainder else []
     return [*spelled, *more]
 
 

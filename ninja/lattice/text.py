@@ -81,15 +81,15 @@ class Normalizer:
 
     def forms(self, words: Sequence[str]) -> list[Form]:
         """Return the lexical form of each word."""
-        known = self._form
+        form_of = self._form
         try:
-            return [known[word] for word in words]
+            return [form_of[word] for word in words]
         except KeyError:
             pass
-        missing = [word for word in dict.fromkeys(words) if word not in known]
+        missing = [word for word in dict.fromkeys(words) if word not in form_of]
         if missing:
-            known.update(zip(missing, self._compute(missing), strict=True))
-        return [known[word] for word in words]
+            form_of.update(zip(missing, self._compute(missing), strict=True))
+        return [form_of[word] for word in words]
 
     def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
         """Return ``(index, word, lexical form)`` for each word that differs from its lexical form."""

@@ -51,8 +51,8 @@ class TransitionModel:
         leaving = np.zeros(int(self.transition_state.max(initial=0)) + 1, np.float64)
         loops = np.flatnonzero(self.is_self_loop)
         with np.errstate(divide="ignore"):
-            rest = np.log(np.maximum(1.0 - np.exp(self.log_prob[loops].astype(np.float64)), 1e-10))
-        leaving[self.transition_state[loops]] = rest
+            remainder = np.log(np.maximum(1.0 - np.exp(self.log_prob[loops].astype(np.float64)), 1e-10))
+        leaving[self.transition_state[loops]] = remainder
         return leaving[self.transition_state].astype(np.float32)
 
     def check(self, lattice: Lattice) -> None:

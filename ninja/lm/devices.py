@@ -28,9 +28,9 @@ def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
         The names of the GPUs in use, or the reason why "auto" selected the CPU although there is a GPU; None in all
         other cases.
     """
-    known = sorted({device for device in used if device is not None})
-    gpus = [device for device in known if device != "cpu"]
-    if not gpus and (not known or requested != "auto" or not os.path.exists(DRIVER)):
+    device_names = sorted({device for device in used if device is not None})
+    gpus = [device for device in device_names if device != "cpu"]
+    if not gpus and (not device_names or requested != "auto" or not os.path.exists(DRIVER)):
         return None
     import torch
 

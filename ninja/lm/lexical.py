@@ -369,13 +369,13 @@ class _Forms(SymbolTable):
         if (number := self._id_of_form(form, normalizer)) is not None or len(form) == 1:
             return number
         units = [self._id_by(part, normalizer) for part in form]
-        known = [unit for unit in units if unit is not None]
-        if len(known) < len(units):
+        known_units = [unit for unit in units if unit is not None]
+        if len(known_units) < len(units):
             return None
         self.has_ids = True
         with self._new_form:
             if form not in self._number:
-                self._units.append(known)
+                self._units.append(known_units)
                 self._number[form] = len(self._units) - 1
         return FIRST_FORM + self._number[form]
 
@@ -448,6 +448,6 @@ def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: 
         number = words.id(word)
         if number is not None and lm_word[number] >= 0:
             plain = words.id(form[0]) if len(form) == 1 else None
-            known = int(lm_word[number if plain is None else plain])
-            merged[number] = first.setdefault(form, known) if form else -1
+            word_id = int(lm_word[number if plain is None else plain])
+            merged[number] = first.setdefault(form, word_id) if form else -1
     return merged

@@ -77,10 +77,10 @@ class _Multiwords(SymbolTable):
         if not parts or -1 in parts:
             return None
         with self._numbering:
-            known = super().id(word)
-            number = len(self) if known is None else known
+            word_id = super().id(word)
+            number = len(self) if word_id is None else word_id
             self._split[number] = parts  # before other threads can look up the id
-            if known is None:
+            if word_id is None:
                 self._add(word, number)
         return number
 

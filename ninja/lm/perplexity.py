@@ -88,8 +88,8 @@ class Perplexity:
             f"{self.num_zero} zeroprobs, {_figures(self.logprob, self.perplexity, self.perplexity_of_words)}",
         ]
         if self.num_left_out < self.num_unknown + self.num_zero:
-            known = self.logprob - self.unknown_logprob
-            figures = _figures(known, self.known_perplexity, self.known_perplexity_of_words)
+            known_logprob = self.logprob - self.unknown_logprob
+            figures = _figures(known_logprob, self.known_perplexity, self.known_perplexity_of_words)
             lines.append(f"without the OOVs: {figures}")
         return lines
 
@@ -107,16 +107,16 @@ def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | N
         VocabularyError: A word is unknown, and the model has no <unk>.
     """
     result = Perplexity(skips_unknown=lm.oov_score == "skip")
-    rest = iter(sentences)
-    while batch := list(islice(rest, BATCH)):
+    stream = iter(sentences)
+    while batch := list(islice(stream, BATCH)):
         ids = [lm.vocabulary.ids(sentence) for sentence in batch]
         if lm.unk is None and any(-1 in numbers for numbers in ids):
             advice = "set oov_score" if lm.takes_oov_score else "use a model with <unk>"
             raise VocabularyError(f"the text contains unknown words, but the model has no <unk>; {advice}", path)
         # The text may contain <unk> itself.
         is_unknown = [[number in (-1, lm.unk) for number in numbers] for numbers in ids]
-        known = [[lm.unk if number == -1 else number for number in numbers] for numbers in ids]
-        for logprob, unknown in zip(word_logprobs(lm, known), is_unknown, strict=True):  # type: ignore[arg-type]
+        known_ids = [[lm.unk if number == -1 else number for number in numbers] for numbers in ids]
+        for logprob, unknown in zip(word_logprobs(lm, known_ids), is_unknown, strict=True):  # type: ignore[arg-type]
             result.add(logprob, unknown)
     if not result.num_sentences:
         raise FormatError("the text contains no sentences", path)

@@ -151,9 +151,9 @@ def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
         raise ModelError(message, path)
     storage = next((storage for storage, version in VERSIONS.items() if version == content.get("version")), None)
     if storage is None:
-        known = " and ".join(map(str, VERSIONS.values()))
+        versions = " and ".join(map(str, VERSIONS.values()))
         message = f"unsupported checkpoint version {content.get('version')!r}"
-        raise ModelError(f"{message}; upgrade Ninja, as this release reads only versions {known}", path)
+        raise ModelError(f"{message}; upgrade Ninja, as this release reads only versions {versions}", path)
     kind = content.get("kind")
     if kind not in KINDS:
         message = f"unsupported network type {kind!r}"

@@ -91,10 +91,10 @@ class Coverage:
     @property
     def facts(self) -> str:
         """Message that states the fraction of arcs with unknown words, and the most frequent unknown words."""
-        mapped = "".join(f"; {counted(len(words), 'word')} found by {how}" for how, words in self.mapped)
+        mapped = "".join(f"; {counted(len(words), 'word')} found by {method}" for method, words in self.mapped)
         if not self.lacking:
-            known = "the only word" if self.words == 1 else f"all {self.words} words"
-            return f"{self.model} contains {known} of the lattices{mapped}"
+            text = "the only word" if self.words == 1 else f"all {self.words} words"
+            return f"{self.model} contains {text} of the lattices{mapped}"
         unknown = [(word, count) for word, count in self.num_arcs.items() if word in self.lacking]
         unknown.sort(key=lambda item: -item[1])
         most_frequent = ", ".join(word for word, _ in unknown[:NUM_NAMED])

@@ -315,12 +315,12 @@ class _Source:
             else:
                 for key in keys:
                     self._note(key)
-            rest = self._without_done(batch, keys) if self._done else batch
-            if self._on_lattice is not None and not rest.is_plain:
-                for lattice in rest:
+            missing = self._without_done(batch, keys) if self._done else batch
+            if self._on_lattice is not None and not missing.is_plain:
+                for lattice in missing:
                     self._on_lattice(lattice)
-            if len(rest):
-                yield rest
+            if len(missing):
+                yield missing
 
     def share_of(self, key: str) -> float | None:
         """Return the fraction of the inputs that had been read when the lattice with this key was read."""

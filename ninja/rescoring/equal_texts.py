@@ -59,10 +59,10 @@ def _paths_by_words(lattice: Lattice, forms: LexicalTable | None) -> list[tuple[
     acoustic_cost = [0.0] * lattice.num_states
     longer: dict[tuple[int, int], int] = {}
     for src, dst, word, graph, acoustic in arcs:  # a state is entered before it is left
-        known = history[src]
+        text_id = history[src]
         for lexical in (word,) if forms is None else forms.form(word):
-            known = known if lexical == EPSILON else longer.setdefault((known, lexical), len(longer) + 1)
-        history[dst] = known
+            text_id = text_id if lexical == EPSILON else longer.setdefault((text_id, lexical), len(longer) + 1)
+        history[dst] = text_id
         graph_cost[dst] = graph_cost[src] + graph
         acoustic_cost[dst] = acoustic_cost[src] + acoustic
     groups: dict[int, tuple[list[int], list[float], list[float]]] = {}

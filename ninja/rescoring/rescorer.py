@@ -471,9 +471,9 @@ class Rescorer:
         for lm, options in self._models:
             models = BoundModels(self._over(lm), old_lm, options)
             for name, model in models.named_models():
-                known = earlier[len(maps)] if len(maps) < len(earlier) else None
-                if known is not None and known.lm is model:  # the table has grown
-                    maps.append(known.grown())
+                word_map = earlier[len(maps)] if len(maps) < len(earlier) else None
+                if word_map is not None and word_map.lm is model:  # the table has grown
+                    maps.append(word_map.grown())
                 else:
                     maps.append(WordMap(words, model, options.unk_penalty, map_words=options.map_words, name=name))
             old_lm = None

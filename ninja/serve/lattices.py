@@ -261,8 +261,8 @@ def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> b
         return bytes(table.view())
     values = {"acoustic_scale": scales.acoustic, "lm_scale": scales.lm, "word_penalty": scales.word_penalty, "n": n}
     options = format.write.options
-    known = [field.name for field in fields(options)] if is_dataclass(options) else []
-    known_values = {name: value for name, value in values.items() if name in known}
+    names = [field.name for field in fields(options)] if is_dataclass(options) else []
+    known_values = {name: value for name, value in values.items() if name in names}
     settings = WriteSettings(None if options is None else options(**known_values), None)
     item, _ = converted(lattice, format, settings, with_names="ids" not in format.keeps or "names" in format.keeps)
     encoder = Plain(format.write, settings) if format.write.encoder is None else format.write.encoder(settings)

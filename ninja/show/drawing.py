@@ -75,15 +75,15 @@ class Drawing:
         drawn = np.zeros(self.lattice.num_arcs, np.bool_)
         drawn[self.arcs] = True
         dead = int(np.isinf(self.excess).sum())
-        rest = ~drawn & np.isfinite(self.excess)
+        remaining = ~drawn & np.isfinite(self.excess)
         whole = " in addition to marked paths" if len(self.arcs) > self.options.max_arcs else ""
         messages = []
-        if rest.any():
+        if remaining.any():
             messages.append(
-                f"{int(rest.sum()):,} of {self.lattice.num_arcs:,} arcs are not drawn, because at most "
+                f"{int(remaining.sum()):,} of {self.lattice.num_arcs:,} arcs are not drawn, because at most "
                 f"{self.options.max_arcs:,} are drawn{whole}. The paths of these arcs cost at least "
-                f"{self.excess[rest].min():.3g} more than the best path, and their posteriors are at most "
-                f"{self.posterior[rest].max():.2g}."
+                f"{self.excess[remaining].min():.3g} more than the best path, and their posteriors are at most "
+                f"{self.posterior[remaining].max():.2g}."
             )
         if dead:
             messages.append(

@@ -116,9 +116,9 @@ def _parts(path: str, choice: Choice) -> tuple[Part | None, Part | None]:
 
 
 def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
-    held_out, rest = _parts(path, choice)
-    words = choice.vocabulary_of(path, rest)
-    return Corpus(words, text.encode(path, words, rest), held_out, sha256)
+    held_out, training = _parts(path, choice)
+    words = choice.vocabulary_of(path, training)
+    return Corpus(words, text.encode(path, words, training), held_out, sha256)
 
 
 @contextlib.contextmanager
@@ -140,8 +140,8 @@ def _atomic_file(target: Path) -> Iterator[IO[bytes]]:
 
 def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
     """Write the word ids of a text to a file; write them in chunks, so that the text need not fit into memory."""
-    held_out, rest = _parts(path, choice)
-    words = choice.vocabulary_of(path, rest)
+    held_out, training = _parts(path, choice)
+    words = choice.vocabulary_of(path, training)
     number = {word: identity for identity, word in enumerate(words)}
     unk = number[UNK]
     content = hashlib.sha256()
@@ -156,7 +156,7 @@ def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
         begins.write(np.zeros(1, np.int64).data)
         ids: list[int] = []
         ends: list[int] = []
-        for sentence in text.part_of(path, rest):
+        for sentence in text.part_of(path, training):
             lacking.update(word for word in sentence if word not in number)
             ids += [number.get(word, unk) for word in sentence]
             ends.append(num_words + len(ids))

@@ -155,8 +155,8 @@ def _targets(
     cost = np.full((len(spoken), len(recognised)), FAR, np.float32)
     for other_half in (0, len(spoken) // 2, -(len(spoken) // 2)):
         near = (index + other_half) % len(spoken)
-        known = distances(row[first], row[second[near]], confusion)
-        cost[index, near] = np.where(spoken_empty | recognised_empty[near], FAR * (near != index), known)
+        exact = distances(row[first], row[second[near]], confusion)
+        cost[index, near] = np.where(spoken_empty | recognised_empty[near], FAR * (near != index), exact)
     return torch.from_numpy(-SHARPNESS * cost)
 
 

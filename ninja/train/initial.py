@@ -51,9 +51,9 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
         raise ModelError("no such file; specify a checkpoint written by `ninja train`", path)
     stored = checkpoint.read(path)
     if stored.kind not in checkpoint.NETWORKS:
-        known = " or ".join(sorted(checkpoint.NETWORKS))
+        names = " or ".join(sorted(checkpoint.NETWORKS))
         raise ModelError(
-            f"training cannot start with a network of type {stored.kind!r}; specify a network of type {known}", path
+            f"training cannot start with a network of type {stored.kind!r}; specify a network of type {names}", path
         )
     if tuple(stored.words[: len(SPECIAL)]) != SPECIAL:
         raise ModelError(

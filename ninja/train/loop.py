@@ -232,15 +232,15 @@ def _steps(
     def elapsed() -> float:
         return minutes_before + (time.monotonic() - started) / 60
 
-    def report(taken: int, measured: float | None = None, *, best: bool = False) -> Progress:
+    def report(num_batches: int, measured: float | None = None, *, best: bool = False) -> Progress:
         nonlocal losses, reported, reported_taken, communicated
         seconds = max(time.monotonic() - reported, 1e-9)
         progress = Progress(
-            step=sharing.steps(taken),
+            step=sharing.steps(num_batches),
             num_steps=num_steps,
-            epoch=taken / order.epoch_batches,
+            epoch=num_batches / order.epoch_batches,
             minutes=elapsed(),
-            words_per_second=order.num_words(range(reported_taken, taken)) / seconds,
+            words_per_second=order.num_words(range(reported_taken, num_batches)) / seconds,
             loss=sum(losses) / len(losses) if losses else math.nan,
             learning_rate=rate,
             perplexity=measured,
@@ -249,7 +249,7 @@ def _steps(
             staleness=sharing.staleness,
         )
         losses, reported, communicated = [], time.monotonic(), workers.seconds
-        reported_taken = max(taken, reported_taken)
+        reported_taken = max(num_batches, reported_taken)
         return progress
 
     def measure() -> Progress:

@@ -103,8 +103,8 @@ class TrainOptions:
         kinds = {"architecture": Architecture, "parallel": Parallel, "block_optimizer": AtBlockEnd}
         for name, kind in (*kinds.items(), ("precision", Precision)):
             if getattr(self, name) not in get_args(kind):
-                known = ", ".join(get_args(kind))
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {known}")
+                names = ", ".join(get_args(kind))
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {names}")
         if self.workers > 1 and self.parallel == "none":
             raise OptionError(f"workers is {self.workers}, but parallel is none; choose a method, such as bmuf")
         least = min(self.embedding, self.hidden)

@@ -84,8 +84,8 @@ class Features:
         texts, earlier_texts = _sentence_texts(self), _sentence_texts(earlier)
         is_new: list[bool] = []
         for earlier_place, place in enumerate(numbers.tolist()):
-            known = set(texts(place)) if place >= 0 else None
-            is_new += [known is not None and text not in known for text in earlier_texts(earlier_place)]
+            new_texts = set(texts(place)) if place >= 0 else None
+            is_new += [new_texts is not None and text not in new_texts for text in earlier_texts(earlier_place)]
         new = np.array(is_new, np.bool_)
         lattice = numbers[earlier.lattice[new]]
         end = np.searchsorted(self.lattice, lattice, side="right")  # new sentences follow those of the same lattice

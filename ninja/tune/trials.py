@@ -181,15 +181,15 @@ class Trials:
 
     def _counts(self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool = True) -> list[int]:
         """Count the errors in a set; results are cached."""
-        known = self._known.setdefault((id(part), with_entities), {})
-        new = sorted({setting for setting in settings if setting not in known})
+        cache = self._known.setdefault((id(part), with_entities), {})
+        new = sorted({setting for setting in settings if setting not in cache})
         for _, group in groupby(new, key=lambda setting: setting.grammar):
             alike = list(group)
             counts = np.zeros(len(alike), np.int64)
             for utterance, sequences in self._decoded(part, alike, with_entities=with_entities):
                 counts += [self._errors_of(utterance, ids) for ids in sequences]
-            known.update(zip(alike, counts.tolist(), strict=True))
-        return [known[setting] for setting in settings]
+            cache.update(zip(alike, counts.tolist(), strict=True))
+        return [cache[setting] for setting in settings]
 
     def _errors_of(self, utterance: DevUtterance, ids: Ids) -> int:
         name = ids.tobytes()

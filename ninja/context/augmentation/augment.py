@@ -228,10 +228,10 @@ class Augmenter:
         A silent word has one empty pronunciation. A word that is never replaced has no pronunciations.
         """
         if word not in self._pronunciations:
-            spelling, known = self.words.word(word), self.confusion.id
+            spelling, phone_id = self.words.word(word), self.confusion.id
             variants = [()] if spelling in self._silent else filter(None, self.pronouncer.of(spelling))
             self._pronunciations[word] = [
-                [known[phone] for phone in phones] for phones in variants if known.keys() >= {*phones}
+                [phone_id[phone] for phone in phones] for phones in variants if phone_id.keys() >= {*phones}
             ]
         return self._pronunciations[word]
 

@@ -64,18 +64,18 @@ class ClassCosts:
         The words before a phrase are taken from the best path to its first state.
         """
         cost = np.zeros(len(entries))
-        known = [index for index, entry in enumerate(entries) if entry.cls in self._class_word]
-        if not known:
+        indices = [index for index, entry in enumerate(entries) if entry.cls in self._class_word]
+        if not indices:
             return cost
         best_in, _ = _context.best_arcs(lattice, acoustic_scale)
-        start, number = np.unique([entries[index].start for index in known], return_inverse=True)
+        start, number = np.unique([entries[index].start for index in indices], return_inverse=True)
         slots = self._after(lattice, best_in, start.tolist())[number]
-        words = np.array([self._class_word[entries[index].cls] for index in known], np.int32)
+        words = np.array([self._class_word[entries[index].cls] for index in indices], np.int32)
         logprob = self._lm.logprob(slots, words).astype(np.float64)
-        num_words = np.array([entries[index].num_words for index in known])
-        num_phones = np.array([entries[index].num_phones for index in known])
+        num_words = np.array([entries[index].num_words for index in indices])
+        num_phones = np.array([entries[index].num_phones for index in indices])
         boost = self._class_boost + self._keyword_boost * num_words
-        cost[known] = boost - self._place_weight * logprob - self._phone_reward * num_phones
+        cost[indices] = boost - self._place_weight * logprob - self._phone_reward * num_phones
         return cost
 
     def _after(self, lattice: Lattice, best_in: npt.NDArray[np.int64], states: Sequence[int]) -> npt.NDArray[np.int64]:

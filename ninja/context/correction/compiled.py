@@ -32,10 +32,10 @@ class Alphabet:
 
     def strings(self, word: str) -> list[list[int]]:
         """Return the symbols of each pronunciation of a word; empty if the word cannot be compared."""
-        known, other = self.confusion.id, self.confusion.id.get(OTHER_LETTER)
+        number_of, other_letter = self.confusion.id, self.confusion.id.get(OTHER_LETTER)
         strings = []
         for symbols in self.pronouncer.of(word):
-            numbers = [known.get(symbol, other) for symbol in symbols]
+            numbers = [number_of.get(symbol, other_letter) for symbol in symbols]
             if numbers and None not in numbers:
                 strings.append([number for number in numbers if number is not None])
         return strings
@@ -127,17 +127,17 @@ def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Norma
                 forms.setdefault(form, []).append(phrase.text)
     forms.pop((), None)
     strings: list[SymbolStrings] = []
-    rest = phrases
+    unpronounced_phrases = phrases
     left_out: list[Unpronounced] = []
     if sounds is not None:
         pronounced = pronounce(phrases, words, sounds.pronouncer, sounds.confusion, normalizer)
         if pronounced.variants:
             strings.append(SymbolStrings.of(sounds, _spelled(pronounced.variants), pronounced.strings))
         unpronounced = {phrase.phrase for phrase in pronounced.left_out}
-        rest = _filtered(phrases, unpronounced)
-    if rest.num_phrases:
-        letters = Alphabet(LetterPronouncer(), _letters(rest))
-        pronounced = pronounce(rest, words, letters.pronouncer, letters.confusion, normalizer)
+        unpronounced_phrases = _filtered(phrases, unpronounced)
+    if unpronounced_phrases.num_phrases:
+        letters = Alphabet(LetterPronouncer(), _letters(unpronounced_phrases))
+        pronounced = pronounce(unpronounced_phrases, words, letters.pronouncer, letters.confusion, normalizer)
         if pronounced.variants:
             strings.append(SymbolStrings.of(letters, _spelled(pronounced.variants), pronounced.strings))
         left_out = pronounced.left_out

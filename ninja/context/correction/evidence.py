@@ -121,7 +121,7 @@ def evidence(
     phrases = [match.variant.text.split(" ") for match in candidates]
     choices: tuple[Sequence[Sequence[str | None]], ...] = (spans, [[None]] * len(spans), phrases)
     of_words, of_unknown, of_phrase = (
-        surprise.paths(states, [[*path, *rest] for path, rest in zip(paths, following, strict=True)])
+        surprise.paths(states, [[*path, *remaining] for path, remaining in zip(paths, following, strict=True)])
         for paths in choices
     )
     rows = []

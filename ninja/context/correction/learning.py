@@ -209,12 +209,12 @@ def _of_edit(edit: Edit, entities: Entities, corrector: Corrector) -> Iterator[P
     lists = entities.of(edit.key)
     pairs = align(corrected.lexical, recognised.lexical).pairs
     place = _places(pairs)
-    taken: list[Region] = []
+    regions: list[Region] = []
     for begin, end in _longest(corrector.phrase_spans(corrected, lists)):
         region = Region(begin, end, place[begin], place[end])
         words = recognised.lexical[region.first : region.last]
         if words and corrected.lexical[begin:end] != words:
-            taken.append(region)
+            regions.append(region)
             phrase, cls = corrector.listed(corrected.lexical[begin:end], lists)
             yield PhraseEvidence(phrase, cls, _form(words), accepted=1)
     for begin, end in _longest(corrector.phrase_spans(recognised, lists)):
@@ -224,8 +224,8 @@ def _of_edit(edit: Edit, entities: Entities, corrector: Corrector) -> Iterator[P
             yield PhraseEvidence(phrase, cls, rejected=1)
     for region in _regions(pairs):
         for name in _names(region, corrected, place, corrector):
-            if all(name.end <= other.begin or name.begin >= other.end for other in taken):
-                taken.append(name)
+            if all(name.end <= selected.begin or name.begin >= selected.end for selected in regions):
+                regions.append(name)
                 is_whole = name.begin <= region.begin and name.end >= region.end
                 yield from _new_phrase(name, corrected, recognised, corrector, is_whole=is_whole)
 

@@ -389,18 +389,18 @@ class ContextLM(MixtureLM):
         """Return the attention keys of phrases, given their texts, first words and numbers of words; cache the keys."""
         if not texts:
             return torch.zeros(0, self._pointer.network.config.width)
-        known = first != UNKNOWN
-        first = np.where(known, first, self.eos).astype(np.int32)
+        is_known = first != UNKNOWN
+        first = np.where(is_known, first, self.eos).astype(np.int32)
 
         def encode(missing: list[int]) -> Floats:
             vector = self._pointer.encoder.vectors([texts[index] for index in missing], [()] * len(missing))
-            first_word = np.where(known[missing, None], self.word_vectors(first[missing]), np.float32(0))
+            first_word = np.where(is_known[missing, None], self.word_vectors(first[missing]), np.float32(0))
             num_words = torch.from_numpy(length[missing]).float()
             keys = self._pointer.network.keys(torch.from_numpy(vector), torch.from_numpy(first_word), num_words)
             return np.asarray(keys)
 
         # Symbol tables may map the same word to different words of the model.
-        model_word = np.where(known, self._parts[0].word[first], UNKNOWN).tolist()
+        model_word = np.where(is_known, self._parts[0].word[first], UNKNOWN).tolist()
         return torch.from_numpy(self._pointer.keys.get(list(zip(texts, model_word, strict=True)), encode))
 
     def _deepen(self, depth: int) -> None:

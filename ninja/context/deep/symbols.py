@@ -33,8 +33,8 @@ class Symbols:
 
     def spelled(self, text: str) -> list[int]:
         """Return the ids of a phrase's letters, omitting unknown letters."""
-        known = self._of_letter
-        return [known[letter] for letter in plain_letters(text) if letter in known][:MAX_SYMBOLS]
+        letter_ids = self._of_letter
+        return [letter_ids[letter] for letter in plain_letters(text) if letter in letter_ids][:MAX_SYMBOLS]
 
     def pronounced(self, phones: Iterable[str]) -> list[int]:
         """Return the ids of phones; an empty list if a phone is unknown."""
@@ -43,9 +43,9 @@ class Symbols:
 
     def unknown(self, texts: Iterable[str]) -> Counter[str]:
         """Count the occurrences of each letter that is unknown to the encoder."""
-        known = self._of_letter
+        letter_ids = self._of_letter
         return Counter(
-            letter for text in texts for letter in plain_letters(text) if letter.isalpha() and letter not in known
+            letter for text in texts for letter in plain_letters(text) if letter.isalpha() and letter not in letter_ids
         )
 
 

@@ -246,8 +246,8 @@ class Entities:
         reports = []
         for name in sorted(texts):
             spelled = {word for text in texts[name] for word in text.split(" ")}
-            known = dict.fromkeys(spelled, True) | dict.fromkeys(_unknown(spelled, words, normalizer), False)
-            missing = ((text, tuple(word for word in text.split(" ") if not known[word])) for text in texts[name])
+            is_known = dict.fromkeys(spelled, True) | dict.fromkeys(_unknown(spelled, words, normalizer), False)
+            missing = ((text, tuple(word for word in text.split(" ") if not is_known[word])) for text in texts[name])
             if unknown := tuple(pair for pair in missing if pair[1]):
                 reports.append(UnknownWords(name, len(texts[name]), unknown))
         return tuple(reports)

@@ -76,17 +76,17 @@ class Normaliser:
             word = unicodedata.normalize("NFC", word)
         if rules.apostrophes:
             word = word.translate(APOSTROPHES)
-        known = self._known(word)
-        if known is not None:
-            return known
+        written_word = self._known(word)
+        if written_word is not None:
+            return written_word
         bare = _without(word, keep="") if rules.punctuation else word
         inner = _without(word, keep="'") if rules.punctuation else word
         forms = (word, inner, inner.removeprefix("'"), inner.removesuffix("'"), bare)  # the least changed first
-        known = next(filter(None, map(self._known, dict.fromkeys(forms))), None)
-        if known is None and rules.parts:
-            known = self._in_parts(inner)
-        if known is not None:
-            return known
+        written_word = next(filter(None, map(self._known, dict.fromkeys(forms))), None)
+        if written_word is None and rules.parts:
+            written_word = self._in_parts(inner)
+        if written_word is not None:
+            return written_word
         if bare != inner and inner[:1] == inner[-1:] == "'":  # quotes; a single apostrophe may belong to the word
             inner = bare
         changed = _in_case(inner, self._case_of_unknown(inner))
@@ -107,9 +107,9 @@ class Normaliser:
         initials = [f"{piece}." if len(piece) == 1 and self._known(f"{piece}.") else piece for piece in at_periods]
         at_digits = [piece for part in at_periods for piece in _LETTERS_OR_DIGITS.split(part)]
         for parts in (at_hyphens, initials, at_periods, at_digits):
-            known = [self._known(part) for part in parts]
-            if known and all(known):
-                return " ".join(part for part in known if part)
+            written_parts = [self._known(part) for part in parts]
+            if written_parts and all(written_parts):
+                return " ".join(part for part in written_parts if part)
         return None
 
     def _known(self, word: str) -> str | None:

@@ -132,14 +132,14 @@ def _sections(text: str, path: str) -> list[Section]:
         )
     if start != "{":
         return _from_tsv(text, path) if "\t" in text else _from_phrases(text, path)
-    first, _, rest = text.lstrip().partition("\n")
+    first, _, rows = text.lstrip().partition("\n")
     try:
         content = _parse(first, path, text[: -len(text.lstrip())].count("\n") + 1)
     except FormatError as error:
         if not isinstance(error.__cause__, json.JSONDecodeError):
             raise
         return sections_of(_parse(text, path, None), path)
-    if rest.strip() or not {"utt", "list", "group"}.isdisjoint(content) or content.get("all") is True:
+    if rows.strip() or not {"utt", "list", "group"}.isdisjoint(content) or content.get("all") is True:
         return _from_lines(text, path)
     return sections_of(content, path)
 

@@ -175,11 +175,11 @@ class _Forward:
                     elif self.written[arc] != EPSILON:
                         starts = starts or ends_at(self.written[arc])
                     place = after, starts and capitals[dst[arc]]
-                    known, entries = number[dst[arc]], copies[dst[arc]]
-                    if place not in known:
-                        known[place] = len(entries)
+                    state_of, entries = number[dst[arc]], copies[dst[arc]]
+                    if place not in state_of:
+                        state_of[place] = len(entries)
                         entries.append((place, []))
-                    entries[known[place]][1].append((copy, arc, phrase))
+                    entries[state_of[place]][1].append((copy, arc, phrase))
 
     def _capitals(self, phrases: Respelling, lattice: Lattice) -> list[bool]:
         """Return whether a capitalised word that begins a phrase can follow each state, directly or after epsilons."""
@@ -223,7 +223,7 @@ class _Backward:
         self._is_end = np.array([rest is None for by_rest in rests for rest in by_rest], np.bool_)
 
     def _respelled(
-        self, phrases: Respelling, before: int, arc: int, phrase: _Spelling | None, rest: _Rest | None
+        self, phrases: Respelling, before: int, arc: int, phrase: _Spelling | None, suffix: _Rest | None
     ) -> tuple[_Rest | None, int]:
         """Return the words of a phrase that remain to be respelled before an arc, and the new written word of the arc.
 
@@ -231,25 +231,25 @@ class _Backward:
         """
         forward = self._forward
         written, word = forward.written[arc], forward.word[arc]
-        if rest is None and phrase is None:
+        if suffix is None and phrase is None:
             return None, written if forward.is_first[arc] else EPSILON
         if word == EPSILON:
-            return rest, written if rest is None else EPSILON
-        if rest is None:
+            return suffix, written if suffix is None else EPSILON
+        if suffix is None:
             assert phrase is not None
-            rest = _Rest(phrase, phrase.length, phrases.spell(written))
-        place = rest.length - 1
-        at = rest.spelling.start.get(place)
+            suffix = _Rest(phrase, phrase.length, phrases.spell(written))
+        place = suffix.length - 1
+        at = suffix.spelling.start.get(place)
         number = EPSILON
         if at is not None:
-            words = rest.spelling.words
+            words = suffix.spelling.words
             if place == 0 or at == len(words) - 1:
                 first = phrases.spell(written) if place == 0 else ""
                 begins = place == 0 and forward.begins_sentence[before]
-                words = in_place_of(words, first, rest.last, begins_sentence=begins)
+                words = in_place_of(words, first, suffix.last, begins_sentence=begins)
             number = phrases.id(words[at])
         self.has_changes |= number != (written if forward.is_first[arc] else EPSILON)
-        return (_Rest(rest.spelling, place, rest.last) if place else None), number
+        return (_Rest(suffix.spelling, place, suffix.last) if place else None), number
 
     def result(self) -> tuple[Lattice, Ids, Ids]:
         """Return the new lattice, and the old arc and the written word of each new arc."""

@@ -182,8 +182,8 @@ class Confusion:
         try:
             return [self.id[phone] for phone in phones]
         except KeyError as error:
-            known = " ".join(self.phones[:8])
-            raise OptionError(f"no confusion costs for the phone {error}; known phones: {known} …") from None
+            examples = " ".join(self.phones[:8])
+            raise OptionError(f"no confusion costs for the phone {error}; known phones: {examples} …") from None
 
 
 def _difference(reference: str, hypothesis: str) -> float:

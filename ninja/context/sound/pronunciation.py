@@ -160,9 +160,9 @@ def _parsed(lines: Sequence[str], name: str) -> dict[str, list[str]]:
             continue
         word, _, phones = line.replace("\t", " ").strip().partition(" ")
         phones = phones.partition(" #")[0].strip()
-        first, _, rest = phones.partition(" ")
-        if rest and _PROBABILITY.fullmatch(first):
-            phones = rest.strip()
+        first, _, symbols = phones.partition(" ")
+        if symbols and _PROBABILITY.fullmatch(first):
+            phones = symbols.strip()
         if not phones:
             raise FormatError(f"expected a word and its phones, found {line.strip()[:60]!r}", name, line=number)
         word = _VARIANT.sub("", word)
@@ -216,5 +216,5 @@ def _guessed(model: Callable[[str], Iterable[str]], word: str) -> Sequence[Phone
     if not letters or not (letters.isascii() and letters.isalpha()):
         return ()
     phones = [_ARPABET_OF_IPA.get(ipa.strip("ˈˌː")) for ipa in model(letters)]
-    known = tuple(phone for phone in phones if phone is not None)
-    return [known] if known and len(known) == len(phones) else ()
+    guess = tuple(phone for phone in phones if phone is not None)
+    return [guess] if guess and len(guess) == len(phones) else ()

@@ -233,8 +233,8 @@ def _is_time(value: Any) -> bool:
 
 def _span(items: Sequence[Item]) -> Times | None:
     """Return the time interval ``(start, end)`` of consecutive items in seconds, or None if no item has times."""
-    known = [item.times for item in items if item.times is not None]
-    return (known[0][0], known[-1][1]) if known else None
+    times = [item.times for item in items if item.times is not None]
+    return (times[0][0], times[-1][1]) if times else None
 
 
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
@@ -249,8 +249,8 @@ def spelled_time(old: Any, seconds: float, unit: float) -> str:
         unit: Unit of times that are numbers, also in strings, in seconds (0.001 for milliseconds).
     """
     if isinstance(old, dict):
-        whole, rest = divmod(round(seconds * 1e9), 10**9)
-        return json.dumps({SECONDS: str(whole), NANOS: rest})
+        whole, fraction = divmod(round(seconds * 1e9), 10**9)
+        return json.dumps({SECONDS: str(whole), NANOS: fraction})
     if isinstance(old, int):
         return str(round(seconds / unit)) if unit < 1 else repr(round(seconds, 3))
     if isinstance(old, float):
@@ -260,8 +260,8 @@ def spelled_time(old: Any, seconds: float, unit: float) -> str:
     if ":" in old:
         mark = "," if "," in old else "."
         milliseconds = round(seconds * 1000)
-        whole, rest = divmod(milliseconds, 1000)
-        return json.dumps(f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{mark}{rest:03}")
+        whole, fraction = divmod(milliseconds, 1000)
+        return json.dumps(f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{mark}{fraction:03}")
     prefix = "PT" if old.startswith("PT") else ""
     suffix = old[-1] if old[-1] in "sS" else ""
     number = seconds if prefix or suffix else seconds / unit

@@ -202,8 +202,8 @@ def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, 
             return None
         bounds.append((begin, number))
         begin = number
-    rest = any(split(piece_of(item.texts[0][1])) for item in items[number:])
-    return None if rest else bounds
+    continues = any(split(piece_of(item.texts[0][1])) for item in items[number:])
+    return None if continues else bounds
 
 
 def piece_of(text: str) -> str:

@@ -247,9 +247,9 @@ def _item_splices(
         for index in range(num_replaced):
             yield Splice(*items[first + index], new[index])
         if num_replaced < last - first:  # remove the remaining items, each with a separator
-            rest = first + num_replaced
-            if rest:
-                yield Splice(items[rest - 1][1], items[last - 1][1], "")
+            num_before = first + num_replaced
+            if num_before:
+                yield Splice(items[num_before - 1][1], items[last - 1][1], "")
             elif last < len(items):
                 yield Splice(items[0][0], items[last][0], "")
             else:

@@ -217,8 +217,8 @@ def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
             stretches = [(index, index + 1) for index in range(first, last)]
             times += spans[first:last]
         elif size:
-            known = [span for span in spans[first:last] if span is not None]
-            whole = (known[0][0], known[-1][1]) if known and len(known) == last - first else None
+            word_spans = [span for span in spans[first:last] if span is not None]
+            whole = (word_spans[0][0], word_spans[-1][1]) if word_spans and len(word_spans) == last - first else None
             times += [None] * size if whole is None else divided(whole, size)
         for stretch in stretches:
             items = [entries.items[number] for word in range(*stretch) for number in range(*entries.bounds[word])]

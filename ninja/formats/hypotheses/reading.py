@@ -94,8 +94,8 @@ class _Reading:
         utterances = self._of_whole() if why is None else self._of_lines(why)
         ahead, failure = read_two(utterances)
         is_only = len(ahead) == 1 and failure is None
-        rest = utterances if failure is None else ()
-        for number, (line, place, utterance) in enumerate(chain(ahead, rest), start=1):
+        remaining = utterances if failure is None else ()
+        for number, (line, place, utterance) in enumerate(chain(ahead, remaining), start=1):
             key = None if isinstance(utterance, FormatError) else utterance.key
             key = key or (content.key if is_only else content.numbered(number))
             try:

@@ -180,28 +180,28 @@ class _Revision:
         log-probabilities that were used to sort the sentences.
         """
         alternatives = utterance.hypotheses
-        rest = list(alternatives)
+        remaining = list(alternatives)
         order: list[tuple[PlacedHypothesis, _Ranked]] = []
         for sentence in ranked:
-            equal = [one for one in rest if one.words == sentence.words]
-            rest = [one for one in rest if one.words != sentence.words]
+            equal = [entry for entry in remaining if entry.words == sentence.words]
+            remaining = [entry for entry in remaining if entry.words != sentence.words]
             if not equal:
-                equal = [min(rest or alternatives, key=lambda one: _distance(one.words, sentence.words))]
-                rest = [one for one in rest if one is not equal[0]]
-            order += [(one, sentence) for one in equal]
-        scores = [one.score for one, _ in order]
+                equal = [min(remaining or alternatives, key=lambda entry: _distance(entry.words, sentence.words))]
+                remaining = [entry for entry in remaining if entry is not equal[0]]
+            order += [(entry, sentence) for entry in equal]
+        scores = [entry.score for entry, _ in order]
         has_new_scores = preset.meaning == "logprob" and None not in scores and scores != _descending(scores)
         items: list[str] = []
         forms: list[Forms] = []
-        for one, sentence in order:
+        for entry, sentence in order:
             inner = _Revision(self._places)
-            forms.append(inner._change(one, sentence.words))
+            forms.append(inner._change(entry, sentence.words))
             if has_new_scores:
-                path, _ = reached(one.value, preset.score[0], one.path)[0]
+                path, _ = reached(entry.value, preset.score[0], entry.path)[0]
                 inner.edits.values[path] = repr(round(0.0 - sentence.cost, 6))
             self.num_unmatched += inner.num_unmatched
-            edits = inner.edits.below(one.path)
-            items.append(rewritten(self._places.raw(one.path), edits, ascii_only=self._places.text.isascii()))
+            edits = inner.edits.below(entry.path)
+            items.append(rewritten(self._places.raw(entry.path), edits, ascii_only=self._places.text.isascii()))
         assert utterance.list_path is not None
         self.edits.items[utterance.list_path] = [ItemSplice(0, len(alternatives), tuple(items))]
         if not forms or order[0][0] is alternatives[0]:

@@ -84,8 +84,8 @@ def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[in
             return None
         places.append((number, at))
         at += len(part)
-    rest = [strings[number][at:], *strings[number + 1 :]]
-    return None if any(text.strip() for text in rest) else places
+    remaining = [strings[number][at:], *strings[number + 1 :]]
+    return None if any(text.strip() for text in remaining) else places
 
 
 def _after_spaces(text: str, at: int) -> int:

@@ -36,14 +36,14 @@ def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]
     if last is None:
         yield from values_at(value, steps, begin)
         return
-    head, rest = steps[:last], steps[last + 1 :]
+    head, tail = steps[:last], steps[last + 1 :]
     is_missing = True
     for place, inner in values_at(value, head, begin):
         is_missing = False
         if not isinstance(inner, list):
             raise FormatError(f"expected a list at {spelled_path(place)}, found {shown(inner)}")
         for number, item in enumerate(inner):
-            yield from values_at(item, rest, (*place, number)) if rest else [((*place, number), item)]
+            yield from values_at(item, tail, (*place, number)) if tail else [((*place, number), item)]
     if is_missing and -1 not in head:
         raise FormatError(f"expected a list at {path.rpartition('[]')[0]!r}, found nothing")
 
@@ -120,8 +120,8 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
         match = (_SECONDS.fullmatch(value) or _CLOCK.fullmatch(value)) if len(value) < 40 else None
         if match is None or not any(match.groups()):
             raise FormatError(f"expected a time at {spelled_path(path)}, found {shown(value)}")
-        hours, minutes, rest = (float((part or "0").replace(",", ".")) for part in match.groups())
-        seconds = 3600 * hours + 60 * minutes + rest
+        hours, minutes, second = (float((part or "0").replace(",", ".")) for part in match.groups())
+        seconds = 3600 * hours + 60 * minutes + second
     elif isinstance(value, dict):
         parts = (number_of(value.get(name, 0), (*path, name)) for name in (SECONDS, NANOS))
         seconds = next(parts) + 1e-9 * next(parts)

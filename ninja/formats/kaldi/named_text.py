@@ -73,17 +73,17 @@ def read_named_text(
     Source: Kaldi, lat/kaldi-lattice.cc (text mode), utils/int2sym.pl; TheanoLM, scoring/kaldilattice.py.
     """
     again = content if callable(content) else lambda: (content,)
-    known = _Words(path, words, options)
+    vocabulary = _Words(path, words, options)
     stretches = _stretches(again())
-    archives: Iterable[_Archive] = [_Archive(*stretch, known) for stretch in islice(stretches, _CACHED)]
+    archives: Iterable[_Archive] = [_Archive(*stretch, vocabulary) for stretch in islice(stretches, _CACHED)]
     more = False
     for rows, _, _ in stretches:
-        known.find(rows)
+        vocabulary.find(rows)
         more = True
     if more:
-        archives = (_Archive(*stretch, known) for stretch in _stretches(again()))
-    named = known.named
-    table = known.table() if named else words
+        archives = (_Archive(*stretch, vocabulary) for stretch in _stretches(again()))
+    named = vocabulary.named
+    table = vocabulary.table() if named else words
     for archive in archives:
         yield from _lattices(archive, named, words, table)
 

@@ -369,8 +369,8 @@ class ObjectReader:
     def _items(self, count: int, kind: npt.DTypeLike) -> Array:
         dtype = np.dtype(kind)
         if not self._has(count * dtype.itemsize):
-            rest = len(self._buffer) - self._at
-            message = f"the file declares {count} numbers of {dtype.itemsize} bytes, but only {rest} bytes remain; "
+            size = len(self._buffer) - self._at
+            message = f"the file declares {count} numbers of {dtype.itemsize} bytes, but only {size} bytes remain; "
             self.fail(message + "the file is truncated or damaged; copy it again")
         return np.frombuffer(self.take(count * dtype.itemsize, "numbers"), dtype)
 

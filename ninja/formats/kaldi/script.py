@@ -87,14 +87,14 @@ def rows(script: Stream) -> Iterator[tuple[int, str]]:
     """Yield ``(line number, line)`` for each line in a script file."""
     buffer = memoryview(bytearray(SCRIPT_CHUNK))
     number = script.lines
-    rest = b""
+    tail = b""
     while count := script.readinto(buffer):
-        *lines, rest = (rest + bytes(buffer[:count])).split(b"\n")
+        *lines, tail = (tail + bytes(buffer[:count])).split(b"\n")
         for line in lines:
             number += 1
             yield number, line.decode("utf-8", "surrogateescape")
-    if rest.strip():
-        yield number + 1, rest.decode("utf-8", "surrogateescape")
+    if tail.strip():
+        yield number + 1, tail.decode("utf-8", "surrogateescape")
 
 
 class _LastFile:

@@ -146,13 +146,13 @@ def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
 
 def _rows(path: Name, columns: str, width: int) -> Iterator[tuple[int, list[str]]]:
     """Yield ``(line number, fields)`` for each non-empty line."""
-    seen: set[str] = set()
+    keys: set[str] = set()
     for number, fields in read_fields(path):
         if not fields:
             continue
         if len(fields) != width:
             raise FormatError(f"expected {columns}, found {' '.join(fields)[:60]!r}", path, line=number)
-        if fields[0] in seen:
+        if fields[0] in keys:
             raise FormatError(f"utterance {fields[0]!r} occurs twice", path, line=number)
-        seen.add(fields[0])
+        keys.add(fields[0])
         yield number, fields

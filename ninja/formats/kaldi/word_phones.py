@@ -19,7 +19,7 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, ReadLexiconForWordAlign.
     """
     name = os.fspath(path)
-    known: dict[tuple[int, ...], int] = {}
+    entries: dict[tuple[int, ...], int] = {}
     for number, line in enumerate(text_of(name).split("\n"), start=1):
         fields = line.split()
         if not fields:
@@ -33,13 +33,13 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
             raise FormatError(f"{message}; specify align_lexicon.int, not .txt", name, line=number)
         if word == 0 and not phones:
             raise FormatError("word 0 has no phones, so it would match everywhere; remove the line", name, line=number)
-        if known.setdefault((word, *phones), put) != put:
+        if entries.setdefault((word, *phones), put) != put:
             message = f"word {word} has the same phones on an earlier line, but with the output word "
-            raise FormatError(f"{message}{known[(word, *phones)]}; remove one of the lines", name, line=number)
-    if not known:
+            raise FormatError(f"{message}{entries[(word, *phones)]}; remove one of the lines", name, line=number)
+    if not entries:
         raise FormatError("the file has no words; is it align_lexicon.int?", name)
-    flat = [number for (word, *phones), put in known.items() for number in (word, put, *phones)]
-    begin = np.cumsum([0, *(len(key) + 1 for key in known)])
+    flat = [number for (word, *phones), put in entries.items() for number in (word, put, *phones)]
+    begin = np.cumsum([0, *(len(key) + 1 for key in entries)])
     return AlignLexicon(np.array(flat, np.int32), begin.astype(np.int64), name)
 
 
@@ -54,8 +54,8 @@ def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
         fields = line.split()
         if not fields:
             continue
-        known = len(fields) == 2 and fields[1] in KINDS and fields[0].isdecimal() and fields[0].isascii()
-        if not known or not 0 < int(fields[0][:10]) < 2**27 or len(fields[0]) > 10:
+        is_valid = len(fields) == 2 and fields[1] in KINDS and fields[0].isdecimal() and fields[0].isascii()
+        if not is_valid or not 0 < int(fields[0][:10]) < 2**27 or len(fields[0]) > 10:
             kinds = ", ".join(KINDS)
             message = f"expected a phone id and one of {kinds}, found {line[:60]!r}"
             hint = "; specify word_boundary.int, not .txt" if len(fields) == 2 and fields[1] in KINDS else ""

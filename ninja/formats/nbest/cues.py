@@ -99,8 +99,8 @@ def times_of(line: bytes) -> tuple[bytes, bytes] | None:
 
 def clock(time: int, point: str) -> str:
     """Format milliseconds as hours, minutes and seconds, with `point` as the decimal separator."""
-    minutes, rest = divmod(time, 60_000)
-    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d}{point}{rest % 1000:03d}"
+    minutes, milliseconds = divmod(time, 60_000)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{milliseconds // 1000:02d}{point}{milliseconds % 1000:03d}"
 
 
 def shown(line: bytes) -> str:

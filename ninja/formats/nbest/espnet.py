@@ -116,9 +116,9 @@ def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, by
 def _scores(content: bytes, path: str, encoding: str) -> dict[str, float]:
     scores: dict[str, float] = {}
     for line, row in rows(content, path, encoding):
-        key, _, rest = row.strip(" \t").partition(" ")
-        match = _TENSOR.fullmatch(rest.strip(" "))
-        value = number(match[1] if match else rest.strip(" "), "an utterance id and its score", path, line)
+        key, _, numbers = row.strip(" \t").partition(" ")
+        match = _TENSOR.fullmatch(numbers.strip(" "))
+        value = number(match[1] if match else numbers.strip(" "), "an utterance id and its score", path, line)
         if key in scores:
             raise FormatError(f"utterance {key!r} occurs twice", path, line=line)
         scores[key] = value
@@ -134,7 +134,7 @@ def _encode(nbest: NBest, settings: WriteSettings) -> dict[str, bytes]:
     return {name: recoded(content, settings.encoding, nbest.key) for name, content in files.items()}
 
 
-def _kept(keeps: frozenset[Field], options: ListOptions) -> frozenset[Field]:
+def _stored_fields(keeps: frozenset[Field], options: ListOptions) -> frozenset[Field]:
     return kept_costs(keeps, acoustic_scale=options.acoustic_scale)
 
 
@@ -149,7 +149,7 @@ FORMAT = Format(
         encode_files=_encode,
         options=ListOptions,
         files="named",
-        keeps=_kept,
+        keeps=_stored_fields,
         key_is_field=True,
         unique_keys=True,
         encoded_keys=True,

@@ -46,17 +46,17 @@ def record_of(
             for name in fields.scores:  # scores from separate lists become fields of hypotheses
                 if isinstance(utterance.get(name), list):
                     del utterance[name]
-    kept: dict[str, Mapping[str, Any]] = {}
+    records: dict[str, Mapping[str, Any]] = {}
     if not fields.join:
         for value, hypothesis in zip(listed, hypotheses, strict=True):
             if isinstance(value, dict):
-                kept.setdefault(" ".join(map(str, hypothesis.words)), value)
+                records.setdefault(" ".join(map(str, hypothesis.words)), value)
     others = utterance.keys() - {fields.key, fields.nbest}
-    for value in kept.values():
+    for value in records.values():
         others |= value.keys() - {fields.key, fields.text, fields.words, *fields.scores}
         words = value.get(fields.words) or ()
         others |= {name for word in words if isinstance(word, dict) for name in word.keys() - _word_fields(fields)}
-    return ListRecord(utterance, kept, frozenset(others), fields) if others or fields != ObjectFields() else None
+    return ListRecord(utterance, records, frozenset(others), fields) if others or fields != ObjectFields() else None
 
 
 def _word_fields(fields: ObjectFields) -> set[str]:

@@ -222,7 +222,7 @@ class _Encoder:
         return b""
 
 
-def _kept(keeps: frozenset[Field], options: NemoWriteOptions) -> frozenset[Field]:
+def _stored_fields(keeps: frozenset[Field], options: NemoWriteOptions) -> frozenset[Field]:
     return kept_costs(keeps, options.score_as, options.acoustic_scale)
 
 
@@ -233,5 +233,5 @@ FORMAT = Format(
     extensions=(".tsv",),
     read=Read(_entries, NemoOptions),
     keeps=frozenset({"graph", "acoustic", "unscaled", "names"}),
-    write=Write(encoder=_Encoder, options=NemoWriteOptions, keeps=_kept),
+    write=Write(encoder=_Encoder, options=NemoWriteOptions, keeps=_stored_fields),
 )

@@ -200,10 +200,10 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
     acoustic: list[float] = []
     until, sum_of_words, is_part = -1.0, 0.0, False
     for index in range(0, len(fields), 11):
-        word, *rest = fields[index : index + 11]
-        if (rest[0], *rest[1::2]) != _TOKEN:
+        word, *body = fields[index : index + 11]
+        if (body[0], *body[1::2]) != _TOKEN:
             raise FormatError(f"expected ( st: … et: … g: … a: … ) after {word!r}", path, key=key, line=line)
-        start, stop, lm, am = (number(text, f"a number after {word!r}", path, line, key) for text in rest[2::2])
+        start, stop, lm, am = (number(text, f"a number after {word!r}", path, line, key) for text in body[2::2])
         # Whether the entry is a phone or a state of the previous word; in Decipher, states may end after their words.
         is_part = start <= until or (is_part and _STATE.fullmatch(word) is not None)
         if is_part:
@@ -315,7 +315,7 @@ def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
     return write_srilm(joined, settings.words, settings.options, settings.encoding)
 
 
-def _kept(keeps: frozenset[Field], options: SrilmWriteOptions) -> frozenset[Field]:
+def _stored_fields(keeps: frozenset[Field], options: SrilmWriteOptions) -> frozenset[Field]:
     if options.variant == FIRST:
         return kept_costs(keeps - {"apart"}, acoustic_scale=options.acoustic_scale)
     return keeps | {"times", "word costs"} if options.variant == SECOND else keeps
@@ -343,5 +343,5 @@ FORMAT = Format(
     in_folder=all_srilm,
     read=Read(_entries, SrilmOptions),
     keeps=frozenset({"graph", "acoustic", "apart", "unscaled", "names"}),
-    write=Write(_encode, options=SrilmWriteOptions, files="each", keeps=_kept, also_lost=_also_lost),
+    write=Write(_encode, options=SrilmWriteOptions, files="each", keeps=_stored_fields, also_lost=_also_lost),
 )

@@ -41,8 +41,8 @@ def _clock(text: bytes) -> bytes:
     match = _MILLISECONDS.fullmatch(text)
     if match is None:
         return text
-    minutes, rest = divmod(int(match[2]), 60_000)
-    return b"%s%d:%02d:%02d.%03d" % (match[1], minutes // 60, minutes % 60, rest // 1000, rest % 1000)
+    minutes, milliseconds = divmod(int(match[2]), 60_000)
+    return b"%s%d:%02d:%02d.%03d" % (match[1], minutes // 60, minutes % 60, milliseconds // 1000, milliseconds % 1000)
 
 
 def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:

@@ -70,10 +70,10 @@ class LexiconAligner:
         fault = f"word {_describe(lattice, unknown)} is not in {self.lexicon.path or 'the lexicon'}"
         fault += f" (and {missing.size - 1} more)" if missing.size > 1 else ""
         try:
-            rest = select_arcs(phones.lattice, ~np.isin(phones.lattice.word, missing))
+            phone_arcs = select_arcs(phones.lattice, ~np.isin(phones.lattice.word, missing))
         except LatticeError:  # all paths have an unknown word
             return Aligned(None, fault)
-        aligned, _ = self._align(lattice, rest, phones.fault)
+        aligned, _ = self._align(lattice, phone_arcs, phones.fault)
         return Aligned(aligned.lattice, fault if aligned.fault is None else f"{fault}; {aligned.fault}")
 
     def _align(self, lattice: Lattice, phones: Lattice, fault: str | None) -> tuple[Aligned, int]:

@@ -43,8 +43,8 @@ class ScoreCache:
 
     def scores(self, sequences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
         """Return the scores of those `sequences` that are in the cache."""
-        known = self._values("score", {self._key(np.array(text, np.int32).tobytes()): text for text in sequences})
-        return {text: float(value) for text, value in known.items() if isinstance(value, float) and value <= 0.01}
+        values = self._values("score", {self._key(np.array(text, np.int32).tobytes()): text for text in sequences})
+        return {text: float(value) for text, value in values.items() if isinstance(value, float) and value <= 0.01}
 
     def put_scores(self, scores: Mapping[tuple[int, ...], float]) -> None:
         """Store the scores of sequences, except infinite scores."""
@@ -53,8 +53,8 @@ class ScoreCache:
 
     def tokens(self, texts: Sequence[str]) -> dict[str, list[int]]:
         """Return the tokens of those `texts` that are in the cache."""
-        known = self._values("token", {self._key(text.encode()): text for text in texts})
-        return {text: np.frombuffer(value, np.int32).tolist() for text, value in known.items()}
+        values = self._values("token", {self._key(text.encode()): text for text in texts})
+        return {text: np.frombuffer(value, np.int32).tolist() for text, value in values.items()}
 
     def put_tokens(self, tokens: Mapping[str, list[int]]) -> None:
         """Store the tokens of texts."""
@@ -68,13 +68,13 @@ class ScoreCache:
         if self._path is None:
             return {}
         keys = [*items]
-        known: dict[Item, Any] = {}
+        values: dict[Item, Any] = {}
         with self._errors():
             for first in range(0, len(keys), AT_ONCE):
                 some = keys[first : first + AT_ONCE]
                 query = f"SELECT key, value FROM {table} WHERE key IN ({','.join('?' * len(some))})"
-                known.update((items[key], value) for key, value in self._file.execute(query, some))
-        return known
+                values.update((items[key], value) for key, value in self._file.execute(query, some))
+        return values
 
     def _put(self, table: str, rows: Sequence[tuple[bytes, object]]) -> None:
         if self._path is None or not rows:

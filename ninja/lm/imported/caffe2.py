@@ -53,8 +53,8 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     """Run the init net to compute the weights, check that both nets are complete, and wrap the predict net."""
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:
-            known = ", ".join(OPERATORS)
-            raise operator.error(f"this operator is not supported; supported operators: {known}")
+            operators = ", ".join(OPERATORS)
+            raise operator.error(f"this operator is not supported; supported operators: {operators}")
     filled = _filled(init)
     outputs = {name for operator in predict.operators for name in operator.outputs}
     if "word" not in predict.external_input:

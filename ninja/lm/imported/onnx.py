@@ -160,8 +160,8 @@ def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> d
         pairs[old] = new
     missing = [name for name, output in pairs.items() if output is None]
     if missing:
-        known = ", ".join(outputs) or "none"
-        message = f"the state {missing[0]} has no output, such as new_{missing[0]}; the outputs are {known}"
+        names = ", ".join(outputs) or "none"
+        message = f"the state {missing[0]} has no output, such as new_{missing[0]}; the outputs are {names}"
         raise ModelError(f"{message}; {EXPECTED}", path)
     return {old: new for old, new in pairs.items() if new is not None}
 

@@ -49,11 +49,11 @@ def from_module(
             one score per word.
         OptionError: `max_batch` is below 1, or torch cannot use the device.
     """
-    known = Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
+    model_words = Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
     place = device_of(device)
     module = module.to(place).eval()
     network = _steps(module, batch_dim, place) if hasattr(module, "step") else HistoryNetwork(module)
-    return language_model(network, known, LoadOptions(device, normalize, max_batch))
+    return language_model(network, model_words, LoadOptions(device, normalize, max_batch))
 
 
 def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:

@@ -36,8 +36,8 @@ class Fields:
     def component(self) -> Component:
         """Build the component that the fields describe."""
         if self.kind not in BUILDERS:
-            known = ", ".join(sorted(kind.removesuffix("Component") for kind in BUILDERS))
-            self.fail(f"this type is not supported; supported types: {known}")
+            names = ", ".join(sorted(kind.removesuffix("Component") for kind in BUILDERS))
+            self.fail(f"this type is not supported; supported types: {names}")
         component = BUILDERS[self.kind](self)
         if not 0 < component.input_dim <= LARGEST_DIM or not 0 < component.output_dim <= LARGEST_DIM:
             self.fail(f"the widths are implausible: {component.input_dim} → {component.output_dim}")

@@ -97,13 +97,13 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
 
 
 def _split(text: str, fail: Fail) -> _Line:
-    kind, _, rest = text.strip().partition(" ")
+    kind, _, text_of_values = text.strip().partition(" ")
     if kind not in ("input-node", "component-node", "dim-range-node", "output-node", "component"):
         fail(f"a configuration line has the unknown type {kind[:40]!r}")
-    keys = list(_KEY.finditer(rest))
-    ends = [key.start() for key in keys[1:]] + [len(rest)]
+    keys = list(_KEY.finditer(text_of_values))
+    ends = [key.start() for key in keys[1:]] + [len(text_of_values)]
     # Without keys, `ends` still has one entry.
-    values = {key[1]: rest[key.end() : end].strip() for key, end in zip(keys, ends, strict=False)}
+    values = {key[1]: text_of_values[key.end() : end].strip() for key, end in zip(keys, ends, strict=False)}
     return _Line(kind, values, fail)
 
 

@@ -144,8 +144,8 @@ class ClassLM(LanguageModel):
         # Query the n-gram model once, for all (state, word or class) pairs of tokens outside expansions.
         queries: dict[tuple[int, int], None] = {}
         for slot, word in new:
-            for (state, rest), _ in self._tokens[slot]:
-                if not rest:
+            for (state, suffix), _ in self._tokens[slot]:
+                if not suffix:
                     queries.update(dict.fromkeys((state, number) for number, _, _ in self._readings(word)))
         scores: dict[tuple[int, int], tuple[float, int]] = {}
         if queries:
@@ -173,9 +173,9 @@ class ClassLM(LanguageModel):
             if share > -math.inf:
                 longer[token] = float(np.logaddexp(longer.get(token, -math.inf), share))
 
-        for (state, rest), share in tokens:
-            if rest:
-                first, others = self._rest[rest]
+        for (state, suffix), share in tokens:
+            if suffix:
+                first, others = self._rest[suffix]
                 if first == word:
                     add((state, others), share)
                 continue

@@ -47,7 +47,7 @@ class Gossip(SingleWorker):
         self.check_steps = options.check_steps
         self._store = dist.PrefixStore(f"batches{next(_trainings)}", workers.store)
         prepare(learner.optimizer)
-        self._round, self._round_start, self._taken = "", 0, 0  # key, first batch, number of batches of this worker
+        self._round, self._round_start, self._num_batches = "", 0, 0  # key, first batch, batches of this worker
         self._assignment = StepAssignment(0, 0, range(0))
         self._passed, self._steps = (
             0.0,
@@ -80,7 +80,7 @@ class Gossip(SingleWorker):
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
         """Yield this worker's steps until no batch remains before the synchronization."""
-        self._round, self._round_start, self._taken = f"from {first}", first, 0
+        self._round, self._round_start, self._num_batches = f"from {first}", first, 0
         while True:
             at = torch.zeros((), dtype=torch.int64)
             if self.place == 0:
@@ -89,7 +89,7 @@ class Gossip(SingleWorker):
             number = int(at)
             if number >= last:
                 return
-            self._taken += 1
+            self._num_batches += 1
             self._assignment = StepAssignment(number, number + self.place, range(number, number + self.node_size))
             yield self._assignment
 
@@ -112,9 +112,9 @@ class Gossip(SingleWorker):
         """Count the steps that other learners began during this step."""
         if self.place:
             return
-        taken = self._round_start + self._store.add(self._round, 0)
-        if taken < NO_MORE:
-            self._passed += (taken - self._assignment.at) / self.node_size - 1
+        num_batches = self._round_start + self._store.add(self._round, 0)
+        if num_batches < NO_MORE:
+            self._passed += (num_batches - self._assignment.at) / self.node_size - 1
             self._steps += 1
 
     def synchronize(self, last: int) -> int:
@@ -124,7 +124,7 @@ class Gossip(SingleWorker):
                 self._pairwise.synchronize()
                 self._mean = self._pairwise.mean
         self._broadcast_in_node(self._mean)
-        return self._round_start + round(self.workers.total(float(self._taken))[0])
+        return self._round_start + round(self.workers.total(float(self._num_batches))[0])
 
     @contextmanager
     def result(self) -> Iterator[None]:

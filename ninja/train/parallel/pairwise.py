@@ -81,10 +81,10 @@ class PairwiseAveraging(torch.nn.Module):
 
     def load(self) -> None:
         """Load this worker's current weights, which include all averaging with partners so far, into the module."""
-        self.loaded, self._seen = self.shared.read()
+        self.loaded, self._version = self.shared.read()
         unflatten(self.loaded, self._tensors)
         if any(tensor.dtype != self.loaded.dtype for tensor in self._tensors):  # half precision rounds
-            self.loaded, self._seen = flat(self._tensors).cpu(), NEVER
+            self.loaded, self._version = flat(self._tensors).cpu(), NEVER
 
     def synchronize(self) -> None:
         """Wait for all workers, and compute the mean of their weights."""
@@ -122,7 +122,7 @@ class PairwiseAveraging(torch.nn.Module):
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         """Add the update to the weights, request averaging with a partner, and load the weights."""
         check_weights(optimizer, self._weights)
-        self.shared.add_step(self.loaded, flat(self._tensors).cpu(), self._seen)
+        self.shared.add_step(self.loaded, flat(self._tensors).cpu(), self._version)
         if self._exchanges is not None:
             self._exchanges.want()
         self.load()
