@@ -17,23 +17,23 @@ from ninja.files import remote
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[2] / "shared"))
 
-remote.SCHEMES |= {"memory"}  # stands in for a store; users have no files there
+remote.SCHEMES |= {"memory"}  # replaces an object store in tests; users cannot read it
 
-# Tests run on all cores at once, each with programs of its own: more threads would wait for each other.
+# Tests and the programs that they start run on all cores in parallel, so that further threads would only compete.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A busy machine must not fail a test. Outside CI examples are drawn anew in each run, so that few of them add up.
-EXAMPLES = int(os.environ.get("NINJA_FUZZ_EXAMPLES", "20"))  # more of them search longer than a change can wait
+# No deadline, as the machine may be busy. Outside CI, each run draws new examples, so few per run suffice.
+EXAMPLES = int(os.environ.get("NINJA_FUZZ_EXAMPLES", "20"))  # larger numbers search longer
 settings.register_profile("ninja", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ninja")
 
-# A shell's background job ignores these signals, and what it starts would, too: the programs under test must not.
+# Background jobs of shells ignore these signals, and so would the programs under test.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 
 
-# Files in which single tests take long begin first: else a core waits for them in the end.
+# Files with long tests run first, so that no core is idle at the end.
 SLOW = ("test_tutorials", "test_train_torchrun", "test_readme", "test_train_parallel", "test_context_examples")
 
 
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.stem not in SLOW)
 
 
-# What tests compare with, and skip themselves without: on a user's machine either may be missing.
+# Requirements of comparisons; the tests are skipped without them, as they may be missing on a user's machine.
 NEEDED_DATA = ("golden", "data/english", "data/korean", "data/formats", "data/rnnlm", "data/bias")
 NEEDED_LIBRARIES = ("torch", "pywrapfst", "transformers", "onnx", "onnxruntime", "google.protobuf")
 NEEDED_PROGRAMS = ("fstcompile", "fstprint", "fstinfo")  # of libfst-tools, which `make test` installs
@@ -61,8 +61,8 @@ def pytest_sessionstart():
         pytest.exit(f"this is CI, but {', '.join(missing)} are missing; see NINJA_SHARED and the extra `test`", 3)
 
 
-# What may be skipped in CI, too: the machine has no such device or program, or nobody asked for it. Any other test that
-# skips itself there fails, so that a file which is missing, or a name mistyped, is no quiet success.
+# Reasons for skips that CI accepts: a device or program is missing, or an optional test was not requested. Any other
+# skip fails in CI, so that a missing file or a mistyped name is noticed.
 MAY_SKIP = (
     "no CUDA device",
     "reads 30 MB in processes of their own",
@@ -95,7 +95,7 @@ def pytest_runtest_makereport(item):
     """Fail tests that are skipped in CI because of missing requirements."""
     outcome = yield
     report = outcome.get_result()
-    if not (report.skipped and os.environ.get("CI")):  # elsewhere a machine may lack programs and data
+    if not (report.skipped and os.environ.get("CI")):  # other machines may lack programs and data
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     if not any(re.search(re.escape(allowed_reason), reason) for allowed_reason in MAY_SKIP):

@@ -47,7 +47,7 @@ def exists(span):
 
 @pytest.mark.parametrize("span", SPANS)
 def test_every_name_exists(span):
-    assert exists(span), f"docs/architecture.md names {span}, which is not there"
+    assert exists(span), f"docs/architecture.md names {span}, which does not exist"
 
 
 def test_architecture_page_names_every_package():

@@ -24,7 +24,7 @@ COMPILED = {
     "_search": "rescoring",
     "_context": "context",
     "_ctc": "decoding",
-}  # a kernel stands with its first caller
+}  # a kernel belongs to the layer of its lowest caller
 HEAVY = {
     "torch": {
         "lm/compute",
@@ -80,13 +80,13 @@ HEAVY = {
 def floor(module):
     name = module.split(".")[1] if module.startswith("ninja.") else module
     name = COMPILED.get(name, name)
-    assert name in FLOORS, f"{module} stands on no floor; add it to FLOORS"
+    assert name in FLOORS, f"{module} belongs to no layer; add it to FLOORS"
     return FLOORS.index(name)
 
 
 @cache
 def statements(path):
-    """Return every import of a file, whether it is in a function, and whether importing the file skips it."""
+    """Return each import of a file, whether it is in a function, and whether importing the file skips it."""
     entries = []
 
     def visit(node, in_function, is_deferred):
@@ -126,16 +126,16 @@ def test_imports_only_go_down():
     for path in SOURCES:
         layer = path.relative_to(ROOT / "ninja").with_suffix("").parts[0]
         if layer == "__init__":
-            continue  # the public page names every floor, lazily
+            continue  # the public names of all layers are imported lazily
         for name, line in imports(path):
             parts = name.split(".")
             if parts[0] != "ninja" or parts[1:2] == ["models"]:
                 continue
             assert len(parts) > 1, f"{path}:{line}: the package itself may have been overwritten; import its modules"
-            assert floor(name) <= floor(layer), f"{path}:{line}: {layer} imports {name}, which stands above it"
+            assert floor(name) <= floor(layer), f"{path}:{line}: {layer} imports {name}, which is in a higher layer"
 
 
-# Packages of the context, lowest first.
+# Packages of `ninja.context`, lowest first.
 CONTEXT_FLOORS = ["entities", "sound", "retrieval", "augmentation", "grammar", "deep", "correction"]
 
 
@@ -146,7 +146,7 @@ def test_packages_of_the_context_only_import_lower_ones():
             parts = name.split(".")
             if parts[:2] == ["ninja", "context"] and (ROOT / "ninja" / "context" / parts[2]).is_dir():
                 floors = CONTEXT_FLOORS.index(parts[2]), CONTEXT_FLOORS.index(package)
-                assert floors[0] <= floors[1], f"{path}:{line}: {package} imports {name}, which is above it"
+                assert floors[0] <= floors[1], f"{path}:{line}: {package} imports {name}, which is in a higher layer"
 
 
 def module_of(path):
@@ -158,7 +158,7 @@ MODULES = {module_of(path): path for path in SOURCES}
 
 
 def package_imports(path):
-    """Return every module of ours that a file imports, as (module, line, whether a function does it)."""
+    """Yield the modules of the package that a file imports, as (module, line, whether the import is in a function)."""
     for node, in_function, _ in statements(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -178,13 +178,13 @@ def test_there_are_no_import_cycles():
         pytest.fail(f"modules import each other in a circle: {' <- '.join(error.args[1])}")
 
 
-# Imports of our own modules inside functions: they wait until they are needed, since starting takes long with them.
+# Imports of the package's modules inside functions, which keep the start-up short.
 DEFERRED = {
-    ("ninja", "ninja.build_tool"): "asked by build tools only, and `import ninja` loads as little as it can",
+    ("ninja", "ninja.build_tool"): "for build tools only; `import ninja` loads as few modules as possible",
     ("ninja", "ninja.libraries"): "for `__version__` only",
     ("ninja", "ninja.show"): "draws in notebooks only",
     ("ninja._launch", "ninja.cli.commands"): "needed only in folders with a build.ninja",
-    ("ninja._launch", "ninja.cli.main"): "the build tool is called without it",
+    ("ninja._launch", "ninja.cli.main"): "not needed to call the build tool",
     ("ninja.cli.best", "ninja.cli.confident_words"): "with --json only",
     ("ninja.cli.best", "ninja.cli.phrase_tags"): "with --tags only",
     ("ninja.cli.confident_words", "ninja.lm.surprise"): "with a confidence model that uses a language model only",
@@ -196,9 +196,9 @@ DEFERRED = {
         "ninja.formats.torch_file",
     ): "for files of torch only: it imports pickletools",
     ("ninja.lm.load", "ninja.lm.checkpoint"): "imports torch",
-    ("ninja.lm.load", "ninja.lm.recurrent.array_lstm"): "not where torch computes",
+    ("ninja.lm.load", "ninja.lm.recurrent.array_lstm"): "not with torch",
     ("ninja.lm.load", "ninja.lm.kaldi.rnnlm"): "for Kaldi's RNNLMs only",
-    ("ninja.lm.load", "ninja.lm.kaldi.array_rnnlm"): "not where torch computes",
+    ("ninja.lm.load", "ninja.lm.kaldi.array_rnnlm"): "not with torch",
     ("ninja.lm.load", "ninja.lm.kaldi.torch_rnnlm"): "imports torch",
     ("ninja.cli.main", "ninja.libraries"): "for --version only",
     ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
@@ -208,7 +208,10 @@ DEFERRED = {
     ("ninja.pipeline", "ninja.pipeline.cluster"): "with shards only",
     ("ninja.pipeline.cluster", "ninja.pipeline.ray_cluster"): "imports ray",
     ("ninja.cli.command", "ninja.pipeline.plan"): "with --shard only",
-    ("ninja.cli.context", "ninja.context.stage"): "its options are also those of rescore, which need not bias",
+    (
+        "ninja.cli.context",
+        "ninja.context.stage",
+    ): "`rescore` has the same options, but needs the stage with entities only",
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
     ("ninja.cli.show", "ninja.context.settings"): "with a context model only",
     ("ninja.rescoring.rescorer", "ninja.rescoring.service"): "for submitted lattices only",
@@ -222,8 +225,8 @@ DEFERRED = {
     ("ninja.cli.train_context", "ninja.train.encoder"): "imports torch",
     ("ninja.cli.train_context", "ninja.context.deep.pointer"): "imports torch",
     ("ninja.cli.train_context", "ninja.train.pointer"): "imports torch",
-    ("ninja.doctor", "ninja.self_test"): "runs kernels, which may be what is broken",
-    ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
+    ("ninja.doctor", "ninja.self_test"): "runs kernels, which may be broken",
+    ("ninja.doctor", "ninja.models"): "a check reports it if it is missing",
     ("ninja.pipeline.originals", "ninja.formats.nbest.json_lists"): "for outputs in JSON only",
     ("ninja.io.writing", "ninja.io.resume"): "to resume only",
     ("ninja.io.writing", "ninja.io.layouts"): "not for Kaldi's archives",
@@ -241,8 +244,8 @@ def test_imports_inside_functions_are_listed():
         for name, _, in_function in package_imports(path)
         if in_function
     }
-    assert deferred - set(DEFERRED) == set(), "import these at the top of their modules, or say why they must wait"
-    assert set(DEFERRED) - deferred == set(), "these are not there any more"
+    assert deferred - set(DEFERRED) == set(), "import these at the top of their modules, or list the reason here"
+    assert set(DEFERRED) - deferred == set(), "these imports no longer exist"
     assert len(DEFERRED) <= MAX_DEFERRED
 
 
@@ -255,7 +258,7 @@ def test_only_language_models_import_the_networks():
 def test_the_networks_import_nothing_of_the_package():
     for path in (ROOT / "models").glob("*.py"):
         package_names = [name for name, _ in imports(path) if name.split(".")[0] == "ninja" and name != "ninja.models"]
-        if path.name.startswith("train_"):  # a recipe, run by hand, not a definition
+        if path.name.startswith("train_"):  # a training script that is run manually, not a network
             continue
         assert all(name.startswith("ninja.models") for name in package_names), path
 
@@ -267,13 +270,13 @@ def test_heavy_libraries_are_imported_where_they_are_used():
             library = module.split(".")[0]
             if library in HEAVY:
                 allowed = any(name.startswith(prefix) for prefix in HEAVY[library])
-                assert allowed, f"{path}:{line}: imports {library} when it is imported itself"
+                assert allowed, f"{path}:{line}: imports {library} at module level"
 
 
 def test_options_are_frozen():
     for path in SOURCES:
         for decorator, name in re.findall(r"^@dataclass(.*)\nclass (\w*Options)\b", path.read_text(), re.MULTILINE):
-            assert "frozen=True" in decorator, f"{path}: {name} can be changed behind the back of who made it"
+            assert "frozen=True" in decorator, f"{path}: {name} is not frozen"
 
 
 def test_kernels_are_free_of_python():
@@ -289,4 +292,4 @@ def test_source_files_are_at_most_500_lines(folder):
     sources = [path for path in (ROOT / folder).rglob("*.*") if path.suffix in SUFFIXES and "vendor" not in path.parts]
     assert sources
     for path in sources:
-        assert len(path.read_text().splitlines()) <= LONGEST, f"{path} is long; split it"
+        assert len(path.read_text().splitlines()) <= LONGEST, f"{path} has more than {LONGEST} lines; split it"

@@ -72,7 +72,7 @@ def test_dictionaries_and_seeds_belong_to_targets(tmp_path):
     names = {target.stem for target in TARGETS}
     assert {path.stem for path in (FUZZ / "dictionaries").iterdir()} <= names
     assert {path.name for path in tmp_path.iterdir()} <= names
-    assert all(path.stat().st_size < 4096 for path in tmp_path.glob("*/*"))  # libFuzzer would cut longer ones
+    assert all(path.stat().st_size < 4096 for path in tmp_path.glob("*/*"))  # libFuzzer would truncate longer inputs
 
 
 @pytest.fixture

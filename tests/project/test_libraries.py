@@ -19,7 +19,7 @@ EXAMPLES = ROOT / "examples"
 SMALL = ("click", "isal", "kaldialign", "lazy_loader", "numpy")
 TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
-# Runs command lines in one process: starting one for each would take a minute.
+# Run all command lines in one process, as separate processes would take a minute.
 PROGRAM = """
 import contextlib, io, json, sys
 from ninja.cli.main import main
@@ -43,7 +43,7 @@ def light_site(tmp_path_factory):
                 (site / top).symlink_to(distribution.locate_file(top))
     (site / "ninja").mkdir()
     package, models = (Path(module.__file__).parent for module in (ninja.libraries, ninja.models))
-    for path in {*package.iterdir(), models}:  # in a checkout the models lie beside the package
+    for path in {*package.iterdir(), models}:  # in a checkout, the models are next to the package
         (site / "ninja" / path.name).symlink_to(path)
     return site
 

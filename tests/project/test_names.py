@@ -14,11 +14,13 @@ PACKAGES = [".".join(path.parent.relative_to(ROOT).parts) for path in STUBS]
 
 
 def stub_names(package):
-    """Return the names of a package's stub, each with its module; the module of a module is empty."""
+    """Return the module of each name in a package's stub; it is empty for names of modules."""
     tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.pyi").read_text())
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     for node in imports:
-        assert all(alias.asname == alias.name for alias in node.names), "a stub hides what it does not import `as`"
+        assert all(alias.asname == alias.name for alias in node.names), (
+            "stubs export only names that are imported `as` themselves"
+        )
     return {alias.name: node.module or "" for node in imports for alias in node.names}
 
 

@@ -1,7 +1,7 @@
-"""File names within files: each kind of file that contains some has a row here, and opens only permitted files.
+"""File names in files: each kind of file that contains file names has a row here, and opens permitted files only.
 
-A format, a reader or a kind of model without a row fails the tests of the tables. Rows of files that are written by a
-run and read by another (plans, records of shards) are in test_shards_untrusted.py.
+A format, a reader or a kind of model without a row fails the tests of the tables. Rows of files that one run writes
+and another reads (plans and records of shards) are in test_shards_untrusted.py.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from ninja.lm.ngram.class_model import read_classes
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
-# ---- what is opened ----
+# ---- check of opened files ----
 
-_events: list[tuple[str, str]] | None = None  # events and their names, while a test watches
+_events: list[tuple[str, str]] | None = None  # audit events and their arguments during a check
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:
@@ -82,10 +82,10 @@ def check_opened_files(*allowed: Path) -> Iterator[None]:
         is_allowed = any(Path(os.path.realpath(name)).is_relative_to(path) for path in allowed_folders)
         assert event == "open", (event, name)
         assert name == "" or is_allowed, f"{name} was opened"
-    assert not urls, f"{urls} were asked for"
+    assert not urls, f"{urls} were requested"
 
 
-# ---- files that name others ----
+# ---- files that name other files ----
 
 URLS = ("reference://x::data:;base64,e30=", "ftp://127.0.0.1:1/x", "s3://bucket/x", "http://127.0.0.1:1/x")
 URLS += ("memory://x/lat.ark", "simplecache::file:///etc/hostname", "file:///etc/hostname")
@@ -97,7 +97,7 @@ Read = Callable[[Path, str], list[NinjaError]]
 
 
 def collect_errors(read: Callable[[list[NinjaError]], object]) -> list[NinjaError]:
-    """Return the errors of a reading, those reported and the one that was raised."""
+    """Return the reported errors of a read, and the raised one."""
     errors: list[NinjaError] = []
     try:
         read(errors)
@@ -159,7 +159,7 @@ def entity_list(write: Callable[[str], str]) -> Read:
     def read_list(folder: Path, name: str) -> list[NinjaError]:
         (folder / "entities").write_text(write(name))
         errors = []
-        for path in (folder / "entities", Path("entities")):  # without a folder, too
+        for path in (folder / "entities", Path("entities")):  # also by a name without a folder
             errors += collect_errors(lambda errors, path=path: Entities.read(path))  # type: ignore[misc]
         assert len(errors) == 2
         return errors
@@ -178,7 +178,7 @@ def options(folder: Path, name: str) -> list[NinjaError]:
 
 
 def changed_model(folder: Path, file: str, **entries: object) -> Path:
-    """Return a copy of a Hugging Face model with other settings."""
+    """Return a copy of a Hugging Face model with changed settings."""
     from tiny_hf import folder as tiny
 
     model = folder / "model"
@@ -191,7 +191,7 @@ def changed_model(folder: Path, file: str, **entries: object) -> Path:
 
 
 def setting(file: str, *keys: str, as_list: bool = False) -> Read:
-    """Return a reading of a Hugging Face model with a name in a setting, given by its keys from the outermost."""
+    """Return a function that reads a Hugging Face model with a name in a setting; keys are from the outermost."""
 
     def read_model(folder: Path, name: str) -> list[NinjaError]:
         value: object = [name] if as_list else name
@@ -218,8 +218,8 @@ def onnx_weights(folder: Path, name: str) -> list[NinjaError]:
     return collect_errors(lambda errors: load(folder / "model.onnx"))
 
 
-# Kinds of files that name others: how one is read, and the names that it may not have. All lists and script files that
-# the user names may name any regular file of this machine; the others files of their own folder, or below.
+# Kinds of files that name other files: their readers, and the forbidden names. Lists and script files that the user
+# specifies may name any regular file of the machine; other files may only name files in their folder or below.
 ANYWHERE = (*URLS, *PIPES, *STREAMS)
 INSIDE = (*URLS, *PIPES, *STREAMS, *OUTSIDE)
 FILES_WITH_NAMES: dict[str, tuple[Read, tuple[str, ...]]] = {
@@ -245,13 +245,13 @@ FILES_WITH_NAMES: dict[str, tuple[Read, tuple[str, ...]]] = {
     "configurations": (setting("config.json", "configuration_files", many=True), INSIDE),
 }
 OF_HUGGING_FACE = ("index of weights", "tokenizer", "weights of", "configurations")
-# Of these a name without a slash is that of a file in the folder, or of none.
+# In these kinds, a name without a slash is a file in the folder, or does not exist.
 IN_ONE_FOLDER = {kind for kind in FILES_WITH_NAMES if kind.startswith(OF_HUGGING_FACE)}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a working folder with valid files, a pipe, a link out of it, and a secret next to it."""
+    """Create a working folder with valid files, a pipe, a link to a file outside of it, and a secret next to it."""
     inside = tmp_path / "inside"
     for directory in (inside, inside / "below", tmp_path / "outside"):
         directory.mkdir()
@@ -273,12 +273,12 @@ def test_names_in_files_open_permitted_files_only(kind: str, name: str, folder: 
         pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
         import tiny_hf
 
-        tiny_hf.folder("gpt2")  # made before
+        tiny_hf.folder("gpt2")  # created before the check
     read, _ = FILES_WITH_NAMES[kind]
     allowed = [
         Path(tempfile.gettempdir(), name) for name in os.listdir(tempfile.gettempdir()) if name.startswith("tmp")
     ]
-    with check_opened_files(folder, *allowed):  # in which the models that are copied lie
+    with check_opened_files(folder, *allowed):  # the folders of the copied models
         errors = read(folder, name.format(folder=folder, outside=folder.parent / "outside"))
     if kind not in IN_ONE_FOLDER or os.path.basename(name) != name:
         assert errors, f"{name} was read"
@@ -297,7 +297,7 @@ def test_script_files_and_lists_open_any_regular_file(kind: str, folder: Path) -
     name += ":4" if kind == "script file" else ""
     try:
         errors = read(folder, name)
-    except AssertionError as error:  # one more was read
+    except AssertionError as error:  # an additional entry was read
         assert "good" in str(error) or "utt" in str(error) or "'b'" in str(error)  # noqa: PT017
         return
     assert errors == []
@@ -310,17 +310,17 @@ def test_memory_urls_are_not_supported() -> None:
     assert "memory:// is not supported; use abfs://" in process.stdout, process.stderr
 
 
-# ---- files that name none ----
+# ---- files that name no files ----
 
 FILE_NAMES = ("ftp://127.0.0.1:1/x", "s3://bucket/x", "reference://x::data:;base64,e30=", "/etc/hostname", "../secret")
 WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", *FILE_NAMES])
-# Formats of which no file names another; each is read with such names for words.
+# Formats whose files name no other files; each is read with file names as words.
 FORMATS_WITHOUT_NAMES = {
     *("binary", "text", "slf", "sphinx", "pfsg", "plf", "mesh", "openfst", "fst-ark", "named-text", "k2", "native"),
     *("json", "srilm", "columns", "ctm", "fst-text", "nemo", "nbest-kaldi", "espnet"),
     *("srt", "vtt", "whisper-tsv", "transcripts", "parquet"),
 }
-# Readers of `test_mutated_files` that name nothing; those of archives of lattices are formats.
+# Readers of `test_mutated_files` whose files name no files; readers of lattice archives are formats.
 READERS_WITHOUT_NAMES = {
     *(
         "matrix archive",
@@ -373,7 +373,7 @@ TEXTS = {
     "named-text": "ftp://h/x\n0 1 s3://bucket/x 0.5,1.5,7_8\n1 0,0,\n\n",
 }
 
-FORMAT_OPTIONS = {"nemo": "nemo:beam=2"}  # formats that must be told where an utterance ends
+FORMAT_OPTIONS = {"nemo": "nemo:beam=2"}  # formats that need the end of an utterance as an option
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -416,8 +416,8 @@ def rnnlm(folder: Path) -> None:
     (folder / "final.raw").write_bytes(content)
 
 
-# Kinds of models that are folders, with a file each that may not be a pipe; those of one file, which names none but
-# where NAMING has a row; and of these with a vocabulary, `words.txt` beside it is asked for.
+# Kinds of models that are folders, each with a file that must not be a pipe; and kinds of single files, which name no
+# files unless FILES_WITH_NAMES has a row.
 FOLDERS = {
     "a Hugging Face directory": "tokenizer_config.json",
     "a Kaldi RNNLM": "config/oov.txt",
@@ -425,7 +425,7 @@ FOLDERS = {
 }
 ONE_FILE = {
     *("a Ninja checkpoint", "an ARPA file", "a const-arpa", "a grammar (OpenFst)", "a KenLM binary"),
-    "an ONNX model",  # see NAMING
+    "an ONNX model",  # see FILES_WITH_NAMES
 }
 
 

@@ -1,4 +1,4 @@
-"""The contents of packages: every module and kernel; and, slowly (NINJA_SLOW=1), from sources to installed commands."""
+"""The contents of packages, and, with NINJA_SLOW=1, builds and installations of the wheel."""
 
 import os
 import platform
@@ -30,14 +30,14 @@ def test_every_kernel_is_typed():
     assert {path.stem for path in (ROOT / "ninja").glob("_[a-z]*.pyi")} == kernels
 
 
-# Mach-O files of Macs have no such tables; setup.py leaves the options of the linker out there.
+# Mach-O files have no such tables, so setup.py omits the linker options on macOS.
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are ELF files on Linux only")
 def test_kernels_are_built_with_hardening_options():
     modules = [(path.name, path.read_bytes()) for path in (ROOT / "ninja").glob("_*.so")]
     assert {name.partition(".")[0] for name, _ in modules} == {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
     assert [name for name, content in modules if b"\0__stack_chk_fail\0" not in content] == []
     assert [name for name, content in modules if not binds_at_once(content)] == []
-    if platform.libc_ver()[0] == "glibc":  # others check no copies
+    if platform.libc_ver()[0] == "glibc":  # other C libraries do not check copies
         assert any(re.search(rb"\0__\w+_chk\0", content.replace(b"__stack_chk", b"")) for _, content in modules)
 
 

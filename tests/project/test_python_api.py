@@ -1,4 +1,4 @@
-"""docs/python.md: the calls that it names exist, every command is covered, and calls agree with their commands."""
+"""docs/python.md: its calls exist, every command has a call, and calls agree with their commands."""
 
 import re
 from importlib import import_module

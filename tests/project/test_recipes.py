@@ -1,5 +1,4 @@
-"""The recipes of CONTRIBUTING.md work: each is followed in a copy of the package, and changes the files that it
-lists."""
+"""The recipes of CONTRIBUTING.md work in a copy of the package, and change the files that they list."""
 
 import re
 

@@ -1,7 +1,7 @@
 """Untrusted files: their code is not run, they access no other files, and they cannot fill memory or control a
 terminal.
 
-docs/security.md has the whole list, with tests in other files too; `security_guards` takes each guard out.
+docs/security.md has the whole list, with tests in other files too; `test_security_guards` removes each guard.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b"a 1\n" * (1 << 20)))
     with pytest.raises(FormatError, match=r"decompress to at least .*; decompress the file first"):
         text_of(path)
-    path.write_bytes(gzip.compress(os.urandom(1 << 21)))  # large alone is no bomb
+    path.write_bytes(gzip.compress(os.urandom(1 << 21)))  # large files with a normal ratio are accepted
     assert len(content_of(path)) == 1 << 21
 
 
@@ -173,7 +173,7 @@ def _doubling_lattice(number: int) -> str:
 
 
 def test_memory_of_reading_is_proportional_to_the_file(tmp_path):
-    """See docs/security.md: ``benchmarks.stress bounds`` measures all formats; this is one of the costliest."""
+    """See docs/security.md: ``benchmarks.stress bounds`` measures all formats; this is one of the most expensive."""
     for rows in (2_000, 8_000):
         (tmp_path / "list").write_text("".join(f"the {number:06}x\n" for number in range(rows)))
         Entities.read(tmp_path / "list")
@@ -204,7 +204,7 @@ def test_the_page_has_a_bound_for_each_kind_of_file():
     assert all(name in bounds.cases() for names in MEMORY_CASES.values() for name in names)
 
 
-# Takes minutes: each file is large, and read in a process of its own. The page and its cases are compared in every run.
+# Takes minutes, as each file is large and is read in a separate process. Every run compares the page and its cases.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="reads 30 MB in processes of their own: NINJA_SLOW=1")
 @pytest.mark.parametrize("row", MEMORY_CASES)
 def test_readers_take_no_more_memory_than_documented(row):
@@ -283,7 +283,13 @@ class Screen(io.TextIOWrapper):
 def test_control_characters_are_escaped():
     assert printable(f"a\tb\n{ESCAPE}\x9b\x7f\r") == "a\tb\n\\x1b]0;title\\x07\\x9b\\x7f\\x0d"
     assert printable("Ünïcode עברית 日本語") == "Ünïcode עברית 日本語"
-    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)):  # they turn what follows
+    for code in (
+        0x061C,
+        0x200E,
+        0x200F,
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    ):  # they change the direction of text
         assert printable(f"a{chr(code)}b") == f"a\\u{code:04x}b"
 
 
@@ -297,7 +303,7 @@ def test_words_on_terminals_have_no_escape_sequences(tmp_path, monkeypatch, ninj
             assert package.cli.main.main([str(argument) for argument in command]) == 0
         assert b"\x1b" not in screen.buffer.getvalue()  # type: ignore[attr-defined]
         assert b"\x07" not in screen.buffer.getvalue()  # type: ignore[attr-defined]
-    assert ninja("best", path)[1] == f"x w{ESCAPE}\n"  # a file or a pipe gets what is there
+    assert ninja("best", path)[1] == f"x w{ESCAPE}\n"  # files and pipes receive the unchanged word
 
 
 def test_messages_have_no_escape_sequences(tmp_path, ninja):

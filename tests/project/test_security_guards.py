@@ -29,7 +29,7 @@ def test_test_and_guard_exist(promise: Promise):
     assert promise.guard in (ROOT / promise.file).read_text()
 
 
-# Each promise runs a test in a copy of the tree, minutes in all; the lists are compared in every run.
+# Takes minutes, as each guarantee runs a test in a copy of the tree. Every run compares the lists.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="takes guards out for minutes: NINJA_SLOW=1")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("promise", ALL, ids=lambda promise: promise.guarantee)
@@ -41,8 +41,8 @@ def test_the_test_fails_without_the_guard(promise: Promise, tmp_path):
     file = tmp_path / promise.file
     file.write_text(file.read_text().replace(promise.guard, promise.replacement))
     test = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/{promise.test}"]
-    test.append("--timeout=100")  # without some guards it never ends
+    test.append("--timeout=100")  # without some guards, the test does not end
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NINJA_SHARED": str(ROOT.parent / "shared")}
     process = subprocess.run(test, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert process.returncode == 1, process.stdout[-2000:]  # 2 and more: it did not run
+    assert process.returncode == 1, process.stdout[-2000:]  # codes from 2: the test did not run
     assert "stopping after 1 failures" in process.stdout

@@ -43,7 +43,7 @@ def test_kernel_exception_is_reported(monkeypatch):
 
 
 class FaultyKernels:
-    """Kernels, one of which is wrong."""
+    """A module of kernels in which one function is replaced."""
 
     def __init__(self, kernels: Any, **replacements: Any) -> None:
         self.__dict__.update({name: getattr(kernels, name) for name in dir(kernels)} | replacements)
@@ -63,14 +63,14 @@ def test_unsafe_options_of_the_compiler_are_named(monkeypatch):
 
 NUMBERS = "BAD  numbers        the compiled modules were built with "
 SIGN = "alpha[link.src] + link.loglike)"
-FAULTS = {  # module, options of the compiler, header, what is in it and what is put there, what the doctor says
+FAULTS = {  # module, compiler options, header, correct code, faulty code, expected output of the doctor
     "fast": ("_core", "-ffast-math", "core/arithmetic.hpp", "", "", NUMBERS + "-ffast-math"),
     "finite": ("_core", "-ffinite-math-only", "core/arithmetic.hpp", "", "", NUMBERS + "-ffinite-math-only"),
     "sign": ("_consensus", "", "consensus/mbr_lattice.hpp", SIGN, SIGN.replace("+", "-"), "BAD  consensus"),
 }
 
 
-# Takes minutes: three modules are compiled. The tests above show in every run that what they tell fails the doctor.
+# Takes minutes, as modules are compiled. The tests above check in every run that such faults make the doctor fail.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="compiles a module for a minute: NINJA_SLOW=1")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("fault", FAULTS)

@@ -22,7 +22,7 @@ import ninja
 __all__ = ["browser"]  # the fixture
 ROOT = Path(__file__).resolve().parents[2]
 yaml = pytest.importorskip("yaml")
-BUILT = os.environ.get("NINJA_SITE")  # the folder of a site built already
+BUILT = os.environ.get("NINJA_SITE")  # folder of an existing build of the site
 slow = pytest.mark.skipif(not (BUILT or os.environ.get("NINJA_SLOW")), reason="builds the site; set NINJA_SLOW")
 
 
@@ -88,7 +88,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def open_site_page(browser: Any, address: str, path: str, width: int = 1440, colours: str = "light") -> Iterator[Any]:
-    """Open a page of the site; check at the end that it used no other site and ran without errors."""
+    """Open a page of the site; check at the end that it requested no other site and reported no errors."""
     context = browser.new_context(color_scheme=colours, viewport={"width": width, "height": 800})
     try:
         page = context.new_page()

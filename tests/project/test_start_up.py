@@ -19,7 +19,7 @@ except SystemExit as ended:
     assert not ended.code, ended.code
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
-# Libraries that no command on lattices alone needs, and modules of ours that some of their features need.
+# Libraries that commands on lattices do not need, and modules that only some of their features need.
 HEAVY = {"torch", "pywrapfst", "pyarrow", "jinja2", "rich", "matplotlib", "kaldialign", "scipy", "transformers"}
 RARE = {
     "asyncio",
@@ -45,7 +45,7 @@ UNNEEDED_PACKAGES = (
 )
 UNNEEDED_MODULES = {"ninja.formats.textual", "ninja.io.layouts", "ninja.io.resume"}  # for other formats, and to resume
 SHARD_MODULES = {"ninja.pipeline.cluster", "ninja.pipeline.plan", "ninja.pipeline.record", "ninja.pipeline.shard"}
-MAX_MODULES = 70  # modules of ours
+MAX_MODULES = 70  # modules of the package
 
 
 def modules(*arguments, folder):

@@ -13,9 +13,9 @@ PAGES = sorted([ROOT / "docs" / "index.md", *ROOT.glob("docs/tutorials/*.md"), *
 BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FIGURE = re.compile(r"-?\d+(?:\.\d+)?\*?")
 WRITES = "NINJA_WRITE_PAGES"
-# Another processor rounds otherwise, and now and then to another word: one of the 150 of most pages is 0.67 percent.
+# Rounding differs between processors and can change a word: one of the 150 words of most pages is 0.67 percent.
 WORDS, PERCENT = 2, 1.4
-CHOICE = "* best: "  # of the best of nearly equal cells, which may be another
+CHOICE = "* best: "  # the best of nearly equal cells, which may differ
 
 
 def code(text: str) -> list[tuple[str, str, int]]:
@@ -42,13 +42,13 @@ def agree(page_line: str, printed_line: str) -> bool:
 
 
 def match_lines(block: str, printed: str) -> list[str]:
-    """Return the printed lines that a page shows, in order: for each line of the page the last one of the same form."""
+    """Return the printed line for each line of a page, in order: the last one of the same form."""
     remaining = printed.splitlines()
     matches: list[str] = []
     for line in reversed(block.splitlines()):
         while remaining and shape(remaining[-1]) != shape(line):
             remaining.pop()
-        assert remaining, f"nothing like this was printed: {line}\n{printed}"
+        assert remaining, f"no such line was printed: {line}\n{printed}"
         matches.insert(0, remaining.pop())
     return matches
 
@@ -60,7 +60,7 @@ def test_page_code_runs_and_prints_the_shown_results(page, tmp_path, run_python)
     text = page.read_text()
     if "transformers" in text:
         pytest.importorskip("transformers")
-    with_examples(tmp_path, ROOT / "examples")  # all of them, as a reader has them
+    with_examples(tmp_path, ROOT / "examples")  # all examples, as readers have them
     printed, results = "", []
     for language, block, place in code(text):
         if language == "text":
@@ -77,7 +77,7 @@ def test_page_code_runs_and_prints_the_shown_results(page, tmp_path, run_python)
         return
     for _, block, lines in results:
         stale = [pair for pair in zip(block.splitlines(), lines, strict=True) if not agree(*pair)]
-        assert not stale, f"{page.name} shows other figures than were printed; see {WRITES}: {stale}"
+        assert not stale, f"{page.name} shows figures that differ from the printed ones; set {WRITES}: {stale}"
 
 
 def test_stale_figures_differ_from_rounding_of_another_processor():

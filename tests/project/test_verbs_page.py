@@ -1,4 +1,4 @@
-"""The page for Kaldi users contains every program, and every verb and option that it names exists."""
+"""The page for Kaldi users lists every program, and all verbs and options in it exist."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ ROWS = [
     if line.startswith("| ") and line.count(" | ") == 2 and not line.startswith("| Kaldi")
 ]
 
-# Sources of src/latbin in Kaldi f4007661 and of the branches others still use.
+# Programs of src/latbin in Kaldi f4007661 and in branches that are still used.
 PROGRAMS = re.findall(
     r"[\w-]+",
     """
