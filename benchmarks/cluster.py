@@ -63,7 +63,7 @@ class Cluster:
     repair: float = 300.0  # seconds until it is replaced
     slow: float = 0.01  # share of workers that are slower ...
     factor: float = 3.0  # ... by this
-    spread: float = 0.1  # of the speed of the others
+    spread: float = 0.1  # relative deviation of the speed of the other machines
     spare: bool = True  # idle workers repeat the last shards
     link: float = 100e6  # bytes a second of one worker's reading
     store: float = 5e9  # bytes a second of the store, for all
@@ -74,7 +74,7 @@ class Outcome:
     """Time and work of a run."""
 
     seconds: float
-    efficiency: float  # work / what all workers, each at its own speed, could have done in that time
+    efficiency: float  # work / total capacity of the workers in this time, at their individual speeds
     repeated: float  # share of the work that was done more than once
     attempts: int
 
@@ -120,7 +120,7 @@ class Queue:
         self._store = simpy.Resource(self.environment, max(1, round(cluster.store / cluster.link)))
 
     def worker(self) -> Iterator[Any]:
-        """Process shards until none is left."""
+        """Process shards until all are done."""
         environment, draw, cluster = self.environment, self._draw, self._cluster
         first = True
         while True:  # one iteration for each machine, as failed ones are replaced

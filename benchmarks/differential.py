@@ -50,7 +50,9 @@ from ninja.openfst import from_fst, to_fst
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c", "d", "e"])
 FORMATS = ("binary", "text", "slf", "sphinx", "pfsg", "plf", "openfst", "fst-ark", "k2", "native", "fst-text")
-ROUNDED = frozenset({"pfsg", "sphinx", "slf", "plf"})  # six digits, or integers, of other logarithms
+ROUNDED = frozenset(
+    {"pfsg", "sphinx", "slf", "plf"}
+)  # formats that store six digits, or integer logarithms of another base
 BATCH = 100
 TOTAL = frozenset({"graph", "acoustic"})  # the sum of both costs is kept
 ENDS = ("final_graph", "final_acoustic")
@@ -172,7 +174,7 @@ def through(lattices: Sequence[Lattice], form: Format, folder: Path) -> list[Lat
 
 
 def chained(lattices: Sequence[Lattice], chain: Sequence[str], folder: Path) -> tuple[int, str] | None:
-    """Send lattices through formats; return the place of the first one that changes, and the formats, or None."""
+    """Convert lattices through formats; return the index of the first changed lattice and the formats, or None."""
     now = list(lattices)
     keeps = frozenset(FIELDS)
     expected: dict[frozenset[str], list[list[Route]]] = {}  # paths of the lattices, by the fields that are kept
@@ -201,7 +203,7 @@ def machine(lattice: Lattice) -> Any:
 
 
 def are_equivalent(a: Any, b: Any) -> bool:
-    """Return whether two deterministic machines are equivalent; those without a path have no start."""
+    """Return whether two deterministic machines are equivalent; machines without a path have no start state."""
     if a.start() < 0 or b.start() < 0:
         return bool(a.start() == b.start())
     return bool(pywrapfst.equivalent(a, b, delta=2**-6))

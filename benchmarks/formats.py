@@ -1,4 +1,4 @@
-"""CPU time of reading and writing lattices, of all threads of this process, beside that of Kaldi's programs.
+"""CPU time of reading and writing lattices, of all threads of this process, compared with Kaldi's programs.
 
     python -m benchmarks.formats [ARCHIVE] [--only slf]
 

@@ -1,4 +1,4 @@
-"""Markdown tables, their places in the pages of docs/, and the cells and pictures behind them."""
+"""Markdown tables, their sections in the pages of docs/, and their stored cells and pictures."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Trace:
         self.opens: Counter[str] = Counter()
         self.parses: Counter[str] = Counter()
         self._importing: Counter[int] = Counter()  # by thread
-        self._frames: list[FrameType] = []  # of readers, kept so that none is counted twice
+        self._frames: list[FrameType] = []  # frames of readers, stored so that each is counted once
         self._running = False
         sys.addaudithook(self._audit)
 

@@ -1,4 +1,4 @@
-"""Pages of the API for the site, one a module: what `__all__` lists, from signatures and docstrings."""
+"""Pages of the API for the site, one per module: the names in `__all__`, with signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def modules() -> dict[str, list[str]]:
-    """Return the public names of each public module, those of `ninja` without its modules."""
+    """Return the public names of each public module, those of `ninja` without modules."""
     own_names = [name for name in ninja.__all__ if not isinstance(getattr(ninja, name), ModuleType)]
     parts = [f"ninja.{name}" for name in ninja.__all__ if name not in own_names]
     public = {name: list(getattr(import_module(name), "__all__", ())) for name in [*parts, "ninja.lattice"]}

@@ -106,14 +106,14 @@ def training_sentences(count, random):
 
 def held_out_sentences(count, names, random):
     """Draw sentences with a name, and as many without."""
-    named = [named_sentence(random.choice(names), random) for _ in range(count)]
-    return named, [general_sentence(random) for _ in range(count)]
+    commands = [named_sentence(random.choice(names), random) for _ in range(count)]
+    return commands, [general_sentence(random) for _ in range(count)]
 
 
 def compare(names, commands, general, plain, context):
-    """Print some sentences with names, how many names were found, and the word error rate of those without."""
-    changed = [texts for texts in zip(commands, plain, context, strict=False) if texts[1] != texts[2]]
-    for reference, before, after in changed[:3]:
+    """Print examples, the number of names found, and the word error rate of sentences without names."""
+    differences = [texts for texts in zip(commands, plain, context, strict=False) if texts[1] != texts[2]]
+    for reference, before, after in differences[:3]:
         print(f"spoken        {reference}\nplain         {before}\nwith context  {after}\n")
     for search, texts in ("plain", plain), ("with context", context):
         num_found = sum(

@@ -1,4 +1,4 @@
-"""Train a network of torch's own with two processes that average weights after blocks of steps; run it on Linux."""
+"""Train a torch network with two processes that average weights after blocks of steps; run it on Linux."""
 
 import tempfile
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import run
 
-# Of each target: a header, a guard that occurs once in it, and its replacement.
+# For each target: headers, a guard that occurs once in each, and its replacement.
 PLANTED = {
     "kaldi": [("formats/kaldi_read.hpp", "if (lack(at, kArc + 4 * arc->num_labels))", "if (lack(at, kArc))")],
     "slf": [("formats/slf_scan.hpp", "stop < end_ && *stop != '\\n'; ++stop", "*stop != '\\n'; ++stop")],

@@ -29,8 +29,9 @@ COVERAGE = ["-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping
 # Targets mostly allocate memory. Freed memory waits in a quarantine of a megabyte, which stays cached. Reports have
 # no stacks of allocations, unless a crash is run again without these options.
 ASAN = "detect_stack_use_after_return=1:malloc_context_size=1:quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
-MOST_SECONDS, MOST_MEGABYTES = 10, 1024  # of one input
-# Of one input, in one slice of four and in the others: short inputs take less time. The others do not look for leaks.
+MOST_SECONDS, MOST_MEGABYTES = 10, 1024  # limits of one input
+# Largest inputs in one slice of four, and in the other slices, as short inputs take less time. The latter skip the
+# search for leaks.
 MOST_BYTES, FEW_BYTES = 4096, 1024
 SLICE = 300  # seconds after which the executions of a target are recorded
 
@@ -74,7 +75,7 @@ def is_drawn(target: str) -> bool:
 
 def build_sanitized(target: str, extra_flags: Sequence[str] = ()) -> Path:
     """Compile a target with the sanitizers and more flags."""
-    # Drawn numbers need not equal constants of the code: to trace comparisons would take a third of the time.
+    # Drawn numbers need not match constants of the code, and tracing of comparisons would take a third of the time.
     flags = ["-fno-sanitize-coverage=trace-cmp"] if is_drawn(target) else []
     return build(target, [*SANITIZERS, *flags, *extra_flags])
 
@@ -106,7 +107,7 @@ def record(target: str, digest: str, executions: int, seconds: float) -> None:
 
 
 def run(target: str, digest: str, seconds: float, executions: int) -> tuple[int, bool, str]:
-    """Fuzz a target up to a total of executions, if not 0; return those of this run, success, and the log's end."""
+    """Fuzz a target up to a total of executions, if not 0; return new executions, success, and the end of the log."""
     begin, num_executions, passed, log = time.perf_counter(), 0, True, ""
     for number in itertools.count():
         remaining = seconds - (time.perf_counter() - begin)
@@ -122,7 +123,7 @@ def run(target: str, digest: str, seconds: float, executions: int) -> tuple[int,
 
 
 def run_slice(target: str, seconds: float, executions: int, most_bytes: int) -> tuple[int, float, bool, str]:
-    """Fuzz a target once; return executions, seconds of CPU, whether it passed, and the log's end."""
+    """Fuzz a target once; return executions, seconds of CPU, whether it passed, and the end of the log."""
     binary, corpus, crashes = BUILD / "bin" / target, BUILD / "corpus" / target, BUILD / "crashes" / target
     seeds, dictionary = BUILD / "seeds" / target, FUZZ / "dictionaries" / f"{target}.dict"
     for folder in (corpus, crashes, seeds, BUILD / "logs"):

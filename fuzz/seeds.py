@@ -10,7 +10,7 @@ from pathlib import Path
 
 SEEDS = Path(__file__).resolve().parent / "seeds"
 ARCHIVE = SEEDS.parents[1] / "tests" / "data" / "english" / "formats" / "lat.txt.gz"
-OPTIONS = (0, 5, 22, 0x8B, 255)  # the last byte of an input chooses the options of the reader
+OPTIONS = (0, 5, 22, 0x8B, 255)  # the last byte of an input selects the options of the reader
 FST_MAGIC, SYMBOL_MAGIC = 2125659606, 2125658996
 
 

@@ -13,7 +13,7 @@ from planted import plant
 from run import BUILD, COMPILER, FLAGS, FUZZ, INCLUDES
 
 THREADS = (1, 2, 7)
-# Headers in which a race is planted: a text and its replacement. A report must name the header.
+# Headers in which a race is planted, with the text and its replacement. A report must name the header.
 PLANTED = {
     "graph/prune.hpp": ("static thread_local PruneWorkspace", "static PruneWorkspace"),
     "formats/read_ahead.hpp": ("std::lock_guard<std::mutex> lock(mutex_);\n      end_", "end_"),

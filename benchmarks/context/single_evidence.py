@@ -47,7 +47,7 @@ BOOSTS = {100: (8.0, 6.0, 5.0), 1000: (5.0, 6.0, 4.0)}
 class SingleMixture(ContextMixture):
     """A language model and a pointer, whose evidence is not added to the boosts of phrases of one word."""
 
-    boost: float | None = None  # of the phrases, divided by the LM weight; None: gains are normalised over the list
+    boost: float | None = None  # boost of phrases, divided by the LM weight; gains are normalised over the list if None
 
     def over(
         self, words: SymbolTable, unk_penalty: float | None = None, map_words: Collection[WordMapping] = ()
@@ -105,7 +105,7 @@ class SingleContextual(Contextual):
 
 
 class NormalisedContextual(SingleContextual):
-    """The same with gains that are normalised over the list."""
+    """A mixture whose gains are normalised over the list."""
 
     is_reduced = False
 

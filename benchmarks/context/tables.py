@@ -56,7 +56,7 @@ METHODS = (
 
 
 def commands(bed: Bed, method: Method, entities: Entities) -> dict[str, float]:
-    """Measure a method on commands with names and on those without."""
+    """Measure a method on commands with and without names."""
     hypotheses: dict[str, Words] = {}
     start = time.process_time()
     for name in ("calls", "general"):

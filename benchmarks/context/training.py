@@ -50,7 +50,7 @@ class Plan:
 
     domains: tuple[str, ...] = ("books",)
     words: int = FEW
-    background: int = 1000  # at most so many other phrases in a list
+    background: int = 1000  # largest number of other phrases in a list
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ def read_books(folder: Path, words: int) -> list[list[str]]:
 
 
 def commands(english: Path, words: int) -> list[list[str]]:
-    """Return commands with names of the pools in place of the classes; dev and test have none of these names."""
+    """Return commands with names of the pools in place of the classes; these names do not occur in dev and test."""
     names: dict[str, list[str]] = {}
     for pool in sorted((english / "pools").glob("*.tsv.gz")):
         with gzip.open(pool, "rt") as lines:
@@ -88,7 +88,7 @@ def commands(english: Path, words: int) -> list[list[str]]:
 
 
 def train(lm: LanguageModel, plan: Plan, texts: dict[str, list[list[str]]]) -> ContextPointer:
-    """Train a pointer beside the shipped encoder."""
+    """Train a pointer with the shipped encoder."""
     sentences: list[list[str]] = []
     for domain in plan.domains:
         num_words = plan.words // len(plan.domains)

@@ -1,4 +1,4 @@
-"""Words, errors and entities of written text beside those of the lexical originals, by stage.
+"""Compare words, errors and entities of written text with those of the lexical originals, by stage.
 
     python -m benchmarks.context written ../shared/data/english /tmp/written
 
@@ -106,7 +106,9 @@ def write_sides(folder: Path, work: Path, limit: int) -> None:
     references = {key: text for key, text in read_text(calls / "text").items() if key in records}
     lattices = [lattice for key, lattice in read(calls / "lat.ark.gz", words=words) if key in records]
     versions = [[spell[lattice.key].lattice(lattice, version, written) for version in range(2)] for lattice in lattices]
-    lexical = SymbolTable.growing()  # on both sides the words of the lattices: the contextual model knows no others
+    lexical = (
+        SymbolTable.growing()
+    )  # both sides have the words of the lattices, which are the words of the contextual model
     lattices = [with_words(lattice, names_of(lattice), lexical) for lattice in lattices]
     results = {"lexical": lattices, "written": [union(pair, SCALE, determinize=False) for pair in versions]}
     for side in SIDES:

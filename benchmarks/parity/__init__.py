@@ -1,1 +1,1 @@
-"""Comparison of Ninja's answers with those of Kaldi's programs."""
+"""Comparison of Ninja's results with those of Kaldi's programs."""

@@ -37,7 +37,7 @@ class Case:
 
 
 def cases(name: str, acoustic_scale: float) -> Iterator[Case]:
-    """Yield all comparisons of a set; those whose golden file a set lacks are left out by the caller."""
+    """Yield all comparisons; the caller omits those whose golden file the set lacks."""
     yield from _archives(name == "english")
     yield from _paths()
     yield from _costs(acoustic_scale)
@@ -168,7 +168,7 @@ def _consensus() -> Iterator[Case]:
     yield Case("mbr.bayes_risk.gz", "expected errors, 1e-3", mbr, same_numbers(1e-3), "{out}.risk")
     yield Case("mbr.sausage.gz", "probabilities of each bin, 1e-3", mbr, same_bins(1e-3), "{out}.sausage")
     yield Case("mbr.times.gz", "times, one frame", mbr, same_numbers(1.0), "{out}.times")
-    wide = ("mbr-decode {data}/wide.ark.gz -o ark,t:{out}",)  # ids, although words.txt.gz lies beside the lattices
+    wide = ("mbr-decode {data}/wide.ark.gz -o ark,t:{out}",)  # ids, although words.txt.gz is next to the lattices
     yield Case("wide_mbr.words.gz", "words", wide, same_fields, sets=("korean",))
     lines = f"to-ctm-conf {LAT} {SCALED} --frame-shift=0.01"
     yield Case("ctm_conf.gz", "the printed lines", (f"{lines} -o {{out}}",), same_lines)

@@ -29,7 +29,7 @@ class Finding:
 
     count: int = 0  # lattices compared, or lines
     equal: int = 0
-    worst: float | None = 0.0  # largest difference of a number; None where only words are compared
+    worst: float | None = 0.0  # largest difference of a number; None if only words are compared
     unequal: tuple[str, ...] = ()  # the first few keys
 
     def add(self, key: str, is_equal: bool, difference: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""Make docs/parity.md: every answer of Kaldi's own tools that there is, beside ours.
+"""Make docs/parity.md: compare Ninja with all stored results of Kaldi's tools.
 
     python -m benchmarks.parity SHARED [--output docs/parity.md] [--only NAME]
 

@@ -117,7 +117,7 @@ def _queries(pairs: Sequence[tuple[str, str]], pool: Sequence[str], pronouncer: 
 
 
 def part_of(queries: Queries, pronouncer: Pronouncer, in_dictionary: bool) -> Queries:
-    """Return the queries for phrases all of whose words are in the dictionary, or the others."""
+    """Return the queries for phrases whose words are all in the dictionary, or the remaining queries."""
     words = pronouncer.dictionary
     texts = queries.spoken.texts
     places = [place for place, text in enumerate(texts) if all(map(words.__contains__, text.split())) == in_dictionary]

@@ -1,1 +1,1 @@
-"""Speed and error rates of rescoring: the engine alone, beside Kaldi, by algorithm and width, and as a service."""
+"""Speed and error rates of rescoring: the engine, a comparison with Kaldi, by algorithm and width, and as a service."""

@@ -53,7 +53,7 @@ class HashLM(LanguageModel):
         return (mix(self._hash(slots, words)) >> np.uint64(40)).astype(np.float32) * np.float32(4 / 2**24) - 9
 
     def release(self, slots: np.ndarray) -> None:
-        """Do nothing: slots own no memory."""
+        """Do nothing, as slots use no memory."""
 
     def _hash(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         return mix(slots.astype(np.uint64) * MULTIPLIER + words.astype(np.uint64) + INCREMENT)

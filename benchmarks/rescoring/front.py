@@ -30,7 +30,7 @@ from ninja.rescoring import RescoreOptions
 from ninja.rescoring.run import iterate, rescore
 from ninja.tune.weights import tune_weights
 
-COPY_SECONDS = 0.21  # of Kaldi's lattice-copy, where its other figures were measured
+COPY_SECONDS = 0.21  # time of lattice-copy on the machine where Kaldi's other figures were measured
 KALDI = {"order 4, beam 6": (8.1, 24.82), "order 4, beam 8": (19.2, 24.75)}  # CPU seconds, WER
 NUM_SENTENCES = 200
 REPEATS = 2

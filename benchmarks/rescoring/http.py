@@ -63,7 +63,7 @@ def on_cores(cores: Set[int]) -> Iterator[None]:
 
 
 class Server:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     def __init__(self, words: Path, folder: str, *options: str, cores: Set[int]) -> None:
         arguments = [sys.executable, "-m", "ninja", "serve", "--words", str(words.resolve()), "--port", "0"]
@@ -266,7 +266,7 @@ class Load:
 def soak(words: Path, bodies: Bodies, expected: dict[str, str], minutes: float) -> None:
     """Print counts, memory and the ends of servers under load."""
     with serving(words) as server:
-        for _ in range(2):  # until the allocator has what it needs
+        for _ in range(2):  # until the memory of the allocator no longer grows
             send_all(server, bodies)
         load = Load(server, bodies, expected)
         memory = []

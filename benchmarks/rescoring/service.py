@@ -74,7 +74,7 @@ def by_callers(lattices: list[Lattice], lm: ninja.lm.LanguageModel) -> int:
 
 
 def throughput(lattices: list[Lattice], lm: ninja.lm.LanguageModel, rounds: int) -> float:
-    """Print lattices a second of both ways and with malformed lattices; return those of `rescore` a CPU second."""
+    """Print lattices a second of both ways and with malformed lattices; return the rate of `rescore` per CPU second."""
     broken = [lattice.with_costs(np.full_like(lattice.graph, np.nan)) for lattice in lattices[::MALFORMED]]
     mixed = [
         lattice
@@ -170,7 +170,7 @@ def latency_table(latencies: Callable[[float], np.ndarray], max_rate: float) -> 
 
 
 def words_file(paths: Sequence[Path]) -> Path:
-    """Return the symbol table of archives, which is beside the first one or two folders above."""
+    """Return the symbol table of archives, which is next to the first archive or two folders above."""
     tables = (paths[0].parent / "words.txt.gz", paths[0].parents[2] / "words.txt.gz")
     return next(table for table in tables if table.is_file())
 

@@ -105,7 +105,7 @@ class Figures:
 
 
 def partial_lattice(lattice: Lattice, frame: int, times: np.ndarray) -> Lattice | None:
-    """Return the lattice that a decoder has at a frame; None if nothing has been said."""
+    """Return the lattice that a decoder has at a frame; None before the first word."""
     begin, end = times[lattice.src], times[lattice.dst]
     is_complete, is_partial = end <= frame, (begin <= frame) & (end > frame)
     arcs, last = np.flatnonzero(is_complete | is_partial), lattice.num_states

@@ -41,7 +41,7 @@ from ninja.tune.logistic import fit_logistic
 FACTORS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)  # of all costs, for posteriors
 DAMPER = 0.001  # of Kaldi's logit
 NORMALIZER = 0.0025  # Kaldi's penalty, for the mean loss
-MIN_CATEGORY = 10  # occurrences of a word with a category of its own in Kaldi's recipe
+MIN_CATEGORY = 10  # occurrences of a word with a separate category in Kaldi's recipe
 NUM_DRAWS = 2000
 NUM_EXACT = 200  # simulations of exact confidences
 POSTERIORS, KALDI = "posteriors", "Kaldi's recipe"

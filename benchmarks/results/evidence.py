@@ -43,7 +43,7 @@ FIRST, KALDI = "first pass", "Kaldi's RNNLM"
 
 @dataclass(frozen=True)
 class Corpus:
-    """A set of lattices with references, of which the speakers of one half are for development."""
+    """A set of lattices with references; the speakers of one half are for development."""
 
     name: str
     folder: str  # below SHARED/data; with the folders dev and test, or whole
@@ -93,7 +93,7 @@ class System:
     options: RescoreOptions = field(default_factory=lambda: RescoreOptions(max_unknown=1.0))
     tuned: bool = True
     consensus: bool = False  # minimum Bayes risk decoding instead of the best path
-    density_ratio: bool = False  # subtract a model of the recogniser's own transcripts of the development half
+    density_ratio: bool = False  # subtract a model trained on the recognised text of the development half
 
     def stamp(self) -> list[list[Any]]:
         """Identify the model's files, so that a changed model is noticed."""
@@ -101,7 +101,7 @@ class System:
 
 
 def systems(data: Path) -> list[System]:
-    """Return the rows of the table, the first pass and the rows that others are compared with first."""
+    """Return the rows of the table: first the first pass and the baselines of the comparisons."""
     kaldi = Row(KALDI, (data / "rnnlm/feat_english",), 0.5)
     trigram = Row("trigram", (ENGLISH_NGRAM,), 0.5)
     lstm = Row("LSTM", (ENGLISH,), 0.5)
@@ -273,7 +273,7 @@ def compute(cells: Cells, corpus: Corpus, system_list: Sequence[System], data: P
 
 
 def table(cells: Cells, corpus: Corpus, system_list: Sequence[System], test: Half, rates: Rates) -> Iterator[str]:
-    """Return the table of a corpus as lines of Markdown, and add its word error rates to others."""
+    """Return the table of a corpus as lines of Markdown, and add its word error rates to `rates`."""
     references, speakers = test.references, test.speakers
     texts = {
         system.name: {key: line.split() for key, line in cell["texts"].items()}

@@ -201,7 +201,7 @@ def _memory(name: str) -> int:
 
 
 def measure(kind: str, name: str, content: str, limit: float = 300) -> tuple[int, float, str]:
-    """Read a file in a process of its own; return bytes of memory, seconds, and the size of the contents."""
+    """Read a file in a separate process; return bytes of memory, seconds, and the size of the contents."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)

@@ -28,7 +28,7 @@ from benchmarks.measure import ninja as ninja_command
 COPIES = 25
 SHARDS = 3
 COMMAND = ("determinize-pruned", "lat.ark", "--beam", "6")
-RECORD = ".out.ark.run"  # which stays beside the output of --resume
+RECORD = ".out.ark.run"  # remains next to the output of --resume
 MARK = "NINJA_KILL_BENCHMARK"  # in the environment of the cluster's processes
 Names = Sequence[str]
 
@@ -66,7 +66,7 @@ def workers() -> list[int]:
 
 
 def trial(commands: Sequence[Names], seconds: float, expected: bytes) -> tuple[int, int]:
-    """Run commands one after the other, each killed up to three times; return the kills, and those that left files."""
+    """Run commands and kill each up to three times; return the number of kills, and of kills that left files."""
     kills = num_with_files = 0
     for line in commands:
         for _ in range(random.randint(0, 3)):

@@ -183,7 +183,7 @@ def feed(folder: Path, rate: float, until: float) -> int:
     random = np.random.default_rng(99)
     num_files = late = 0
     while (remaining := until - time.monotonic()) > 0 or late < AT_THE_END:
-        late += remaining <= 0  # so that SIGTERM finds the other process at work
+        late += remaining <= 0  # so that the other process is busy when it receives SIGTERM
         time.sleep(max(0.0, min(random.exponential(1 / rate), remaining)))
         content = bytearray(whole[random.integers(len(whole))])
         is_bad = random.random() < BAD

@@ -1,1 +1,1 @@
-"""CPU time and memory of whole ``ninja`` commands: beside Kaldi's, on threads, and on long recordings."""
+"""CPU time and memory of whole ``ninja`` commands: compared with Kaldi's, on threads, and on long recordings."""

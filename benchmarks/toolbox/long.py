@@ -145,7 +145,7 @@ def measured_row(name: str, runs: Sequence[Usage | None], sizes: Sequence[Size],
 
 
 def draw(runs_of: dict[str, list[Usage | None]], sizes: Sequence[Size], path: Path) -> None:
-    """Draw seconds against minutes of speech, some commands by name and the others grey."""
+    """Draw seconds against minutes of speech, with labels for some commands; the others are grey."""
     with svg(path, figsize=(7, 4.5)) as axes:
         minutes = [size.minutes for size in sizes]
         for name, runs in runs_of.items():

@@ -193,11 +193,13 @@ def _inner_arcs(lattice: Lattice, first: int, offset: int) -> Arcs:
 
 
 def _seam(before: Lattice, lattice: Lattice, offset: int) -> Arcs:
-    """Return arcs from the end of the best path of the lattice before to where those of the next one's start lead."""
+    """Return arcs from the end of the best path of one lattice to the destinations of the next lattice's first arcs."""
     first_state = offset + before.num_states - 1
     end = int(before.dst[best_path(before).arcs[-1]])
     leaving = before.word[before.arc_begin[end] : before.arc_begin[end + 1]]
-    arc = np.flatnonzero(~np.isin(lattice.word[: lattice.arc_begin[1]], leaving))  # as deterministic as they were
+    arc = np.flatnonzero(
+        ~np.isin(lattice.word[: lattice.arc_begin[1]], leaving)
+    )  # so that deterministic lattices remain so
     ending = before.final_ali[before.final_ali_begin[end] : before.final_ali_begin[end + 1]]
     labels = [
         np.concatenate([ending, lattice.ali[lattice.ali_begin[index] : lattice.ali_begin[index + 1]]]) for index in arc

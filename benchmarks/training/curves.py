@@ -198,7 +198,7 @@ def draw(cells: Cells, picture: Path) -> None:
 
 
 def momentum_table(cells: Cells) -> Iterator[str]:
-    """Yield perplexity by block momentum, beside the published WER."""
+    """Yield perplexity by block momentum, and the published WER."""
     yield from head("momentum", "C", "perplexity, 4 workers", "C, published", "WER, published, 16 workers")
     for momentum in sorted({*MOMENTA, *PUBLISHED_MOMENTUM}):
         ours = _final(cells, f"momentum {momentum}")
@@ -224,7 +224,7 @@ def time_table(cells: Cells) -> Iterator[str]:
 
 
 def waiting_table(cells: Cells) -> Iterator[str]:
-    """Yield the simulated share of time in which workers wait and send, beside the published one."""
+    """Yield the simulated share of time in which workers wait and send, and the published share."""
     sizes = (8, 16, 32, 64)
     clusters = {
         "one core a worker": Machines(**cells["shares, default network"]["machines"]),

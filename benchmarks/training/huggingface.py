@@ -25,7 +25,7 @@ PIECES = 8192
 BATCH_TOKENS = 2048
 LEARNING_RATE = 2e-3
 WARMUP = 300  # steps
-END = "<|endoftext|>"  # has id 0, and 1 is kept for what `pad` calls </s>: the same piece here
+END = "<|endoftext|>"  # has id 0; id 1 is reserved for </s> of `pad`, which is the same piece here
 
 
 def read(path: str) -> list[str]:

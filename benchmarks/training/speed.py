@@ -78,7 +78,7 @@ def all_reduce(workers: int, size: float, link: float, latency: float) -> float:
 
 
 def speed_up(method: str, workers: int, machines: Machines, *, node_size: int = 1, steps: int = 2000) -> float:
-    """Return the steps a second of N workers, as a multiple of those of a single worker that is not slow."""
+    """Return the steps a second of N workers, relative to a single worker of normal speed."""
     random = np.random.default_rng(1)
     step_seconds = machines.step * np.maximum(0.1, 1 + machines.spread * random.standard_normal((steps, workers)))
     step_seconds[:, 0] *= machines.slow
@@ -121,7 +121,7 @@ PUBLISHED = {  # speed-ups; sources in docs/training.md
 
 
 def table(clusters: dict[str, Machines], node_size: int = 4) -> list[str]:
-    """Return the speed-ups at 8 to 64 workers as the lines of a table, with those that were published.
+    """Return the speed-ups at 8 to 64 workers as the lines of a table, with the published ones.
 
     Args:
         clusters: The machines to simulate, by their names in the table.

@@ -46,7 +46,7 @@ BASE = TrainOptions(
     workers=8,
     block_steps=16,
 )
-PAUSE = 1.0  # seconds that a step sleeps where workers are slowed: long beside its computation on a busy machine
+PAUSE = 1.0  # seconds of sleep in a slowed step: long compared with its computation on a busy machine
 SLOWED_BATCHES = {
     "ssgd": 64,
     "bmuf": 64,
@@ -245,7 +245,7 @@ def _one_column(cells: Cells, names: list[str]) -> list[str]:
 
 
 def _real_processes(cells: Cells) -> list[str]:
-    """Return perplexities of trainings by real processes beside those of their simulations."""
+    """Return perplexities of trainings by real processes and of their simulations."""
     real = {name: cells[f"{name}, eight processes"] for name in RANKS if f"{name}, eight processes" in cells}
     rows = (row(name, _format_cell(cells[name]), _format_cell(cell)) for name, cell in real.items())
     return [*head("", "simulated", "eight processes"), *rows]

@@ -107,9 +107,9 @@ def test_executions_before_a_crash_are_not_recorded(run, monkeypatch):
 
 def test_planted_faults_match_the_headers(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(FUZZ)
-    planted, tsan = importlib.import_module("planted"), importlib.import_module("tsan")
-    assert set(planted.PLANTED) <= {target.stem for target in TARGETS}
+    faults, tsan = importlib.import_module("planted"), importlib.import_module("tsan")
+    assert set(faults.PLANTED) <= {target.stem for target in TARGETS}
     races = [(header, *change) for header, change in tsan.PLANTED.items()]
-    for header, guard, replacement in sum(planted.PLANTED.values(), races):
-        planted.plant(header, guard, replacement, tmp_path)
+    for header, guard, replacement in sum(faults.PLANTED.values(), races):
+        faults.plant(header, guard, replacement, tmp_path)
         assert (tmp_path / header).read_text() != (ROOT / "ext" / header).read_text()

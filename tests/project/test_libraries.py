@@ -137,9 +137,9 @@ def test_doctor_lists_missing_libraries_and_their_features(light_site, tmp_path)
 
 
 def test_broken_library_message_has_the_import_error():
-    with pytest.raises(DependencyError) as caught, needed_for("a page", "out.html"):
+    with pytest.raises(DependencyError) as error, needed_for("a page", "out.html"):
         raise ImportError("libx.so: cannot open shared object file\nmore", name="torch._C")
-    assert str(caught.value).startswith(
+    assert str(error.value).startswith(
         "out.html: a page needs torch, which cannot be imported (libx.so: cannot open shared object file); install it "
         f"again: {TORCH}"
     )

@@ -235,14 +235,14 @@ FILES_WITH_NAMES: dict[str, tuple[Read, tuple[str, ...]]] = {
     "options": (options, URLS),
     "ONNX": (onnx_weights, INSIDE),
     "index of weights": (index_of_weights, INSIDE),
-    "tokenizer's files": (setting("tokenizer_config.json", "fast_tokenizer_files", many=True), INSIDE),
+    "tokenizer's files": (setting("tokenizer_config.json", "fast_tokenizer_files", as_list=True), INSIDE),
     "tokenizer's vocabulary": (setting("tokenizer_config.json", "vocab_file"), INSIDE),
     "tokenizer's file": (setting("special_tokens_map.json", "tokenizer_file"), INSIDE),
     "tokenizer's sentencepiece": (setting("tokenizer_config.json", "sp_model_kwargs", "model_file"), INSIDE),
     "tokenizer's dictionary": (setting("tokenizer_config.json", "mecab_kwargs", "mecab_dic"), INSIDE),
-    "tokenizer's arguments": (setting("tokenizer_config.json", "init_inputs", many=True), INSIDE),
+    "tokenizer's arguments": (setting("tokenizer_config.json", "init_inputs", as_list=True), INSIDE),
     "weights of a configuration": (setting("config.json", "transformers_weights"), INSIDE),
-    "configurations": (setting("config.json", "configuration_files", many=True), INSIDE),
+    "configurations": (setting("config.json", "configuration_files", as_list=True), INSIDE),
 }
 OF_HUGGING_FACE = ("index of weights", "tokenizer", "weights of", "configurations")
 # In these kinds, a name without a slash is a file in the folder, or does not exist.
@@ -390,12 +390,12 @@ def test_words_and_keys_like_file_names_open_no_file(name: str, tmp_path: Path) 
     files = (
         [tmp_path / "folder"]
         if name == "espnet"
-        else [each for each in target.parent.rglob("*") if "words.txt" not in each.name]
+        else [file for file in target.parent.rglob("*") if "words.txt" not in file.name]
     )
     assert files
     with check_opened_files(tmp_path):
         records = [
-            each for path in files for _, each in package.read(path, format=FORMAT_OPTIONS.get(name, name), words=WORDS)
+            file for path in files for _, file in package.read(path, format=FORMAT_OPTIONS.get(name, name), words=WORDS)
         ]
     assert records
 

@@ -53,11 +53,13 @@ def binds_at_once(content):
 
 def test_wheels_cover_all_pythons_and_run_existing_tests():
     versions = re.findall(r"Python :: 3\.(\d+)", PROJECT)
-    assert re.search(r'^build = "cp31\{(.*?)\}', PROJECT, re.MULTILINE)[1].split(",") == [each[1:] for each in versions]
+    assert re.search(r'^build = "cp31\{(.*?)\}', PROJECT, re.MULTILINE)[1].split(",") == [
+        version[1:] for version in versions
+    ]
     assert f'requires-python = ">=3.{versions[0]}"' in PROJECT
     tests = re.findall(r"\{project\}/(tests/\S+)", PROJECT)
     assert tests
-    assert all((ROOT / each).exists() for each in tests)
+    assert all((ROOT / version).exists() for version in tests)
 
 
 def test_readme_light_install_omits_large_dependencies_only():

@@ -63,9 +63,9 @@ def test_entity_list_file_must_be_in_the_folder(name, tmp_path):
     entities.write_text("list:a\tfile\tbelow/list\n*\tlists\ta\n")
     assert Entities.read(entities).num_phrases == 1
     entities.write_text(f"list:a\tfile\t{name.format(absolute=tmp_path / 'secret')}\n*\tlists\ta\n")
-    with pytest.raises(FormatError, match="is not in the directory of the entity file or a subdirectory") as caught:
+    with pytest.raises(FormatError, match="is not in the directory of the entity file or a subdirectory") as error:
         Entities.read(entities)
-    assert "password" not in str(caught.value)
+    assert "password" not in str(error.value)
 
 
 def test_a_link_at_the_temporary_name_is_not_followed(tmp_path):

@@ -169,8 +169,8 @@ def _missing_cost(graph_a: _DeterministicGraph, graph_b: _DeterministicGraph) ->
                     after = (dst, graph_b.arcs(pair[1])[word][0])
                     forward[after] = min(forward.get(after, math.inf), through)
                 else:
-                    best = min(best, through + graph_a.rest[dst])
-    return best - graph_a.rest[0]
+                    best = min(best, through + graph_a.backward[dst])
+    return best - graph_a.backward[0]
 
 
 @lru_cache(maxsize=1)
