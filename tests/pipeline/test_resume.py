@@ -238,7 +238,7 @@ def test_lattices_are_resumed_after_others_of_their_keys_failed(ninja, monkeypat
     write_all("in.ark", (from_arcs(key, [0], [1], [5], [weight], finals={1: 0.0}) for key, weight in weights))
     line = ["scale", "--lm-scale", "10", "in.ark", "--resume", "-o"]
     ninja(*line, "whole.ark")
-    with ended_at(count, monkeypatch):
+    with interrupt_at(count, monkeypatch):
         assert ninja(*line, name)[0] == (1 if count == 9 else 130)
     code, _, errors = ninja(*line, name)
     assert (code, errors.count("range of float32")) == (1, 4)

@@ -79,7 +79,7 @@ def test_a_corrected_word_changes_its_letters_alone(path, tmp_path):
 @pytest.mark.parametrize("new", ["{} &", "- {}", "&"])
 def test_words_of_punctuation_do_not_become_empty_words(path, new, tmp_path):
     word, target = WORDS[path.name], tmp_path / path.name
-    correct(path, target, FILES[path], replacing(word, new.format(word)))
+    correct(path, target, FILES[path], replacement(word, new.format(word)))
     assert new.strip("{} ") in target.read_text()
     assert target.read_text().count('""') == path.read_text().count('""')
 
