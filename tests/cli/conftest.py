@@ -7,15 +7,15 @@ from reference_graph import SHARED
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory):
-    """An archive of the first five example lattices."""
+    """Return an archive of the first five example lattices."""
     return write_first(tmp_path_factory.mktemp("small") / "small.ark")
 
 
 @pytest.fixture(scope="session")
 def korean():
-    """Return the folder of Kaldi's results."""
+    """Return the folder of the golden files that Kaldi wrote."""
     folder = SHARED / "golden" / "korean"
     if not folder.exists():
-        # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
-        pytest.skip("Kaldi's answers do not come with the project")
+        # The folder ../shared is not part of the project; in CI, tests/conftest.py turns this skip into a failure.
+        pytest.skip("Kaldi's golden files are not part of the project")
     return folder

@@ -26,11 +26,11 @@ VERBS = {
     "oracle": ("--ref", "text", "--words", "words", "--write-lattices", "paths.ark"),
 }
 DEAD = Lattice.from_arrays("dead", [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0])
-CROOKED = from_arcs("crooked", [0, 0], [1, 1], [1, 2], [0.0] * 2, finals={1: 0.0}, labels=[[1], [1, 1]])
+INCONSISTENT = from_arcs("inconsistent", [0, 0], [1, 1], [1, 2], [0.0] * 2, finals={1: 0.0}, labels=[[1], [1, 1]])
 
 
-def spoken(number: int) -> Lattice:
-    """Return a lattice of up to eight words, each with an alternative."""
+def word_lattice(number: int) -> Lattice:
+    """Return a lattice with up to eight words and an alternative to each."""
     random = np.random.default_rng(number)
     states = int(random.integers(2, 10))
     src = np.repeat(np.arange(states - 1), 2)
@@ -42,42 +42,42 @@ def spoken(number: int) -> Lattice:
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write valid lattices, the same lattices mixed with damaged ones, and references for most of them."""
     monkeypatch.chdir(tmp_path)
-    sound = [spoken(number) for number in range(40)]
+    valid = [word_lattice(number) for number in range(40)]
     (tmp_path / "words").write_text("".join(f"{word} {number}\n" for number, word in enumerate(["<eps>", *"abcd"])))
-    (tmp_path / "text").write_text("".join(f"{each.key} a b d\n" for each in [*sound[1:], DEAD, CROOKED]))
-    for name, lattices in (("sound", sound), ("damaged", [*sound[:9], DEAD, *sound[9:25], CROOKED, *sound[25:]])):
+    (tmp_path / "text").write_text("".join(f"{lattice.key} a b d\n" for lattice in [*valid[1:], DEAD, INCONSISTENT]))
+    for name, lattices in (("valid", valid), ("damaged", [*valid[:9], DEAD, *valid[9:25], INCONSISTENT, *valid[25:]])):
         write_all(tmp_path / f"{name}.ark", lattices)
     return tmp_path
 
 
-def written(ninja: Ninja, files: Path, *arguments: object) -> tuple[int, str, dict[str, bytes]]:
-    """Run a command; return its exit code, its messages and its output."""
+def run_command(ninja: Ninja, files: Path, *arguments: object) -> tuple[int, str, dict[str, bytes]]:
+    """Run a command; return its exit code, its messages and the files that it writes."""
     before = {path: path.read_bytes() for path in files.iterdir()}
     code, _, errors = ninja(*arguments, "-o", "out")
-    made = {path.name: path.read_bytes() for path in files.iterdir() if path.read_bytes() != before.get(path)}
-    for name in made:
+    outputs = {path.name: path.read_bytes() for path in files.iterdir() if path.read_bytes() != before.get(path)}
+    for name in outputs:
         (files / name).unlink()
-    return code, re.sub(r", \d.* s$", "", errors, flags=re.MULTILINE), made
+    return code, re.sub(r", \d.* s$", "", errors, flags=re.MULTILINE), outputs
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_bytes_are_the_same_for_any_number_of_threads_and_size_of_batches(
+def test_output_does_not_depend_on_the_numbers_of_threads_and_batches(
     ninja: Ninja, files: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    expected = written(ninja, files, verb, "damaged.ark", *VERBS[verb], "--jobs", 1)
+    expected = run_command(ninja, files, verb, "damaged.ark", *VERBS[verb], "--jobs", 1)
     assert expected[0] == 1
     for chunk in (200, 1500, 1 << 20):
         monkeypatch.setattr(archive, "CHUNK", chunk)
         for jobs in (1, 2, 3, 7):
-            assert written(ninja, files, verb, "damaged.ark", *VERBS[verb], "--jobs", jobs) == expected
+            assert run_command(ninja, files, verb, "damaged.ark", *VERBS[verb], "--jobs", jobs) == expected
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_lattice_that_fails_costs_no_other(ninja: Ninja, files: Path, verb: str) -> None:
-    failing = ["dead"] if verb in ("best", "best-path", "oracle") else ["dead", "crooked"]
-    code, errors, made = written(ninja, files, verb, "damaged.ark", *VERBS[verb])
+def test_a_failed_lattice_does_not_affect_the_others(ninja: Ninja, files: Path, verb: str) -> None:
+    failed_keys = ["dead"] if verb in ("best", "best-path", "oracle") else ["dead", "inconsistent"]
+    code, errors, outputs = run_command(ninja, files, verb, "damaged.ark", *VERBS[verb])
     failures = [line for line in errors.splitlines() if line.startswith("ninja: failed: ")]
-    assert (code, len(failures)) == (1, len(failing))
-    assert all(f"key '{key}'" in line for key, line in zip(failing, failures, strict=True))
-    if "crooked" in failing:
-        assert written(ninja, files, verb, "sound.ark", *VERBS[verb])[0::2] == (0, made)
+    assert (code, len(failures)) == (1, len(failed_keys))
+    assert all(f"key '{key}'" in line for key, line in zip(failed_keys, failures, strict=True))
+    if "inconsistent" in failed_keys:
+        assert run_command(ninja, files, verb, "valid.ark", *VERBS[verb])[0::2] == (0, outputs)

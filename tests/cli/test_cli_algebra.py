@@ -32,67 +32,69 @@ A = {"u1": lattice_of("u1", 1.0, 2.0), "u2": lattice_of("u2", 3.0, 1.0), "u3": l
 B = {"u1": lattice_of("u1", 2.0, 1.0, 7.0), "u2": lattice_of("u2", 1.0, 9.0, 8.0)}
 
 
-def archive(path: Path, lattices: dict[str, Lattice]) -> str:
+def write_archive(path: Path, lattices: dict[str, Lattice]) -> str:
     write_all(path, lattices.values())
     return str(path)
 
 
 @pytest.fixture
 def first(tmp_path: Path) -> str:
-    return archive(tmp_path / "a.ark", A)
+    return write_archive(tmp_path / "a.ark", A)
 
 
 @pytest.fixture
 def second(tmp_path: Path) -> str:
-    return archive(tmp_path / "b.ark", B)
+    return write_archive(tmp_path / "b.ark", B)
 
 
 def read(path: Path | str) -> dict[str, Lattice]:
     return dict(package.read(path))
 
 
-def test_union_joins_by_key_and_lists_what_is_missing(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+def test_union_joins_lattices_by_key_and_lists_missing_keys(
+    ninja: Run, first: str, second: str, tmp_path: Path
+) -> None:
     out = tmp_path / "union.ark"
     code, _, errors = ninja("union", first, second, "-o", out)
     assert code == 0
     assert f"ninja: 1 key is missing from {second}: u3\n" in errors
-    found = read(out)
-    assert list(found) == ["u1", "u2", "u3"]
+    unions = read(out)
+    assert list(unions) == ["u1", "u2", "u3"]
     for key in B:
-        assert found[key].identical(union([A[key], B[key]]))
-    assert found["u3"].identical(union([A["u3"]]))
+        assert unions[key].identical(union([A[key], B[key]]))
+    assert unions["u3"].identical(union([A["u3"]]))
     code, _, errors = ninja("union", first, second, "-o", out, "--strict")
     assert code == 1
     assert "1 failed: u3" in errors
     assert len(read(out)) == 3
 
 
-def test_a_resumed_union_looks_up_the_lattices_that_it_skips(
+def test_a_resumed_union_counts_the_missing_keys_of_skipped_lattices(
     ninja: Run, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, out = tmp_path / "twice.ark", tmp_path / "union.ark"
     write_all(first, [A["u3"], A["u1"], A["u1"]])
     line = ["union", first, second, "-o", out, "--strict"]
     assert ninja(*line)[0] == 1
-    whole = out.read_bytes()
+    complete = out.read_bytes()
     out.unlink()
     with interrupt_at(3, monkeypatch):
         assert ninja(*line, "--resume")[0] == 130
     code, _, errors = ninja(*line, "--resume")
     assert (code, f"2 keys are missing from {second}: u3, u1\n" in errors) == (1, True), errors
-    assert out.read_bytes() == whole
+    assert out.read_bytes() == complete
 
 
-def test_union_takes_many_archives_in_any_order(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
-    turned = archive(tmp_path / "turned.ark.gz", dict(reversed(A.items())))
+def test_union_reads_several_archives_in_any_order(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    reversed_archive = write_archive(tmp_path / "reversed.ark.gz", dict(reversed(A.items())))
     out = tmp_path / "union.ark"
-    assert ninja("union", first, second, turned, "-o", out, "--determinize=false")[0] == 0
-    found = read(out)
-    assert found["u1"].num_arcs == 2 * A["u1"].num_arcs + B["u1"].num_arcs
-    assert found["u3"].num_arcs == 2 * A["u3"].num_arcs
+    assert ninja("union", first, second, reversed_archive, "-o", out, "--determinize=false")[0] == 0
+    unions = read(out)
+    assert unions["u1"].num_arcs == 2 * A["u1"].num_arcs + B["u1"].num_arcs
+    assert unions["u3"].num_arcs == 2 * A["u3"].num_arcs
 
 
-def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+def test_a_failed_union_does_not_affect_the_others(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
     out = tmp_path / "union.ark"
     code, _, errors = ninja("union", first, second, "-o", out, "--max-arcs", "3")
     assert code == 1
@@ -105,27 +107,27 @@ def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Run, first: str, s
     assert not (tmp_path / "none.ark").exists()
 
 
-def test_the_standard_input_can_be_one_archive_only(ninja: Run, second: str) -> None:
+def test_only_one_archive_can_be_standard_input(ninja: Run, second: str) -> None:
     code, _, errors = ninja("union", "-", second, "-")
     assert (code, "only one of the inputs can be standard input (-)" in errors) == (2, True)
 
 
-def test_union_goes_on_where_it_was_cut_short(
+def test_union_resumes_after_an_interruption(
     ninja: Run, first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "union.ark"
     assert ninja("union", first, second, "-o", out)[0] == 0
-    whole = out.read_bytes()
+    complete = out.read_bytes()
     out.unlink()
     with interrupt_at(2, monkeypatch):
         assert ninja("union", first, second, "-o", out, "--resume")[0] == 130
     code, _, errors = ninja("union", first, second, "-o", out, "--resume")
     assert code == 0
     assert "skipped 1 lattice that is already in the output" in errors
-    assert out.read_bytes() == whole
+    assert out.read_bytes() == complete
 
 
-def test_combine_takes_weights_and_scales_as_kaldi_does(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+def test_combine_has_the_weights_and_scales_of_kaldi(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
     out = tmp_path / "both.ark"
     options = ["--lat-weights=0.6:0.4", "--inv-acoustic-scale=10", "--lm-scale=0.5", "--exp-weights=true"]
     code, _, errors = ninja("combine", first, second, *options, "-o", out)
@@ -147,7 +149,7 @@ def test_combine_takes_weights_and_scales_as_kaldi_does(ninja: Run, first: str, 
         ),
     ],
 )
-def test_combine_refuses_options_that_make_no_sense(
+def test_combine_refuses_invalid_weights_and_scales(
     ninja: Run, first: str, second: str, options: list[str], message: str
 ) -> None:
     code, _, errors = ninja("combine", first, second, *options)
@@ -155,19 +157,21 @@ def test_combine_refuses_options_that_make_no_sense(
     assert message in errors
 
 
-def test_interp_fails_where_the_second_archive_lacks_a_key(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+def test_interp_fails_for_keys_missing_from_the_second_archive(
+    ninja: Run, first: str, second: str, tmp_path: Path
+) -> None:
     out = tmp_path / "i.ark"
     code, _, errors = ninja("interp", first, second, "--alpha=0.25", "-o", out)
     assert code == 1
     assert f"failed: key 'u3': {second} has no lattice with this key" in errors
-    found = read(out)
-    assert list(found) == ["u1", "u2"]
-    assert found["u1"].identical(interp(A["u1"], B["u1"], 0.25))
+    lattices = read(out)
+    assert list(lattices) == ["u1", "u2"]
+    assert lattices["u1"].identical(interp(A["u1"], B["u1"], 0.25))
     assert ninja("interp", first, second, "--alpha", "2")[0] == 2
 
 
-def test_compose_takes_an_fst_or_lattices(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
-    # Word 1 becomes word 5 at a cost of 1; word 9 costs 2 behind the failure arc.
+def test_compose_reads_an_fst_or_lattices(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+    # The FST replaces word 1 by word 5 at a cost of 1; the path of word 9 takes the failure arc and costs 2.
     fst = tmp_path / "g.fst"
     fst.write_bytes(
         _core.write_image(
@@ -182,12 +186,12 @@ def test_compose_takes_an_fst_or_lattices(ninja: Run, first: str, second: str, t
     )
     out = tmp_path / "c.ark"
     assert ninja("compose", first, fst, "--phi-label", "77", "-o", out)[0] == 0
-    found = read(out)
-    assert list(found) == ["u1", "u2", "u3"]
-    assert found["u1"].word.tolist() == [5, 9]
-    assert found["u1"].graph.sum() + found["u1"].final_graph[-1] == pytest.approx(1 + 1 + 0.5 + 2 + 0.25 + 0.25)
-    assert ninja("compose", first, fst, "-o", out)[0] == 1  # word 9 has no arc there then
-    assert ninja("compose", first, f"ark:{second}", "-o", out)[0] == 1  # u3
+    lattices = read(out)
+    assert list(lattices) == ["u1", "u2", "u3"]
+    assert lattices["u1"].word.tolist() == [5, 9]
+    assert lattices["u1"].graph.sum() + lattices["u1"].final_graph[-1] == pytest.approx(1 + 1 + 0.5 + 2 + 0.25 + 0.25)
+    assert ninja("compose", first, fst, "-o", out)[0] == 1  # without failure arcs, the FST does not accept word 9
+    assert ninja("compose", first, f"ark:{second}", "-o", out)[0] == 1  # u3 is missing
     assert read(out)["u1"].graph[0] == 3.0
     code, _, errors = ninja("compose", first, f"ark:{second}", "--phi-label", "3", "-o", out)
     assert (code, "--phi-label applies only to an FST, but OTHER contains lattices" in errors) == (2, True)
@@ -196,7 +200,7 @@ def test_compose_takes_an_fst_or_lattices(ninja: Run, first: str, second: str, t
     assert f"not an OpenFst file: the magic number is wrong; if it contains lattices, use ark:{second}" in errors
 
 
-def test_compose_writes_either_kind(ninja: Run, first: str, tmp_path: Path) -> None:
+def test_compose_writes_raw_lattices_on_request(ninja: Run, first: str, tmp_path: Path) -> None:
     out = tmp_path / "c.ark"
     assert ninja("compose", first, f"ark:{first}", "--write-compact=false", "-o", out)[0] == 0
     raw = read(out)["u1"]
@@ -204,7 +208,7 @@ def test_compose_writes_either_kind(ninja: Run, first: str, tmp_path: Path) -> N
     assert equivalent(raw, interp(A["u1"], A["u1"]), 100.0)
 
 
-def test_difference_lists_who_lacks_what(ninja: Run, first: str, tmp_path: Path) -> None:
+def test_difference_lists_lattices_and_transcripts_without_a_match(ninja: Run, first: str, tmp_path: Path) -> None:
     ref, out = tmp_path / "ref", tmp_path / "d.ark"
     ref.write_text("u1 1 9\nu3 1 9\nu7 4\n")
     code, _, errors = ninja("difference", first, "--ref", ref, "-o", out)
@@ -219,7 +223,7 @@ def test_difference_lists_who_lacks_what(ninja: Run, first: str, tmp_path: Path)
     assert ninja("difference", first, "--ref", ref, "-o", out, "--jobs", "2")[0] == 2
 
 
-def test_difference_reads_words_where_there_is_a_table(ninja: Run, first: str, tmp_path: Path) -> None:
+def test_difference_reads_words_with_a_symbol_table(ninja: Run, first: str, tmp_path: Path) -> None:
     ref, out, words = tmp_path / "ref", tmp_path / "d.ark", tmp_path / "words.txt"
     words.write_text("<eps> 0\none 1\ntwo 2\nnine 9\n")
     ref.write_text("u1 one nine\nu2 unheard of\n")
@@ -231,7 +235,7 @@ def test_difference_reads_words_where_there_is_a_table(ninja: Run, first: str, t
     assert "'one' is not a word id" in errors
 
 
-def test_push_and_minimize_do_what_their_functions_do(ninja: Run, first: str, tmp_path: Path) -> None:
+def test_push_and_minimize_agree_with_their_functions(ninja: Run, first: str, tmp_path: Path) -> None:
     out = tmp_path / "p.ark"
     assert ninja("push", first, "-o", out)[0] == 0
     assert all(lattice.identical(push(A[key])) for key, lattice in read(out).items())

@@ -23,26 +23,26 @@ from ninja.train.recipe import TrainOptions
 CONTEXT = click.Context(group)
 
 
-def options(name):
-    return {each.name: each for each in group.get_command(CONTEXT, name).params}
+def options_of(name):
+    return {option.name: option for option in group.get_command(CONTEXT, name).params}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_a_line_of_help_an_example_and_described_options(name):
+def test_each_command_has_a_summary_an_example_and_option_help(name):
     command = group.get_command(CONTEXT, name)
     assert command.help.splitlines()[0] == COMMANDS[name].help
     assert f"ninja {name}" in command.help.partition("Example")[2]
     for option in command.params:
         if isinstance(option, click.Option):
-            assert option.help, f"{name} --{option.name} is not described"
+            assert option.help, f"{name} --{option.name} has no help"
 
 
-@pytest.mark.parametrize(("name", "chosen"), [("rescore", RescoreOptions), ("train", TrainOptions)])
-def test_options_and_defaults_are_the_fields_of_the_dataclass(name, chosen):
-    offered = options(name)
-    for field in dataclasses.fields(chosen):
-        assert offered[field.name].default == field.default or field.default is None, field.name
-        assert offered[field.name].opts == [f"--{field.name.replace('_', '-')}"]
+@pytest.mark.parametrize(("name", "options"), [("rescore", RescoreOptions), ("train", TrainOptions)])
+def test_options_and_defaults_are_the_fields_of_the_dataclass(name, options):
+    command_options = options_of(name)
+    for field in dataclasses.fields(options):
+        assert command_options[field.name].default == field.default or field.default is None, field.name
+        assert command_options[field.name].opts == [f"--{field.name.replace('_', '-')}"]
 
 
 FUNCTIONS = {
@@ -54,31 +54,31 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_options_are_named_as_the_functions_arguments(name):
-    offered = options(name)
+def test_options_have_the_names_of_function_arguments(name):
+    command_options = options_of(name)
     arguments = dict(inspect.signature(FUNCTIONS[name]).parameters)
-    for each in fields(arguments.pop("scales").default):
-        option = offered[each.name if each.name == "word_penalty" else f"{each.name}_scale"]
-        assert option.default == each.default
+    for field in fields(arguments.pop("scales").default):
+        option = command_options[field.name if field.name == "word_penalty" else f"{field.name}_scale"]
+        assert option.default == field.default
     for argument in arguments.values():
-        if argument.name in ("lattice", "lattices", "return_arc_map", "forms"):  # forms are those of --normalizer
+        if argument.name in ("lattice", "lattices", "return_arc_map", "forms"):  # forms come from --normalizer
             continue
-        option = offered[argument.name]
+        option = command_options[argument.name]
         assert argument.default is inspect.Parameter.empty or option.default == argument.default
 
 
-def test_the_page_of_commands_has_every_command():
+def test_the_command_page_has_every_command():
     assert set(re.findall(r"^## ninja (.*)$", command_page(), re.MULTILINE)) >= COMMANDS.keys()
 
 
-def test_our_short_options_are_none_of_the_build_tools_at_top_level():
+def test_global_short_options_differ_from_those_of_the_build_tool():
     from ninja._launch import BUILD_OPTIONS
 
     assert not {name for option in group.params for name in option.opts} & set(BUILD_OPTIONS)
 
 
 @pytest.mark.parametrize("command", [[], *(name.split() for name in COMMANDS)], ids=" ".join)
-def test_a_short_option_asks_for_help_too(ninja, command):
+def test_the_short_option_h_prints_help(ninja, command):
     code, printed, _ = ninja(*command, "-h")
     assert (code, printed) == (0, ninja(*command, "--help")[1])
 
@@ -88,7 +88,7 @@ def test_a_short_option_asks_for_help_too(ninja, command):
 )
 def test_help_of_an_options_class_explains_its_fields(options):
     text = pydoc.plain(pydoc.render_doc(options))
-    described = [field for field in dataclasses.fields(options) if field.metadata]
-    assert described
-    for field in described:
+    documented = [field for field in dataclasses.fields(options) if field.metadata]
+    assert documented
+    for field in documented:
         assert f"{field.name}: {field.metadata['help']}" in text

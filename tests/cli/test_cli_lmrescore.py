@@ -39,55 +39,55 @@ def inputs(tmp_path):
     return archive, model
 
 
-def graph_costs(path):
-    """Return the graph cost and the acoustic cost of the path of each word."""
+def path_costs(path):
+    """Return the graph cost and the acoustic cost of each word sequence."""
     (_, lattice), *_ = read(path)
-    state = [(0, 0.0, 0.0, ())]
-    found = {}
-    while state:
-        place, graph, acoustic, said = state.pop()
-        if math.isfinite(lattice.final_graph[place]):
-            found[said] = (graph + lattice.final_graph[place], acoustic + lattice.final_acoustic[place])
-        for arc in range(lattice.arc_begin[place], lattice.arc_begin[place + 1]):
-            longer = (*said, int(lattice.word[arc]))
-            state.append((lattice.dst[arc], graph + lattice.graph[arc], acoustic + lattice.acoustic[arc], longer))
-    return found
+    stack = [(0, 0.0, 0.0, ())]
+    costs = {}
+    while stack:
+        source, graph, acoustic, words = stack.pop()
+        if math.isfinite(lattice.final_graph[source]):
+            costs[words] = (graph + lattice.final_graph[source], acoustic + lattice.final_acoustic[source])
+        for arc in range(lattice.arc_begin[source], lattice.arc_begin[source + 1]):
+            extended = (*words, int(lattice.word[arc]))
+            stack.append((lattice.dst[arc], graph + lattice.graph[arc], acoustic + lattice.acoustic[arc], extended))
+    return costs
 
 
-def test_each_path_pays_what_the_model_asks_times_the_scale(ninja, inputs, tmp_path):
+def test_lmrescore_adds_scaled_lm_costs_to_each_path(ninja, inputs, tmp_path):
     archive, model = inputs
     out = tmp_path / "out.ark"
     code, _, errors = ninja("lmrescore", archive, "--lm", model, "--lm-scale", "2", "-o", out)
     assert code == 0, errors
     ln10 = math.log(10)
-    known = 2 * ln10 * (0.1 + 0.25)
-    unknown = 2 * (ln10 * (0.3 + 0.6 + 1.0))  # one word of the table shares <unk>: no penalty
-    costs = graph_costs(out)
-    assert costs[1,] == pytest.approx((1.5 + known, 7.0), abs=1e-4)
-    assert costs[3,] == pytest.approx((1.25 + unknown, 6.0), abs=1e-4)
+    known_cost = 2 * ln10 * (0.1 + 0.25)
+    unknown_cost = 2 * (ln10 * (0.3 + 0.6 + 1.0))  # no penalty, because <unk> stands for one word of the table only
+    costs = path_costs(out)
+    assert costs[1,] == pytest.approx((1.5 + known_cost, 7.0), abs=1e-4)
+    assert costs[3,] == pytest.approx((1.25 + unknown_cost, 6.0), abs=1e-4)
 
 
-def test_costs_that_were_added_can_be_subtracted(ninja, inputs, tmp_path):
+def test_a_negative_scale_subtracts_added_costs(ninja, inputs, tmp_path):
     archive, model = inputs
-    added, back = tmp_path / "added.ark", tmp_path / "back.ark"
-    for source, scale, target in ((archive, "1", added), (added, "-1", back)):
-        words = archive.parent / "words.txt"
-        call = ("lmrescore", source, "--lm", model, "--lm-scale", scale, "-o", target, "--words", words)
+    added, restored = tmp_path / "added.ark", tmp_path / "restored.ark"
+    for source, scale, target in ((archive, "1", added), (added, "-1", restored)):
+        table = archive.parent / "words.txt"
+        call = ("lmrescore", source, "--lm", model, "--lm-scale", scale, "-o", target, "--words", table)
         assert ninja(*call)[0] == 0
-    before, after = graph_costs(archive), graph_costs(back)
+    before, after = path_costs(archive), path_costs(restored)
     assert set(before) == set(after)
-    for said, costs in before.items():
-        assert after[said] == pytest.approx(costs, abs=1e-4)
+    for words, costs in before.items():
+        assert after[words] == pytest.approx(costs, abs=1e-4)
 
 
-def test_an_unknown_word_costs_the_penalty_that_is_given(ninja, inputs, tmp_path):
+def test_unk_penalty_is_added_for_an_unknown_word(ninja, inputs, tmp_path):
     archive, model = inputs
     out = tmp_path / "out.ark"
     assert ninja("lmrescore", archive, "--lm", model, "--unk-penalty", "3", "-o", out)[0] == 0
-    assert graph_costs(out)[3,][0] == pytest.approx(1.25 + math.log(10) * 1.9 + 3, abs=1e-4)
+    assert path_costs(out)[3,][0] == pytest.approx(1.25 + math.log(10) * 1.9 + 3, abs=1e-4)
 
 
-def test_other_models_and_missing_files_are_refused_with_what_to_do(ninja, inputs, tmp_path):
+def test_lmrescore_refuses_other_models_missing_files_and_infinite_scales(ninja, inputs, tmp_path):
     from ninja.models import ENGLISH
 
     archive, model = inputs

@@ -15,22 +15,22 @@ from ninja.lm import Mixture, load
 from ninja.rescoring import CarryOver, ModelFiles, RescoreOptions, Rescorer, RescoreReport, iterate, models, rescore
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-KEYS = 4
+NUM_LATTICES = 4
 
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
     """Create a folder with some lattices, their words, and two small n-gram models."""
     folder = tmp_path_factory.mktemp("bed")
-    used = set()
+    word_ids = set()
     with package.write(folder / "lat.ark") as output:
         for number, (_, lattice) in enumerate(package.read(EXAMPLES / "lat.ark.gz")):
-            if number < KEYS:
+            if number < NUM_LATTICES:
                 output.write(lattice)
-                used |= set(lattice.word.tolist())
+                word_ids |= set(lattice.word.tolist())
     shutil.copy(EXAMPLES / "words.txt", folder)
     table = package.SymbolTable.read(folder / "words.txt")
-    words = table.spell(sorted(used))
+    words = table.spell(sorted(word_ids))
     for seed, name in enumerate(("one.arpa", "two.arpa")):
         write_arpa(folder / name, words[seed:], seed)
     write_arpa(folder / "loud.arpa", [word.upper() for word in words], 3, unk=())
@@ -52,59 +52,59 @@ def lattices(bed):
     return package.read(bed / "lat.ark", words=bed / "words.txt")
 
 
-def agree(path, expected):
-    found, expected = dict(package.read(path)), dict(expected)
-    assert list(found) == list(expected)
-    assert len(found) == KEYS
-    return all(lattice.identical(expected[key]) for key, lattice in found.items())
+def has_lattices(path, expected):
+    lattices, expected = dict(package.read(path)), dict(expected)
+    assert list(lattices) == list(expected)
+    assert len(lattices) == NUM_LATTICES
+    return all(lattice.identical(expected[key]) for key, lattice in lattices.items())
 
 
-def test_several_models_are_mixed_and_each_says_which_words_it_knows(ninja, bed, tmp_path):
-    one, two, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
-    arguments = ["--rnnlm", one, "--rnnlm", two, "--mixture", "linear", "--mixture-weights", "0.6,0.4"]
+def test_models_are_mixed_and_unknown_words_of_each_are_reported(ninja, bed, tmp_path):
+    first, second, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
+    arguments = ["--rnnlm", first, "--rnnlm", second, "--mixture", "linear", "--mixture-weights", "0.6,0.4"]
     code, _, errors = ninja("rescore", bed / "lat.ark", *arguments, "-o", output)
     assert code == 0
-    said = [line for line in errors.splitlines() if "vocabulary" in line]
-    assert len(said) == 2
-    assert str(one) in said[0]
-    assert f"unknown to {two}" in said[1]
-    assert "scored as <unk> with penalty" in said[1]
-    mixture = Mixture(((load(one), 0.6), (load(two), 0.4)), "linear")
-    assert agree(output, rescore(lattices(bed), mixture))
+    messages = [line for line in errors.splitlines() if "vocabulary" in line]
+    assert len(messages) == 2
+    assert str(first) in messages[0]
+    assert f"unknown to {second}" in messages[1]
+    assert "scored as <unk> with penalty" in messages[1]
+    mixture = Mixture(((load(first), 0.6), (load(second), 0.4)), "linear")
+    assert has_lattices(output, rescore(lattices(bed), mixture))
     assert ninja("rescore", bed / "lat.ark", *arguments, "-o", tmp_path / "two.ark", "--jobs", 2)[0] == 0
-    assert agree(tmp_path / "two.ark", package.read(output))
+    assert has_lattices(tmp_path / "two.ark", package.read(output))
 
 
-def test_the_old_model_is_taken_out_and_a_model_in_its_own_place_changes_nothing(ninja, bed, tmp_path):
-    one, two, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
-    code, _, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", two, "--old-lm", one, "-o", output)
+def test_old_lm_is_subtracted_so_the_same_model_changes_nothing(ninja, bed, tmp_path):
+    first, second, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
+    code, _, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", second, "--old-lm", first, "-o", output)
     assert code == 0
     assert "vocabulary: the old language model contains" in errors
-    assert agree(output, rescore(lattices(bed), load(two), old_lm=load(one)))
-    same = ["--rnnlm", one, "--old-lm", one, "--lm-weight", 1, "--output", "best"]
-    assert ninja("rescore", bed / "lat.ark", *same, "-o", output)[0] == 0
+    assert has_lattices(output, rescore(lattices(bed), load(second), old_lm=load(first)))
+    same_model = ["--rnnlm", first, "--old-lm", first, "--lm-weight", 1, "--output", "best"]
+    assert ninja("rescore", bed / "lat.ark", *same_model, "-o", output)[0] == 0
     for (_, before), (_, after) in zip(lattices(bed), package.read(output), strict=True):
-        best, found = (package.graph.best_path(lattice, Scales(acoustic=0.1)) for lattice in (before, after))
-        assert found.words.tolist() == best.words.tolist()
-        assert found.graph_cost == pytest.approx(best.graph_cost, abs=1e-3)
-    assert ninja("rescore", bed / "lat.ark", "--rnnlm", "none", "--old-lm", one, "-o", output)[0] == 0
-    assert agree(output, rescore(lattices(bed), None, old_lm=load(one)))
+        expected, path = (package.graph.best_path(lattice, Scales(acoustic=0.1)) for lattice in (before, after))
+        assert path.words.tolist() == expected.words.tolist()
+        assert path.graph_cost == pytest.approx(expected.graph_cost, abs=1e-3)
+    assert ninja("rescore", bed / "lat.ark", "--rnnlm", "none", "--old-lm", first, "-o", output)[0] == 0
+    assert has_lattices(output, rescore(lattices(bed), None, old_lm=load(first)))
 
 
-def test_models_take_turns_forward_and_backward(ninja, bed, tmp_path):
-    one, two, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
-    turns = ["--rnnlm", one, "--rnnlm", two, "--iterate", "forward,backward", "--mixture-weights", "0.3,0.7"]
-    assert ninja("rescore", bed / "lat.ark", *turns, "--output", "best", "-o", output)[0] == 0
+def test_iterate_rescores_forward_and_backward(ninja, bed, tmp_path):
+    first, second, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
+    arguments = ["--rnnlm", first, "--rnnlm", second, "--iterate", "forward,backward", "--mixture-weights", "0.3,0.7"]
+    assert ninja("rescore", bed / "lat.ark", *arguments, "--output", "best", "-o", output)[0] == 0
     passes = [
-        (load(one), RescoreOptions(lm_weight=0.3)),
-        (load(two), RescoreOptions(lm_weight=0.7, backward=True, output="best")),
+        (load(first), RescoreOptions(lm_weight=0.3)),
+        (load(second), RescoreOptions(lm_weight=0.7, backward=True, output="best")),
     ]
-    assert agree(output, iterate(lattices(bed), passes))
-    assert ninja("rescore", bed / "lat.ark", "--rnnlm", two, "--backward", "-o", output)[0] == 0
-    assert agree(output, rescore(lattices(bed), load(two), RescoreOptions(backward=True)))
+    assert has_lattices(output, iterate(lattices(bed), passes))
+    assert ninja("rescore", bed / "lat.ark", "--rnnlm", second, "--backward", "-o", output)[0] == 0
+    assert has_lattices(output, rescore(lattices(bed), load(second), RescoreOptions(backward=True)))
 
 
-def test_context_is_carried_over_by_lists_or_through_the_whole_input(ninja, bed, tmp_path):
+def test_carry_over_follows_utt2spk_segments_or_the_input_order(ninja, bed, tmp_path):
     model, output = bed / "two.arpa", tmp_path / "out.ark"
     keys = list(package.keys(bed / "lat.ark"))
     (tmp_path / "utt2spk").write_text("".join(f"{key} spk{place % 2}\n" for place, key in enumerate(keys)))
@@ -119,10 +119,10 @@ def test_context_is_carried_over_by_lists_or_through_the_whole_input(ninja, bed,
         code, _, errors = ninja(*common, *arguments)
         assert code == 0
         assert ("all lattices are treated as one recording" in errors) == (not arguments)
-        assert agree(output, rescore(lattices(bed), load(model), carry_over=carry_over))
+        assert has_lattices(output, rescore(lattices(bed), load(model), carry_over=carry_over))
 
 
-def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
+def test_map_words_case_finds_words_in_another_case(ninja, bed, tmp_path):
     arguments = ["rescore", bed / "lat.ark", "--rnnlm", bed / "loud.arpa", "-o", tmp_path / "out.ark"]
     code, _, errors = ninja(*arguments)
     assert code == 1
@@ -158,8 +158,8 @@ def test_options_that_contradict_each_other_are_refused(ninja, bed, arguments, m
     assert message in errors
 
 
-def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
-    def opened(path, options):
+def test_a_model_without_words_uses_the_symbol_table_of_the_lattices(monkeypatch):
+    def open_model(path, options):
         words = options.words
         if path == "wordless" and words is None:
             raise ModelError("it has no words", path)
@@ -168,25 +168,25 @@ def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
         assert words is None or words is TABLE
         return FakeLM()
 
-    monkeypatch.setattr(models, "open_model", opened)
+    monkeypatch.setattr(models, "open_model", open_model)
     notes = []
     pairs = [("k", random_lattice(1))]
     options = RescoreOptions(max_unknown=1.0)
     report = RescoreReport(on_note=notes.append)
-    found = Rescorer(ModelFiles(("wordless",)), options)(pairs, report)
-    expected = rescore(pairs, FakeLM(), options)
-    assert [lattice.identical(other) for (_, lattice), (_, other) in zip(found, expected, strict=True)] == [True]
+    ((_, lattice),) = Rescorer(ModelFiles(("wordless",)), options)(pairs, report)
+    ((_, expected),) = rescore(pairs, FakeLM(), options)
+    assert lattice.identical(expected)
     assert report.notes == [
         "wordless: the model has no vocabulary; its word ids are taken from the lattices' symbol table"
     ]
     assert notes == [*report.notes, f"vocabulary: {report.coverages[0]}"]
     with pytest.raises(OptionError, match="broken"):
         list(Rescorer(ModelFiles(("broken",)), options)(pairs))
-    assert list(Rescorer(ModelFiles(("unheard-of",)))([])) == []
+    assert list(Rescorer(ModelFiles(("missing",)))([])) == []
 
 
 def test_a_command_loads_its_model_once(ninja, bed, tmp_path, monkeypatch):
-    opened = []
-    monkeypatch.setattr("ninja.rescoring.models.open_model", lambda path, options: opened.append(path) or load(path))
+    paths = []
+    monkeypatch.setattr("ninja.rescoring.models.open_model", lambda path, options: paths.append(path) or load(path))
     assert ninja("rescore", bed / "lat.ark", "--rnnlm", bed / "one.arpa", "-o", tmp_path / "out.ark")[0] == 0
-    assert len(opened) == 1
+    assert len(paths) == 1

@@ -37,7 +37,7 @@ def bed(tmp_path_factory):
     return folder
 
 
-def test_train_reports_perplexity_and_leaves_no_state_behind(ninja, bed, tmp_path):
+def test_train_reports_perplexity_and_removes_its_state(ninja, bed, tmp_path):
     model = tmp_path / "lm.pt"
     code, output, errors = ninja("train", bed / "train.txt", "--dev", bed / "train.txt", "-o", model, *TINY)
     assert (code, output) == (0, "")
@@ -45,7 +45,7 @@ def test_train_reports_perplexity_and_leaves_no_state_behind(ninja, bed, tmp_pat
     assert os.listdir(tmp_path) == ["lm.pt"]
 
 
-def test_rescore_says_what_it_did_and_finds_the_words_beside_the_archive(ninja, bed, tmp_path):
+def test_rescore_reports_its_work_and_uses_the_table_next_to_the_archive(ninja, bed, tmp_path):
     output = tmp_path / "out.ark"
     code, printed, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "-o", output)
     assert (code, printed) == (0, "")
@@ -66,25 +66,25 @@ def test_rescore_says_what_it_did_and_finds_the_words_beside_the_archive(ninja, 
 
 
 @pytest.mark.parametrize("kind", ["lattice", "input", "best"])
-def test_workers_write_what_one_process_writes(ninja, bed, tmp_path, kind):
+def test_workers_write_the_lattices_of_a_single_process(ninja, bed, tmp_path, kind):
     arguments = ["rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "--output", kind, "--batch-arcs", 400]
     assert ninja(*arguments, "-o", tmp_path / "one.ark")[0] == 0
     code, _, errors = ninja(*arguments, "-o", tmp_path / "two.ark", "--jobs", 2)
     assert code == 0
     assert errors.count("vocabulary: ") == 1
     assert "ninja: 4 lattices, " in errors
-    one, two = (dict(package.read(tmp_path / name)) for name in ("one.ark", "two.ark"))
-    assert list(one) == list(two)
-    for key, lattice in one.items():
-        assert lattice.word.tolist() == two[key].word.tolist()
-        assert lattice.graph == pytest.approx(two[key].graph, abs=1e-3)
+    single, parallel = (dict(package.read(tmp_path / name)) for name in ("one.ark", "two.ark"))
+    assert list(single) == list(parallel)
+    for key, lattice in single.items():
+        assert lattice.word.tolist() == parallel[key].word.tolist()
+        assert lattice.graph == pytest.approx(parallel[key].graph, abs=1e-3)
 
 
-def test_a_model_of_other_words_is_refused_and_the_commonest_named(ninja, bed, tmp_path):
+def test_a_model_of_another_language_is_refused_with_frequent_unknown_words(ninja, bed, tmp_path):
     (tmp_path / "other.txt").write_text("ein ganz anderer Text\n" * 9)
-    other = tmp_path / "other.pt"
-    assert ninja("train", tmp_path / "other.txt", "--dev", tmp_path / "other.txt", "-o", other, *TINY)[0] == 0
-    arguments = ["rescore", bed / "lat.ark", "--rnnlm", other, "-o", tmp_path / "out.ark"]
+    model = tmp_path / "other.pt"
+    assert ninja("train", tmp_path / "other.txt", "--dev", tmp_path / "other.txt", "-o", model, *TINY)[0] == 0
+    arguments = ["rescore", bed / "lat.ark", "--rnnlm", model, "-o", tmp_path / "out.ark"]
     for jobs in (1, 2):
         code, _, errors = ninja(*arguments, "--jobs", jobs)
         assert code == 1
@@ -94,47 +94,47 @@ def test_a_model_of_other_words_is_refused_and_the_commonest_named(ninja, bed, t
     assert ninja(*arguments, "--max-unknown", 1)[0] == 0
 
 
-def test_rescoring_resumes_after_the_keys_that_stand(ninja, bed, tmp_path):
+def test_rescoring_resumes_after_written_keys(ninja, bed, tmp_path):
     output = tmp_path / "out.ark"
     arguments = ["rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "-o", output, "--resume"]
     assert ninja(*arguments)[0] == 0
-    whole = output.read_bytes()
+    complete = output.read_bytes()
     code, _, errors = ninja(*arguments)
     assert code == 0
     assert "skipped 4 lattices that are already in the output" in errors
-    assert output.read_bytes() == whole
+    assert output.read_bytes() == complete
 
 
-def test_on_a_terminal_the_best_words_are_printed(bed):
-    main_end, terminal = pty.openpty()
+def test_rescore_prints_the_best_words_on_a_terminal(bed):
+    controller, terminal = pty.openpty()
     command = [sys.executable, "-m", "ninja", "rescore", str(bed / "lat.ark"), "--rnnlm", str(bed / "lm.pt")]
-    done = subprocess.run(command, cwd=ROOT, stdout=terminal, stderr=subprocess.PIPE, timeout=120)
+    process = subprocess.run(command, cwd=ROOT, stdout=terminal, stderr=subprocess.PIPE, timeout=120)
     os.close(terminal)
     printed = b""
-    while chunk := _read(main_end):
+    while chunk := read_terminal(controller):
         printed += chunk
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     lines = printed.decode().splitlines()
     assert [line.split()[0] for line in lines] == list(package.keys(bed / "lat.ark"))
     assert all(word.isascii() and not word.isdigit() for line in lines for word in line.split()[1:])
 
 
-def _read(descriptor):
+def read_terminal(descriptor):
     try:
         return os.read(descriptor, 65536)
-    except OSError:  # Linux's way of saying that the other end is closed
+    except OSError:  # on Linux, after the other end is closed
         return b""
 
 
-def test_a_progress_line_is_shown_on_a_terminal_only(bed, tmp_path):
-    main_end, terminal = pty.openpty()
+def test_progress_is_shown_only_on_a_terminal(bed, tmp_path):
+    controller, terminal = pty.openpty()
     command = [sys.executable, "-m", "ninja", "prune", str(bed / "lat.ark"), "-o", str(tmp_path / "p.ark")]
     environment = {**os.environ, "TERM": "xterm"}
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, env=environment, timeout=120)
+    process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, env=environment, timeout=120)
     os.close(terminal)
     printed = b""
-    while chunk := _read(main_end):
+    while chunk := read_terminal(controller):
         printed += chunk
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert (process.returncode, process.stdout) == (0, b"")
     assert b"lattices" in printed
     assert b"\x1b[" in printed

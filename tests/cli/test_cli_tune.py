@@ -38,7 +38,7 @@ def tuning(bed, tmp_path):
     return ["tune", bed / "lat.ark", "--ref", bed / "text"], tmp_path / "weights.toml"
 
 
-def test_the_command_writes_weights_that_rescore_takes(ninja, bed, tuning, tmp_path):
+def test_tune_writes_weights_for_rescore(ninja, bed, tuning, tmp_path):
     arguments, weights = tuning
     model = ["--rnnlm", bed / "lm.arpa", "--acoustic-scale", 0.05]
     code, printed, errors = ninja(*arguments, *model, "--algorithm", "cover", "-o", weights)
@@ -51,18 +51,19 @@ def test_the_command_writes_weights_that_rescore_takes(ninja, bed, tuning, tmp_p
     assert 'algorithm = "cover"' in text
 
     values = {line.split(" = ")[0]: line.split(" = ")[1] for line in text.splitlines() if line[0] != "#"}
-    asked = [f"--{name.replace('_', '-')}={values[name]}" for name in ("lm_weight", "acoustic_scale", "word_penalty")]
-    given = ["--rnnlm", bed / "lm.arpa", "--algorithm", "cover"]
+    names = ("lm_weight", "acoustic_scale", "word_penalty")
+    weight_options = [f"--{name.replace('_', '-')}={values[name]}" for name in names]
+    model_options = ["--rnnlm", bed / "lm.arpa", "--algorithm", "cover"]
     outputs = []
-    for extra in (["--config", weights], [*given, *asked], ["--config", weights, "--lm-weight", 0]):
+    for options in (["--config", weights], [*model_options, *weight_options], ["--config", weights, "--lm-weight", 0]):
         outputs.append(tmp_path / f"{len(outputs)}.ark")
-        assert ninja("rescore", bed / "lat.ark", *extra, "-o", outputs[-1])[0] == 0
+        assert ninja("rescore", bed / "lat.ark", *options, "-o", outputs[-1])[0] == 0
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     assert outputs[0].read_bytes() != outputs[2].read_bytes()
 
 
 @pytest.mark.parametrize(("option", "value"), [("--normalize", True), ("--no-normalize", False)])
-def test_the_normalisation_for_which_weights_are_tuned_is_written(ninja, tuning, option, value):
+def test_tune_writes_the_normalisation_of_the_model(ninja, tuning, option, value):
     arguments, weights = tuning
     code, _, errors = ninja(*arguments, option, "-o", weights)
     assert code == 0, errors
@@ -74,7 +75,7 @@ def test_mixtures_are_tuned_and_written(ninja, bed, tuning, tmp_path):
     models = ["--rnnlm", bed / "lm.arpa", "--rnnlm", bed / "lm.arpa", "--mixture", "linear"]
     code, _, errors = ninja(*arguments, *models, "--algorithm", "nbest", "--num-best", 5, "-o", weights)
     assert code == 0
-    assert ", mixture 0.5,0.5;" in errors.splitlines()[-1]  # the same model twice: nothing to choose
+    assert ", mixture 0.5,0.5;" in errors.splitlines()[-1]  # two copies of one model need no tuning
     assert 'mixture = "linear"' in weights.read_text()
     assert 'mixture_weights = "0.5,0.5"' in weights.read_text()
     assert ninja("rescore", bed / "lat.ark", "--config", weights, "-o", tmp_path / "out.ark")[0] == 0
@@ -117,7 +118,7 @@ def test_weights_are_tuned_with_the_words_of_earlier_utterances(ninja, bed, tuni
         (None, "No such file"),
     ],
 )
-def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message):
+def test_an_invalid_option_file_is_refused_by_name(ninja, bed, tmp_path, content, message):
     path = tmp_path / "weights.toml"
     if content is not None:
         path.write_text(content)
@@ -127,7 +128,7 @@ def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message
     assert str(path) in errors or content == "lm_weight = 3"
 
 
-def test_scales_in_a_file_may_be_written_with_hyphens(ninja, bed, tmp_path):
+def test_option_files_accept_names_with_hyphens(ninja, bed, tmp_path):
     (tmp_path / "scales.toml").write_text("acoustic-scale = 0.01\nword-penalty = 3\n")
     expected = ninja("best", bed / "lat.ark", "--acoustic-scale", 0.01, "--word-penalty", 3)
     assert ninja("best", bed / "lat.ark", "--config", tmp_path / "scales.toml") == expected
@@ -136,7 +137,7 @@ def test_scales_in_a_file_may_be_written_with_hyphens(ninja, bed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("extra", "message"),
+    ("options", "message"),
     [
         (["--iterate", "forward"], "omit --iterate"),
         (["--rnnlm", "none", "--old-lm", "lm.arpa"], "there is no language model to tune"),
@@ -145,9 +146,9 @@ def test_scales_in_a_file_may_be_written_with_hyphens(ninja, bed, tmp_path):
         (["--segments", "f"], "require --carry-over"),
     ],
 )
-def test_tune_weights_refuses_inputs_that_cannot_be_tuned(ninja, tuning, extra, message):
+def test_tune_refuses_options_that_exclude_tuning(ninja, tuning, options, message):
     arguments, _ = tuning
-    code, _, errors = ninja(*arguments, *extra)
+    code, _, errors = ninja(*arguments, *options)
     assert code == 2
     assert message in errors
 
@@ -168,7 +169,7 @@ def large_bed(bed, tmp_path_factory):
     return folder
 
 
-def test_the_first_pass_is_tuned_alone(ninja, large_bed, tmp_path):
+def test_scales_are_tuned_without_a_language_model(ninja, large_bed, tmp_path):
     weights = tmp_path / "weights.toml"
     arguments = ["tune", large_bed / "lat.ark", "--ref", large_bed / "text", "--utt2spk", large_bed / "utt2spk"]
     code, printed, errors = ninja(*arguments, "--rnnlm", "none", "--acoustic-scale", 1, "-o", weights)
@@ -187,7 +188,7 @@ def test_the_first_pass_is_tuned_alone(ninja, large_bed, tmp_path):
 
 
 @pytest.mark.parametrize("model", ["none", "lm.arpa"])
-def test_a_set_of_few_words_keeps_the_initial_weights(ninja, bed, tuning, model):
+def test_a_small_set_keeps_the_initial_weights(ninja, bed, tuning, model):
     arguments, weights = tuning
     lm = model if model == "none" else bed / model
     code, _, errors = ninja(*arguments, "--rnnlm", lm, "--acoustic-scale", 0.5, "--word-penalty", 0.3, "-o", weights)
@@ -210,7 +211,7 @@ def test_references_without_words_are_refused(ninja, bed, tuning, tmp_path, mode
     assert "the references of the lattices contain no word, so the word error rate is undefined" in errors
 
 
-def test_the_file_goes_to_stdout_without_an_output(ninja, bed, tuning):
+def test_tune_prints_weights_without_an_output_file(ninja, bed, tuning):
     arguments, _ = tuning
     code, printed, _ = ninja(*arguments, "--rnnlm", bed / "lm.arpa", "--algorithm", "nbest", "--num-best", 5)
     assert code == 0
@@ -218,7 +219,7 @@ def test_the_file_goes_to_stdout_without_an_output(ninja, bed, tuning):
 
 
 @pytest.mark.parametrize("mixture", [False, True])
-def test_the_rate_printed_is_that_of_a_rescoring_with_the_weights(ninja, large_bed, tmp_path, mixture):
+def test_tune_reports_the_wer_of_rescoring_with_its_weights(ninja, large_bed, tmp_path, mixture):
     weights, out = tmp_path / "weights.toml", tmp_path / "out.ark"
     arguments = ["tune", large_bed / "lat.ark", "--ref", large_bed / "text", "--num-sentences", 2, "-o", weights]
     models = ["--rnnlm", "english-ngram", *(["--rnnlm", "english-ngram", "--mixture", "linear"] if mixture else [])]
@@ -233,12 +234,12 @@ def test_the_rate_printed_is_that_of_a_rescoring_with_the_weights(ninja, large_b
     assert ninja("rescore", large_bed / "lat.ark", "--config", weights, "-o", out)[0] == 0
     score = ninja("score", large_bed / "text", out, "--words", large_bed / "words.txt")
     assert score[1].startswith(f"%WER {figures[2]} ")
-    if mixture:  # the same model twice is no better than once
+    if mixture:  # a second copy of the model does not lower the WER
         assert len(read_toml(weights)["rnnlm"]) == 1
         assert "model 2 of the mixture is not used" in errors
 
 
-def test_initial_weights_are_the_usual_ones_of_the_kind_of_input(ninja, bed, tmp_path):
+def test_default_initial_weights_depend_on_the_kind_of_input(ninja, bed, tmp_path):
     lists = tmp_path / "lists.jsonl"
     lists.write_text(
         '{"key": "one", "nbest": [{"text": "the scene", "score": -1}, {"text": "a scene", "score": -2}]}\n'

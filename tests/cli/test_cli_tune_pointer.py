@@ -43,13 +43,13 @@ def command(bed):
     return ["tune", bed / "lat.ark", "--ref", bed / "text", "--entities", bed / "names.json", *models]
 
 
-def test_the_options_of_the_search_and_of_phrases_are_written(ninja, bed, command, tmp_path):
+def test_tune_writes_the_options_of_search_and_phrases(ninja, bed, command, tmp_path):
     search = ["--algorithm", "nbest", "--num-best", 5, "--map-words", "case", "--normalize"]
     code, _, errors = ninja(*command, *search, "--context-boost", 2, "--max-tokens", 5, "-o", tmp_path / "w.toml")
     assert code == 0, errors
     values = read_toml(tmp_path / "w.toml")
-    written = {name: values.get(name) for name in ("algorithm", "num_best", "map_words", "normalize")}
-    assert written == {"algorithm": "nbest", "num_best": 5, "map_words": ["case"], "normalize": True}
+    search_options = {name: values.get(name) for name in ("algorithm", "num_best", "map_words", "normalize")}
+    assert search_options == {"algorithm": "nbest", "num_best": 5, "map_words": ["case"], "normalize": True}
     assert (values["context_boost"], values["max_tokens"]) == (2.0, 5)
     command_line = [*search, "--context-boost", 2, "--max-tokens", 5, "--acoustic-scale", 0.1, *command[6:]]
     outputs = [tmp_path / "1.ark", tmp_path / "2.ark"]
@@ -60,7 +60,7 @@ def test_the_options_of_the_search_and_of_phrases_are_written(ninja, bed, comman
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
-def test_lists_have_the_weights_of_rescoring(ninja, bed, command, tmp_path):
+def test_nbest_lists_start_from_the_default_weights_of_rescoring(ninja, bed, command, tmp_path):
     code, _, errors = ninja("tune", bed / "lists.jsonl", *command[2:], "-o", tmp_path / "w.toml")
     assert code == 0, errors
     values = read_toml(tmp_path / "w.toml")
@@ -68,7 +68,7 @@ def test_lists_have_the_weights_of_rescoring(ninja, bed, command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("extra", "message"),
+    ("options", "message"),
     [
         (["--rnnlm", "english-ngram", "--iterate", "forward,forward"], "omit --iterate"),
         (["--iterate", "forward"], "omit --iterate"),
@@ -78,6 +78,6 @@ def test_lists_have_the_weights_of_rescoring(ninja, bed, command, tmp_path):
         (["--general-entities", "names.json"], "--general-entities can be used only with --general"),
     ],
 )
-def test_options_without_effect_are_refused(ninja, command, extra, message):
-    code, _, errors = ninja(*command, *extra)
+def test_options_without_effect_are_refused(ninja, command, options, message):
+    code, _, errors = ninja(*command, *options)
     assert (code, message in errors) == (2, True), errors

@@ -43,7 +43,7 @@ def confidences(lines, name="confidence"):
     return [[word[name] for word in line["words"]] for line in lines]
 
 
-def test_a_model_is_fitted_and_calibrates_the_words_of_all_commands(ninja, sets, tmp_path):
+def test_a_fitted_model_calibrates_the_confidences_of_all_commands(ninja, sets, tmp_path):
     source = sets / "dev.ark", "--words", sets / "words.txt"
     model = tmp_path / "model.toml"
     code, _, err = ninja("tune", *source, "--ref", sets / "text", "--confidence", "-o", model)
@@ -82,7 +82,7 @@ def test_a_model_is_fitted_and_calibrates_the_words_of_all_commands(ninja, sets,
         assert (tmp_path / "a.svg").read_text().startswith("<svg")
 
 
-def test_boosted_words_have_their_confidence_without_boosts(ninja, sets, tmp_path):
+def test_boosted_words_also_have_a_confidence_without_boosts(ninja, sets, tmp_path):
     code, _, err = ninja(
         "best", sets / "boosted.ark", "--words", sets / "words.txt", "--unboosted", sets / "dev.ark",
         "--json", tmp_path / "json", "-o", "/dev/null",
@@ -94,7 +94,7 @@ def test_boosted_words_have_their_confidence_without_boosts(ninja, sets, tmp_pat
     assert max(map(max, confidences(lines, "confidence_without_boosts"))) <= 0.5
 
 
-def test_a_lattice_without_boosts_that_is_missing_fails_its_utterance_only(ninja, sets, tmp_path):
+def test_a_missing_unboosted_lattice_fails_only_its_utterance(ninja, sets, tmp_path):
     lattices, _ = overconfident(NUM_UTTERANCES)
     write_all(tmp_path / "most.ark", list(lattices.values())[1:])
     code, _, err = ninja(
@@ -106,7 +106,7 @@ def test_a_lattice_without_boosts_that_is_missing_fails_its_utterance_only(ninja
     assert len(read_lines(tmp_path / "json")) == NUM_UTTERANCES - 1
 
 
-def test_a_small_set_is_reported_and_posteriors_are_written(ninja, sets, tmp_path):
+def test_a_small_set_fits_no_map_and_keeps_posteriors(ninja, sets, tmp_path):
     lattices, _ = overconfident(10)
     write_all(tmp_path / "few.ark", lattices.values())
     code, _, err = ninja(
@@ -133,7 +133,7 @@ def test_a_small_set_is_reported_and_posteriors_are_written(ninja, sets, tmp_pat
         (["tune", "--ref", "TEXT", "--confidence", "--confidence-map", "monotone", "--unboosted", "SOURCE"], "omit"),
     ],
 )  # fmt: skip
-def test_options_that_do_not_belong_together_are_refused(ninja, sets, tmp_path, command, message):
+def test_incompatible_options_of_confidences_are_refused(ninja, sets, tmp_path, command, message):
     (tmp_path / "model.toml").write_text(
         'version = 1\nmap = "raw"\nacoustic_scale = 1.0\nlm_scale = 1.0\nword_penalty = 0.0\n'
     )
@@ -151,7 +151,7 @@ def test_options_that_do_not_belong_together_are_refused(ninja, sets, tmp_path, 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_fitted_at_other_scales_is_noted(ninja, sets, tmp_path):
+def test_a_note_reports_a_model_fitted_with_other_scales(ninja, sets, tmp_path):
     (tmp_path / "model.toml").write_text(
         'version = 1\nmap = "raw"\nacoustic_scale = 0.5\nlm_scale = 1.0\nword_penalty = 0.0\n'
     )
@@ -172,7 +172,7 @@ def test_a_model_fitted_at_other_scales_is_noted(ninja, sets, tmp_path):
         (["--confidences"], "the words have no confidences"),
     ],
 )
-def test_confidences_are_scored_only_where_there_are_some(ninja, tmp_path, monkeypatch, options, message):
+def test_score_confidences_requires_words_with_confidences(ninja, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("a b c\n")
     (tmp_path / "words.ctm").write_text("a 1 0.00 0.10 b\na 1 0.10 0.10 c\n")
@@ -181,7 +181,7 @@ def test_confidences_are_scored_only_where_there_are_some(ninja, tmp_path, monke
     assert message in err
 
 
-def test_confidences_of_other_recognisers_are_scored(ninja, tmp_path):
+def test_score_reads_confidences_from_a_ctm(ninja, tmp_path):
     (tmp_path / "text").write_text("a b c d\n")
     (tmp_path / "words.ctm").write_text("a 1 0.00 0.10 b 0.9\na 1 0.10 0.10 x 0.0\na 1 0.20 0.10 d NA\n")
     code, out, err = ninja("score", tmp_path / "text", tmp_path / "words.ctm", "--confidences")

@@ -1,4 +1,4 @@
-"""``ninja correct``: only words change in files of any kind; reports; refusals."""
+"""``ninja correct``: correction of words in files of any format, reports, and rejected options."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def names(tmp_path):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_only_the_words_of_the_phrase_change(ninja, names, tmp_path, name):
+def test_correct_changes_only_the_words_of_the_phrase(ninja, names, tmp_path, name):
     source, output = tmp_path / name, tmp_path / "fixed" / name
     output.parent.mkdir()
     source.write_text(FILES[name])
@@ -68,7 +68,7 @@ def test_stdout_has_the_format_of_the_input(ninja, names, tmp_path):
     assert (code, printed) == (0, SRT.replace("Clendening", "Clendenin"))
 
 
-def test_a_phrase_of_fewer_words_divides_the_time_of_what_it_replaces(ninja, names, tmp_path):
+def test_a_phrase_with_fewer_words_spans_the_time_of_the_words_it_replaces(ninja, names, tmp_path):
     (tmp_path / "talk.ctm").write_text("u1 1 0.00 0.40 hear 0.90\nu1 1 0.40 0.20 fu 0.40\nu1 1 0.60 0.40 gazi 0.40\n")
     code, _, errors = ninja("correct", tmp_path / "talk.ctm", "--entities", names, *OPTIONS, "-o", tmp_path / "out.ctm")
     assert code == 0, errors
@@ -81,12 +81,12 @@ def test_each_hypothesis_of_a_list_is_corrected(ninja, names, tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
     code, _, _ = ninja("correct", tmp_path / "a.jsonl", "--entities", names, *OPTIONS, "-o", tmp_path / "b.jsonl")
     assert code == 0
-    written = json.loads((tmp_path / "b.jsonl").read_text())
-    assert {hypothesis["text"] for hypothesis in written["nbest"]} == {"call Kathy Clendenin"}
+    corrected = json.loads((tmp_path / "b.jsonl").read_text())
+    assert {hypothesis["text"] for hypothesis in corrected["nbest"]} == {"call Kathy Clendenin"}
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_the_best_path_of_a_lattice_is_corrected_and_the_others_stay(ninja, names, tmp_path, is_named):
+def test_correct_adds_a_corrected_best_path_to_a_lattice(ninja, names, tmp_path, is_named):
     table = SymbolTable.from_words(["<eps>", "call", "kathy", "clendening", "home"])
     src, dst, word, graph = [0, 1, 2, 1], [1, 2, 3, 3], [1, 2, 3, 4], [1.0, 1.0, 1.0, 3.0]
     lattice = from_arcs("u", src, dst, word, graph, finals={3: (0.0, 0.0)}, words=table)
@@ -104,14 +104,14 @@ def test_the_best_path_of_a_lattice_is_corrected_and_the_others_stay(ninja, name
     assert corrected.num_arcs == lattice.num_arcs + 2
 
 
-def test_the_report_has_each_change(ninja, names, tmp_path):
+def test_the_report_lists_each_correction(ninja, names, tmp_path):
     (tmp_path / "talk.srt").write_text(SRT)
     report = tmp_path / "report.jsonl"
     ninja("correct", tmp_path / "talk.srt", "--entities", names, *OPTIONS, "-o", tmp_path / "o.srt", "--report", report)
     (record,) = map(json.loads, report.read_text().splitlines())
     probability, distance = record.pop("probability"), record.pop("distance")
     assert 0.1 <= probability <= 1
-    assert distance == pytest.approx(0.5 / 14, abs=1e-3)  # one letter more than the phrase
+    assert distance == pytest.approx(0.5 / 14, abs=1e-3)  # one letter longer than the phrase
     assert record == {
         "utt": "talk-1", "begin": 2, "end": 4, "before": "Kathy Clendening,", "after": "Kathy Clendenin,",
         "phrase": "Kathy Clendenin", "class": "", "kind": "sound", "left": "Please call", "right": "now!",
@@ -125,7 +125,7 @@ def test_the_report_has_each_change(ninja, names, tmp_path):
         ("trn", "good night (kathy-clendening-1)\nplease call (kathy-clendening-2)\n"),
     ],
 )
-def test_a_file_whose_ids_would_be_corrected_is_refused(ninja, names, tmp_path, name, text):
+def test_correct_refuses_formats_with_ids_in_the_text(ninja, names, tmp_path, name, text):
     (tmp_path / "text").write_text(text)
     code, output, errors = ninja("correct", tmp_path / "text", "--entities", names, *OPTIONS)
     assert (code, output) == (1, "")
@@ -133,7 +133,7 @@ def test_a_file_whose_ids_would_be_corrected_is_refused(ninja, names, tmp_path, 
 
 
 @pytest.mark.parametrize("confidence", ["50", "-0.69"])
-def test_confidences_that_are_no_probabilities_are_refused(ninja, names, tmp_path, confidence):
+def test_confidences_that_are_not_probabilities_are_refused(ninja, names, tmp_path, confidence):
     (tmp_path / "talk.ctm").write_text(CTM.replace(" 0.50\n", f" {confidence}\n"))
     code, _, errors = ninja("correct", tmp_path / "talk.ctm", "--entities", names, *OPTIONS)
     assert code == 1
@@ -150,7 +150,7 @@ def test_phrases_of_other_utterances_are_reported(ninja, tmp_path):
         assert (note in errors) is is_reported
 
 
-def test_a_threshold_comes_from_the_file_that_tune_writes(ninja, names, tmp_path):
+def test_correct_uses_the_threshold_that_tune_writes(ninja, names, tmp_path):
     texts = [f"utt-{number} please call me tomorrow evening" for number in range(410)]
     (tmp_path / "text").write_text("\n".join([*texts, "utt-x call Kathy Clendening now"]) + "\n")
     (tmp_path / "ref").write_text("\n".join([*texts, "utt-x call Kathy Clendenin now"]) + "\n")
@@ -168,7 +168,7 @@ def test_a_threshold_comes_from_the_file_that_tune_writes(ninja, names, tmp_path
     assert (code, printed.splitlines()[-1]) == (0, "utt-x call Kathy Clendenin now")
 
 
-def test_too_few_utterances_choose_no_threshold(ninja, names, tmp_path):
+def test_tune_refuses_too_few_utterances_for_a_threshold(ninja, names, tmp_path):
     (tmp_path / "text").write_text("utt-1 good night\n")
     (tmp_path / "ref").write_text("utt-1 good night\n")
     code, _, errors = ninja("tune", tmp_path / "text", "--ref", tmp_path / "ref", "--entities", names, "--correct")
@@ -176,16 +176,22 @@ def test_too_few_utterances_choose_no_threshold(ninja, names, tmp_path):
     assert "1 utterance has no phrases, but at least 400 are needed" in errors
 
 
-def test_other_options_of_tuning_are_refused(ninja, names, tmp_path):
+@pytest.mark.usefixtures("names")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--entities names.txt --correct --margin 2", "omit --margin"),
+        ("--entities names.txt --correct --augment", "omit --augment"),
+        (
+            "--entities names.txt --context-model names.txt --margin 2",
+            "--margin cannot be used with --context-model, which replaces boosts",
+        ),
+        ("--correct", "--correct requires --entities"),
+        ("--max-false-corrections 0.02", "--max-false-corrections can be used only with --correct"),
+    ],
+)
+def test_tune_refuses_options_that_exclude_correct(ninja, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("utt-1 good night\n")
-    source = ["tune", tmp_path / "text", "--ref", tmp_path / "text"]
-    code, _, errors = ninja(*source, "--entities", names, "--correct", "--margin", 2)
-    assert (code, "omit --margin" in errors) == (2, True)
-    code, _, errors = ninja(*source, "--entities", names, "--correct", "--augment")
-    assert (code, "omit --augment" in errors) == (2, True)
-    code, _, errors = ninja(*source, "--entities", names, "--context-model", names, "--margin", 2)
-    assert (code, "--margin cannot be used with --context-model, which replaces boosts" in errors) == (2, True)
-    code, _, errors = ninja(*source, "--correct")
-    assert (code, "--correct requires --entities" in errors) == (2, True)
-    code, _, errors = ninja(*source, "--max-false-corrections", 0.02)
-    assert (code, "--max-false-corrections can be used only with --correct" in errors) == (2, True)
+    code, _, errors = ninja("tune", "text", "--ref", "text", *options.split())
+    assert (code, message in errors) == (2, True), errors

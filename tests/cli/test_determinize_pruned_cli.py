@@ -21,20 +21,20 @@ from ninja.graph.phone_labels import state_level
 from ninja.io import read
 
 
-def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:
+def test_determinize_pruned_makes_raw_archives_compact(ninja, tmp_path: Path) -> None:
     write_all(f"ark:{tmp_path}/raw.ark", (state_level(exponential_lattice(steps)) for steps in (3, 4)))
     code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam", 3, "-o", f"ark,t:{tmp_path}/det.txt")
     assert (code, "2 lattices" in err, "hold less" in err) == (0, True, False)
     code, out, _ = ninja("convert", f"ark:{tmp_path}/det.txt", "-o", "ark,t:-")
     assert code == 0
     assert out.splitlines()[1].count(",") == 2  # graph cost, acoustic cost, alignment
-    for (_, ours), steps in zip(read(f"ark:{tmp_path}/det.txt"), (3, 4), strict=True):
-        assert is_deterministic(ours)
-        assert_contains(best_ways(ours), within_beam(exponential_lattice(steps), 3.0 - 1e-3))
+    for (_, result), steps in zip(read(f"ark:{tmp_path}/det.txt"), (3, 4), strict=True):
+        assert is_deterministic(result)
+        assert_contains(best_ways(result), within_beam(exponential_lattice(steps), 3.0 - 1e-3))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_path: Path, jobs: int) -> None:
+def test_determinize_pruned_lists_lattices_with_a_smaller_beam(ninja, tmp_path: Path, jobs: int) -> None:
     write_all(f"ark:{tmp_path}/raw.ark", (exponential_lattice(steps) for steps in (3, 10, 11)))
     code, _, err = ninja(
         "determinize-pruned",
@@ -54,7 +54,7 @@ def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_pat
     assert "ninja: 3 lattices" in err
 
 
-def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
+def test_a_failed_determinization_does_not_affect_the_others(ninja, tmp_path: Path) -> None:
     write_all(f"ark:{tmp_path}/raw.ark", [exponential_lattice(9), exponential_lattice(2)])
     code, _, err = ninja(
         "determinize-pruned", f"{tmp_path}/raw.ark", "--max-arcs=6", "--retry-cutoff=0", "-o", tmp_path / "o"
@@ -64,9 +64,9 @@ def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
     assert "1 lattice" in err
 
 
-def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> None:
+def test_determinize_phone_pruned_and_determinize_run(ninja, tmp_path: Path) -> None:
     write_all(f"ark:{tmp_path}/raw.ark", [exponential_lattice(10)])
-    transitions()  # or skip
+    transitions()  # skips the test if there is no model
     code, _, err = ninja(
         "determinize-phone-pruned", "--model", TRANSITIONS, f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "phones"
     )
@@ -97,7 +97,9 @@ def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> 
         ),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_read(ninja, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_usage_errors_are_reported_before_the_input_is_read(
+    ninja, tmp_path: Path, arguments: list[str], message: str
+) -> None:
     code, _, err = ninja(*arguments, tmp_path / "none.ark", "-o", tmp_path / "x")
     assert code == 2
     assert message in err

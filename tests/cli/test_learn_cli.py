@@ -1,4 +1,4 @@
-"""``ninja learn``: files of edits, the lists that it writes, undoing, the check on a development set, refusals."""
+"""``ninja learn``: files of edits, written lists, undo, the check on a development set, and rejected arguments."""
 
 import json
 
@@ -41,7 +41,7 @@ def test_names_are_learned_applied_and_undone(ninja, folder):
     assert (folder / "names.txt").read_bytes() == NAMES
 
 
-def test_two_files_of_hypotheses_are_edits(ninja, folder):
+def test_two_files_of_hypotheses_are_compared_as_edits(ninja, folder):
     record = {key: {"key": key, "nbest": [{"text": text, "score": -1.0}]} for key, text in BEFORE.items()}
     (folder / "before.jsonl").write_text("".join(json.dumps(line) + "\n" for line in record.values()))
     (folder / "after").write_text("".join(f"{key} {text}\n" for key, text in [*AFTER.items(), ("u-5", "more")]))
@@ -51,15 +51,15 @@ def test_two_files_of_hypotheses_are_edits(ninja, folder):
     assert '"phrase": "Kaliko"' in printed
 
 
-def test_the_verdicts_of_a_report_are_edits(ninja, folder):
+def test_rejected_corrections_of_a_report_are_learned(ninja, folder):
     change = {"utt": "u", "begin": 1, "before": "kathy", "phrase": "Kathy Clendenin", "class": "", "left": "x"}
-    rejected = [change | {"utt": name} for name in "ab"]
-    (folder / "corrections.json").write_text(json.dumps({"accepted": [], "rejected": rejected, "undecided": []}))
+    changes = [change | {"utt": name} for name in "ab"]
+    (folder / "corrections.json").write_text(json.dumps({"accepted": [], "rejected": changes, "undecided": []}))
     code, printed, _ = learn(ninja, "corrections.json", "--lists", "names.txt")
     assert (code, '"rejected": 2' in printed, printed.startswith("# contacts\n")) == (0, True, True)
 
 
-def test_nothing_is_written_if_the_development_set_becomes_worse(ninja, folder):
+def test_nothing_is_written_if_the_development_set_has_more_errors(ninja, folder):
     check = ("--lists", "names.txt", "-o", "learned.txt", "--dev", "dev", "--ref", "ref")
     (folder / "dev").write_text("d-1 a calico cat\nd-2 one calico\n")
     (folder / "ref").write_text("d-1 a calico cat\nd-2 one calico\n")
@@ -86,12 +86,12 @@ def test_nothing_is_written_if_the_development_set_becomes_worse(ninja, folder):
         ),
     ],
 )
-def test_wrong_arguments_are_refused(ninja, folder, arguments, message):
+def test_learn_refuses_invalid_arguments(ninja, folder, arguments, message):
     code, _, errors = ninja("learn", *arguments)
     assert (code, message in errors) == (2, True), errors
 
 
-def test_lattices_are_refused(ninja, folder):
+def test_learn_refuses_lattices(ninja, folder):
     (folder / "lat").write_text("u-1 \n0 1 a 1,2,\n1\n\n")
     code, _, errors = learn(ninja, "lat", "lat")
     assert (code != 0, "contains lattices, not text" in errors) == (True, True), errors

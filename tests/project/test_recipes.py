@@ -17,7 +17,7 @@ print(ninja.__file__, key, lattice.graph.tolist())
 """
 
 PAGE_TESTS = (
-    "tests/cli/test_cli_help.py::test_each_command_has_a_line_of_help_an_example_and_described_options",
+    "tests/cli/test_cli_help.py::test_each_command_has_a_summary_an_example_and_option_help",
     "tests/project/test_checks_page.py::test_every_command_has_a_line",
     "tests/project/test_python_api.py::test_every_command_has_a_call",
     "tests/project/test_verbs_page.py",
