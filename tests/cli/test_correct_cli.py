@@ -92,7 +92,7 @@ def test_correct_adds_a_corrected_best_path_to_a_lattice(ninja, names, tmp_path,
     lattice = from_arcs("u", src, dst, word, graph, finals={3: (0.0, 0.0)}, words=table)
     write_all(str(tmp_path / "lat.ark"), [lattice])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in table))
-    table_option = ("--words", tmp_path / "words.txt") if is_named else ()  # or the table beside the lattices
+    table_option = ("--words", tmp_path / "words.txt") if is_named else ()  # otherwise the table next to the lattices
     code, _, errors = ninja(
         "correct", tmp_path / "lat.ark", *table_option, "--entities", names, *OPTIONS,
         "--acoustic-scale", 1, "-o", tmp_path / "out.ark",

@@ -37,22 +37,22 @@ def bed(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def lines(err: str) -> list[str]:
+def messages_of(err: str) -> list[str]:
     return err.splitlines()
 
 
-# One cause, one message
+# A single message for each cause
 
 
-def test_a_wrong_symbol_table_ends_the_run_with_one_message(bed: Path, ninja) -> None:
+def test_a_wrong_symbol_table_stops_the_run_with_a_single_message(bed: Path, ninja) -> None:
     for verb in ("best", "prune"):
         code, out, err = ninja(verb, "lat.ark", "--words", "wrong.txt", "-o", "out")
-        assert (code, out, len(lines(err))) == (1, "", 1)
+        assert (code, out, len(messages_of(err))) == (1, "", 1)
         assert "word id 3 is not in the symbol table; is it the right table?" in err
         assert not Path("out").exists()
 
 
-def test_a_wrong_table_is_raised_in_python_too(bed: Path) -> None:
+def test_a_wrong_symbol_table_is_raised_by_read(bed: Path) -> None:
     failures: list[NinjaError] = []
     with pytest.raises(TableError, match="word id 3 is not in the symbol table") as caught:
         list(package.read("lat.ark", words="wrong.txt", on_error=failures.append))
@@ -60,25 +60,25 @@ def test_a_wrong_table_is_raised_in_python_too(bed: Path) -> None:
     assert not failures
 
 
-def test_a_script_file_without_its_archive_is_one_failure_and_a_count(bed: Path, ninja) -> None:
+def test_failures_of_a_missing_archive_are_counted(bed: Path, ninja) -> None:
     Path("lat.scp").write_text("".join(f"utt-{number} gone.ark:{number}\n" for number in range(30)))
     code, out, err = ninja("best", "scp:lat.scp", "--words", "words.txt")
     assert (code, out) == (1, "")
     first = "gone.ark, key 'utt-0': cannot be read: No such file or directory"
-    assert lines(err)[:2] == [f"ninja: failed: {first}", f"ninja: failed: 29 more like {first}"]
-    assert len(lines(err)) == 3
+    assert messages_of(err)[:2] == [f"ninja: failed: {first}", f"ninja: failed: 29 more like {first}"]
+    assert len(messages_of(err)) == 3
 
 
-def test_of_a_kind_of_failures_the_first_ones_are_shown_and_the_others_counted(bed: Path, ninja) -> None:
-    gone = "".join(f"utt-{number} gone.{number}.ark\n" for number in range(30))
-    Path("lat.scp").write_text(f"{gone}utt-3 lat.ark:6\n")
+def test_three_similar_failures_are_printed_and_the_others_counted(bed: Path, ninja) -> None:
+    entries = "".join(f"utt-{number} gone.{number}.ark\n" for number in range(30))
+    Path("lat.scp").write_text(f"{entries}utt-3 lat.ark:6\n")
     code, out, err = ninja("best", "scp:lat.scp", "--words", "words.txt")
     assert (code, out) == (1, "utt-3 a c\n")
-    assert sum(line.startswith("ninja: failed: gone.") for line in lines(err)) == 3
-    assert sum(line.startswith("ninja: failed: 27 more like gone.0.ark, key 'utt-0'") for line in lines(err)) == 1
+    assert sum(line.startswith("ninja: failed: gone.") for line in messages_of(err)) == 3
+    assert sum(line.startswith("ninja: failed: 27 more like gone.0.ark, key 'utt-0'") for line in messages_of(err)) == 1
 
 
-def test_counts_of_failures_name_options_too(bed: Path, ninja) -> None:
+def test_counts_of_failures_contain_option_names(bed: Path, ninja) -> None:
     zero = np.zeros(4, np.float32)
     epsilons = Lattice.from_arrays("", [0, 1, 2, 3, 4, 4], [1, 2, 3, 4], [0, 0, 0, 1], zero, zero, [np.inf] * 4 + [0])
     write_all("loops.ark", (epsilons.replace(key=f"utt-{number}") for number in range(9)))
@@ -90,15 +90,15 @@ def test_counts_of_failures_name_options_too(bed: Path, ninja) -> None:
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_model_of_another_kind_ends_lmrescore_before_any_lattice(bed: Path, ninja, jobs: str) -> None:
-    how = ["--words", "words.txt", "--lm", "words.txt", "--jobs", jobs, "-o", "o.ark"]
-    code, _, err = ninja("lmrescore", "lat.ark", *how)
+def test_lmrescore_refuses_a_model_of_another_kind_before_reading(bed: Path, ninja, jobs: str) -> None:
+    options = ["--words", "words.txt", "--lm", "words.txt", "--jobs", jobs, "-o", "o.ark"]
+    code, _, err = ninja("lmrescore", "lat.ark", *options)
     assert code == 1
-    assert len(lines(err)) == 1
+    assert len(messages_of(err)) == 1
     assert not Path("o.ark").exists()
 
 
-def test_a_log_raises_what_any_other_lattice_would_meet_too() -> None:
+def test_a_log_raises_errors_that_apply_to_the_whole_run() -> None:
     failures: list[NinjaError] = []
     log = Log(on_error=failures.append)
     log.fail(LatticeError("cyclic"), "utt")
@@ -109,7 +109,7 @@ def test_a_log_raises_what_any_other_lattice_would_meet_too() -> None:
     assert len(log.failures) == 1
 
 
-def test_a_note_is_kept_once() -> None:
+def test_a_log_stores_repeated_notes_once() -> None:
     notes: list[str] = []
     log = Log(on_note=notes.append)
     for note in ("one", "two", "one"):
@@ -117,7 +117,7 @@ def test_a_note_is_kept_once() -> None:
     assert notes == log.notes == ["one", "two"]
 
 
-# What was meant
+# Suggestions and names in messages
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_a_note_is_kept_once() -> None:
         (["prune", "lat.ark", "--zzz", "5"], "no such option '--zzz'; see --help"),
     ],
 )
-def test_a_command_or_option_that_there_is_not_is_answered_with_what_was_meant(bed, ninja, arguments, message) -> None:
+def test_unknown_commands_and_options_get_suggestions(bed, ninja, arguments, message) -> None:
     code, _, err = ninja(*arguments)
     assert code == 2
     assert message in err
 
 
-def test_messages_name_options_as_they_are_typed(bed: Path, ninja) -> None:
+def test_messages_contain_option_names_of_the_command_line(bed: Path, ninja) -> None:
     code, _, err = ninja("best", "lat.ark", "--words", "words.txt", "--acoustic-scale", "nan")
     assert (code, err) == (2, "ninja: error: --acoustic-scale is nan, but must be finite\n")
     code, _, err = ninja("prune", "lat.ark", "--beam", "-1")
@@ -164,11 +164,11 @@ def test_messages_name_options_as_they_are_typed(bed: Path, ninja) -> None:
         (b"\x93NUMPY\1\0", "a numpy array"),
     ],
 )
-def test_a_file_that_is_no_text_is_named_by_what_it_is(bed: Path, ninja, content: bytes, kind: str) -> None:
+def test_messages_name_the_kind_of_a_binary_file(bed: Path, ninja, content: bytes, kind: str) -> None:
     Path("other").write_bytes(content)
     for call in (["best", "lat.ark", "--words", "other"], ["score", "other", "lat.ark", "--words", "words.txt"]):
         code, _, err = ninja(*call)
-        assert (code, len(lines(err))) == (1, 1)
+        assert (code, len(messages_of(err))) == (1, 1)
         assert f"other: expected text, found {kind}; are two arguments swapped?" in err
 
 
@@ -182,7 +182,7 @@ def test_a_file_that_is_no_text_is_named_by_what_it_is(bed: Path, ninja, content
         (b"utt-1 \0BFM \4\0\0\0\0", "a Kaldi archive of matrices, not lattices; use `ninja ctc-decode`"),
     ],
 )
-def test_a_source_that_holds_no_lattices_is_named_by_what_it_is(bed: Path, ninja, content: bytes, message: str) -> None:
+def test_messages_name_the_kind_of_a_file_without_lattices(bed: Path, ninja, content: bytes, message: str) -> None:
     for name in ("other", "other.txt"):
         Path(name).write_bytes(content)
         code, _, err = ninja("best", name)
@@ -190,7 +190,7 @@ def test_a_source_that_holds_no_lattices_is_named_by_what_it_is(bed: Path, ninja
         assert message in err
 
 
-def test_a_damaged_text_archive_is_not_taken_for_another_file(bed: Path, ninja) -> None:
+def test_a_damaged_text_archive_is_not_reported_as_another_kind(bed: Path, ninja) -> None:
     Path("damaged.txt").write_text("u1\n0 1 1 1,2,3\n1\n\nu2\n0 1 x y\n\n")
     _, _, err = ninja("best", "damaged.txt")
     assert "this looks like" not in err
@@ -212,23 +212,23 @@ J=2 S=1 E=2 W=c a=-1.0 l=-1.0
 """
 
 
-def test_scales_of_a_header_are_said_once_and_taken_when_asked(tmp_path: Path, ninja) -> None:
+def test_scales_of_headers_are_reported_once_and_used_on_request(tmp_path: Path, ninja) -> None:
     for name in ("u1.slf", "u2.slf"):
         (tmp_path / name).write_text(SLF)
     code, out, err = ninja("best", tmp_path)
     assert (code, out) == (0, "u1 a c\nu2 a c\n")
-    given = "acoustic_scale 1, lm_scale 14, word_penalty 3.45388"  # 1.5 ln 10
-    message = f"ignoring the scales in the header ({given}); set --lm-scale header to use them"
+    scales = "acoustic_scale 1, lm_scale 14, word_penalty 3.45388"  # 1.5 ln 10
+    message = f"ignoring the scales in the header ({scales}); set --lm-scale header to use them"
     assert err == f"ninja: {tmp_path}/u1.slf: {message}\n"
     code, out, err = ninja("best", tmp_path, "--lm-scale", "header")
     assert (code, out) == (0, "u1 b c\nu2 b c\n")
-    assert err == f"ninja: scales from the header of {tmp_path}/u1.slf: {given}\n"
+    assert err == f"ninja: scales from the header of {tmp_path}/u1.slf: {scales}\n"
     assert ninja("best", tmp_path, "--lm-scale", "14", "--word-penalty", "0") == (0, "u1 b c\nu2 b c\n", "")
     _, _, err = ninja("best", tmp_path, "--lm-scale", "header", "--word-penalty", "0")
     assert err.endswith("acoustic_scale 1, lm_scale 14\n")
 
 
-def test_scales_of_headers_are_taken_from_listed_files_and_for_a_grid(bed: Path, ninja) -> None:
+def test_scales_of_headers_apply_to_file_lists_and_score_grids(bed: Path, ninja) -> None:
     Path("u1.slf").write_text(SLF)
     Path("u2.slf").write_text(SLF)
     Path("lattices.list").write_text("u1.slf\nu2.slf\n")
@@ -240,15 +240,15 @@ def test_scales_of_headers_are_taken_from_listed_files_and_for_a_grid(bed: Path,
     assert "scales from the header of u1.slf: acoustic_scale 1, lm_scale 14\n" in err
 
 
-def test_headers_that_differ_or_are_missing_are_refused(bed: Path, ninja) -> None:
+def test_headers_with_different_or_missing_scales_are_refused(bed: Path, ninja) -> None:
     Path("slf").mkdir()
     Path("slf/u1.slf").write_text(SLF)
     Path("slf/u2.slf").write_text(SLF.replace("14", "12"))
     code, _, err = ninja("best", "slf", "--lm-scale", "header")
-    assert (code, len(lines(err))) == (2, 1)
+    assert (code, len(messages_of(err))) == (2, 1)
     assert "the headers of slf/u1.slf and slf/u2.slf have different scales; set the scales as numbers" in err
     code, _, err = ninja("best", "lat.ark", "--words", "words.txt", "--lm-scale", "header")
-    assert (code, len(lines(err))) == (2, 1)
+    assert (code, len(messages_of(err))) == (2, 1)
     assert "--lm-scale header requires files of HTK lattices (SLF), but the sources contain none" in err
 
 
@@ -262,14 +262,14 @@ def test_headers_that_differ_or_are_missing_are_refused(bed: Path, ninja) -> Non
         ("VERSION=1.0\nlmscale=nan\nN=1 L=0\n", Scales()),
     ],
 )
-def test_the_scales_of_a_header_are_read(header: str, scales: Scales) -> None:
+def test_header_scales_reads_the_scales_of_slf(header: str, scales: Scales) -> None:
     assert header_scales(header.encode()) == scales
 
 
-# Words in another case, and scores that are no probabilities
+# Words in another case, and scores that are not log-probabilities
 
 
-def test_words_that_the_model_has_in_another_case_are_counted() -> None:
+def test_coverage_counts_words_that_the_model_has_in_another_case() -> None:
     words = SymbolTable([("<eps>", 0), ("A", 1), ("B", 2), ("zzz", 3)])
     lattice = small("u", words).replace(word=np.array([1, 3], np.int32))
     lm = FakeLM(extra_words=("a", "b"))
@@ -279,7 +279,7 @@ def test_words_that_the_model_has_in_another_case_are_counted() -> None:
     assert WordMap(words, lm, map_words=("case",)).coverage(lattice).in_case == 0
 
 
-def test_ctc_scores_that_are_no_probabilities_name_what_cures_them() -> None:
+def test_ctc_scores_that_are_not_log_probabilities_suggest_a_scale() -> None:
     for matrix, kind in (([[2.0, 3.0, -1.0]], "logit"), ([[0.2, 0.3, 0.5]], "prob")):
         message = rf"--scale {kind}, or in Python ninja\.decoding\.log_probabilities\(matrix, '{kind}'\)"
         with pytest.raises(ModelError, match=message):
@@ -287,7 +287,7 @@ def test_ctc_scores_that_are_no_probabilities_name_what_cures_them() -> None:
         log_probabilities(matrix, kind)
 
 
-def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
+def test_with_option_names_replaces_python_names_by_options() -> None:
     @click.command()
     @click.option("--lm-weight")
     @click.option("--allow-pipes")
@@ -296,7 +296,7 @@ def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
     def command() -> None:
         pass
 
-    for message, told in {
+    for message, expected in {
         "lm_weight is 2": "--lm-weight is 2",
         "beam is 2": "--beam is 2",
         "the beam is 2": "the beam is 2",
@@ -307,7 +307,7 @@ def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
         "lm_weight.txt: no such file": "lm_weight.txt: no such file",
         "'lm_weight' is not a word": "'lm_weight' is not a word",
     }.items():
-        assert with_option_names(message, command) == told
+        assert with_option_names(message, command) == expected
 
 
 @pytest.mark.parametrize(
@@ -325,12 +325,12 @@ def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
         ("prune lat.ark --jobs 1 --jobs 2", "--jobs is given twice: 1 and 2; specify it once"),
     ],
 )
-def test_an_option_of_one_value_is_given_once(ninja, bed, line, message):
+def test_an_option_with_a_single_value_must_not_be_repeated(ninja, bed, line, message):
     assert ninja(*line.split()) == (2, "", f"ninja: error: {message}\n")
     assert sorted(path.name for path in bed.iterdir()) == ["lat.ark", "words.txt", "wrong.txt"]
 
 
-def test_options_of_many_values_and_flags_may_come_again_and_files_of_options_count_not(ninja, bed):
+def test_multiple_options_flags_and_options_of_a_file_may_be_repeated(ninja, bed):
     Path("text").write_text("a x y\n")
     Path("scales.toml").write_text("acoustic_scale = 0.1\n")
     assert ninja("score", "text", "text", "--ignore", "x", "--ignore", "y")[0] == 0
@@ -338,7 +338,7 @@ def test_options_of_many_values_and_flags_may_come_again_and_files_of_options_co
     assert ninja(*line, "--resume", "--resume")[0] == 0
 
 
-def test_the_order_of_the_arguments_of_score_is_said(ninja, bed):
+def test_score_explains_the_order_of_its_arguments(ninja, bed):
     (bed / "decode").mkdir()
     Path("text").write_text("a x y\n")
     message = "decode is a folder, but REFERENCE must be a text file, followed by SOURCE"
@@ -347,10 +347,10 @@ def test_the_order_of_the_arguments_of_score_is_said(ninja, bed):
 
 
 @pytest.mark.parametrize("line", ["best {}", "rescore {} --words words.txt -o x.gz", "prune scp:{} -o x.gz", "info {}"])
-def test_a_source_that_there_is_not_is_one_message(ninja, bed, line):
+def test_a_missing_source_is_reported_once(ninja, bed, line):
     code, _, errors = ninja(*line.format("exp/decod").split())
     assert (code, errors) == (1, "ninja: error: exp/decod: cannot be read: No such file or directory\n")
-    assert ninja("prune", "lat.ark", "exp/decod", "-o", "x.gz")[0] == 1  # the others are read
+    assert ninja("prune", "lat.ark", "exp/decod", "-o", "x.gz")[0] == 1  # the other source is read
     assert len(list(package.keys("x.gz"))) == 30
 
 

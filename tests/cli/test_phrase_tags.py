@@ -46,25 +46,25 @@ def test_phrases_are_marked_with_their_classes(ninja, files):
 def test_json_has_the_phrases_with_class_and_span(ninja, files, tmp_path):
     code, out, err = ninja("best", *files, "--json", tmp_path / "x.json")
     assert (code, out) == (0, TAGGED), err
-    one, two, three = (json.loads(line) for line in (tmp_path / "x.json").read_text().splitlines())
-    assert one["text"] == "call tom chen"
-    assert one["phrases"] == [{"class": "@name", "text": "tom chen", "begin": 1, "end": 3}]
-    assert [(phrase["class"], phrase["begin"], phrase["end"]) for phrase in two["phrases"]] == [
+    first, second, third = (json.loads(line) for line in (tmp_path / "x.json").read_text().splitlines())
+    assert first["text"] == "call tom chen"
+    assert first["phrases"] == [{"class": "@name", "text": "tom chen", "begin": 1, "end": 3}]
+    assert [(phrase["class"], phrase["begin"], phrase["end"]) for phrase in second["phrases"]] == [
         ("@name", 0, 1),
         ("", 1, 3),
     ]
-    assert three["phrases"] == []
+    assert third["phrases"] == []
 
 
 def test_phrases_are_marked_in_written_text(ninja, tmp_path):
-    others = [f"word{number}," for number in range(1200)]  # more words than a tracker has symbols at first
-    texts = {"one": "Call Tom Chen, now!", "two": " ".join(["In", "Rome,", *others, "Tom", "chen?"])}
+    words = [f"word{number}," for number in range(1200)]  # more words than the initial symbols of a tracker
+    texts = {"one": "Call Tom Chen, now!", "two": " ".join(["In", "Rome,", *words, "Tom", "chen?"])}
     rows = ({"key": key, "nbest": [{"text": text, "score": -1}]} for key, text in texts.items())
     (tmp_path / "lists.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "e.json").write_text(json.dumps({"@name": ["Tom Chen"], "@place": ["Rome"]}))
     code, out, err = ninja("best", tmp_path / "lists.jsonl", "--tags", tmp_path / "e.json")
-    two = " ".join(["two In [@place Rome,]", *others, "[@name Tom chen?]"])
-    assert (code, out) == (0, f"one Call [@name Tom Chen,] now!\n{two}\n"), err
+    second_line = " ".join(["two In [@place Rome,]", *words, "[@name Tom chen?]"])
+    assert (code, out) == (0, f"one Call [@name Tom Chen,] now!\n{second_line}\n"), err
 
 
 def test_phrases_in_one_hyphenated_word_do_not_overlap(ninja, tmp_path):
@@ -76,13 +76,13 @@ def test_phrases_in_one_hyphenated_word_do_not_overlap(ninja, tmp_path):
     assert (code, out) == (0, "0 Go, to [@a Paris-London-Rome] now.\n1 See [@a Tom Paris-London] here.\n")
 
 
-def test_costs_are_written_beside_tagged_transcripts(ninja, files, tmp_path):
+def test_costs_are_written_with_tagged_transcripts(ninja, files, tmp_path):
     code, out, _ = ninja("best", *files, "--cost", tmp_path / "costs")
     assert (code, out) == (0, TAGGED)
     assert (tmp_path / "costs").read_text().splitlines()[0] == "one 1.5 0"
 
 
-def test_a_phrase_of_one_word_and_one_at_the_end_are_enclosed():
+def test_tagged_marks_a_single_word_and_a_final_phrase():
     matches = [Match(0, 1, "@name", "tom"), Match(1, 3, "", "the end")]
     assert tagged(["tom", "the", "end"], matches) == "[@name tom] [@phrase the end]"
     assert tagged([], []) == ""

@@ -38,10 +38,10 @@ ngram 2=3
 
 \\end\\
 """
-PATHS = 8  # of each lattice
-ACOUSTIC_SCALE = 0.1  # of rescoring, by which costs are joined in formats of one
-# Where the formats that lattices are read from come from: --to that writes them, the file, --from where it is needed.
-READ = {
+PATHS = 8  # the number of paths of each lattice
+ACOUSTIC_SCALE = 0.1  # the default of rescore, which combines costs for formats with a single cost
+# For each format that is read: the value of --to that writes it, the file name, and --from if it is required.
+INPUTS = {
     "kaldi": ("binary", "lat.ark", None),
     "kaldi, text": ("text", "lat.txt", None),
     "slf": ("slf", "slf", None),
@@ -66,16 +66,16 @@ READ = {
     "nbest-kaldi": (f"nbest-kaldi:n={PATHS}", "linear.ark", "nbest-kaldi"),
     "ctm": (None, "lat.ctm", None),
 }
-WRITTEN = ["binary", "text", "slf", "sphinx", "pfsg", "plf", "mesh", "openfst", "fst-text", "fst-ark", "k2", "native"]
-WRITTEN += ["json", "srilm", "srilm:variant=NBestList1.0", f"nemo:n={PATHS}", "espnet", "nbest-kaldi"]
-SPELLED = ["slf", "sphinx", "pfsg", "plf", "mesh", "fst-text, words", "named-text", "native", "json", "srilm", "nemo"]
-SPELLED += ["espnet", "ctm"]
+OUTPUTS = ["binary", "text", "slf", "sphinx", "pfsg", "plf", "mesh", "openfst", "fst-text", "fst-ark", "k2", "native"]
+OUTPUTS += ["json", "srilm", "srilm:variant=NBestList1.0", f"nemo:n={PATHS}", "espnet", "nbest-kaldi"]
+WORD_FORMATS = ["slf", "sphinx", "pfsg", "plf", "mesh", "fst-text, words", "named-text", "native", "json", "srilm"]
+WORD_FORMATS += ["nemo", "espnet", "ctm"]
 ONE_COST = ("pfsg", "plf", "openfst", "fst-text", "fst-ark", "srilm:variant", "nemo", "espnet")
-UNKEYED = ("plf", "nemo")  # of which lattices are numbered
+UNKEYED = ("plf", "nemo")  # formats without keys, whose lattices are numbered
 
 
 def lattice(key, third):
-    """Create a lattice of three words, each with an alternative."""
+    """Return a lattice of three words, each with an alternative."""
     return Lattice.from_arrays(
         key,
         [0, 2, 4, 6, 6],
@@ -94,29 +94,29 @@ LATTICES = [lattice("a", 3), lattice("b", 2)]
 
 
 def without(lattice, cost):
-    """Return a lattice without its graph or its acoustic costs."""
+    """Return a lattice whose graph or acoustic costs are 0."""
     ends = np.where(lattice.is_final, np.float32(0), np.float32(np.inf))
     return replace(lattice, **{cost: 0 * getattr(lattice, cost), f"final_{cost}": ends})
 
 
-def named(path):
-    """Return a text archive with words instead of ids."""
+def with_words(path):
+    """Return the content of a text archive with words instead of ids."""
     rows = [row.split() for row in path.read_text().splitlines()]
     return "".join(
         " ".join([*row[:2], WORDS.word(int(row[2])), *row[3:]] if len(row) == 4 else row) + "\n" for row in rows
     )
 
 
-def written(folder, lattices):
+def write_formats(folder, lattices):
     """Write lattices in every format; return the folder."""
     folder.mkdir()
     (folder / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in WORDS))
     write_all(folder / "lat.ark", lattices)
     words = ["--words", str(folder / "words.txt")]
-    for to, name, _ in READ.values():
+    for to, name, _ in INPUTS.values():
         if to is not None and name != "lat.ark":
             assert main(["convert", str(folder / "lat.ark"), "--to", to, "-o", str(folder / name), *words]) == 0
-    (folder / "named.txt").write_text(named(folder / "lat.txt"))
+    (folder / "named.txt").write_text(with_words(folder / "lat.txt"))
     (folder / "lat.ctm").write_text(
         "".join(f"{key} 1 {at}.5 0.5 {word}\n" for key in "ab" for at, word in enumerate(("two", "one", "café")))
     )
@@ -125,18 +125,18 @@ def written(folder, lattices):
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    """Create a folder with a model, and with a folder of all formats for each kind of costs."""
+    """Create a folder with a model, and a folder with all formats for each kind of costs."""
     folder = tmp_path_factory.mktemp("formats")
     (folder / "lm.arpa").write_text(ARPA)
-    written(folder / "both", LATTICES)
-    written(folder / "graph", [without(each, "acoustic") for each in LATTICES])
-    written(folder / "acoustic", [without(each, "graph") for each in LATTICES])
+    write_formats(folder / "both", LATTICES)
+    write_formats(folder / "graph", [without(item, "acoustic") for item in LATTICES])
+    write_formats(folder / "acoustic", [without(item, "graph") for item in LATTICES])
     return folder
 
 
 @pytest.fixture
 def rescore(ninja, bed):
-    """Rescore with the model; return the exit code and the lines of stderr."""
+    """Return a function that rescores with the model and returns the exit code and the lines of stderr."""
 
     def run(*arguments):
         code, output, errors = ninja("rescore", "--rnnlm", bed / "lm.arpa", *arguments)
@@ -146,49 +146,49 @@ def rescore(ninja, bed):
     return run
 
 
-def arguments(folder, form):
-    _, name, chosen = READ[form]
-    return [folder / name, "--words", folder / "words.txt", *(["--from", chosen] if chosen else [])]
+def source_of(folder, form):
+    _, name, source_format = INPUTS[form]
+    return [folder / name, "--words", folder / "words.txt", *(["--from", source_format] if source_format else [])]
 
 
 def read(path, **options):
-    """Return lattices without their keys."""
-    return [each for _, each in sorted(package.read(str(path), **options), key=lambda item: item[0])]
+    """Return lattices without their keys, in the order of the keys."""
+    return [value for _, value in sorted(package.read(str(path), **options), key=lambda item: item[0])]
 
 
-def spelled(lattice):
+def best_words(lattice):
     return lattice.words.spell(graph.best_path(lattice).words)
 
 
-@pytest.mark.parametrize("form", [form for form in READ if form not in ("mesh", "ctm")])
-def test_words_and_costs_are_the_same_whichever_format_lattices_come_in(rescore, bed, tmp_path, form):
+@pytest.mark.parametrize("form", [form for form in INPUTS if form not in ("mesh", "ctm")])
+def test_rescoring_gives_the_same_words_and_costs_for_all_input_formats(rescore, bed, tmp_path, form):
     folder = bed / ("acoustic" if form == "sphinx" else "graph")
     assert rescore(folder / "lat.ark", "-o", tmp_path / "expected.ark")[0] == 0
-    code, errors = rescore(*arguments(folder, form), "-o", tmp_path / "found.ark")
+    code, errors = rescore(*source_of(folder, form), "-o", tmp_path / "found.ark")
     assert code == 0
     assert errors[-1].startswith("ninja: 2 lattices, ")
     assert not any("failed" in line for line in errors)
     expected = read(tmp_path / "expected.ark", words=folder / "words.txt")
-    found = read(tmp_path / "found.ark", words=folder / "words.txt")
-    for one, other in zip(expected, found, strict=True):
-        assert one.key == other.key or form in UNKEYED
-        apart = {} if "2.0" in form else {"costs": "both"}  # it has few digits, and one cost for an end
-        assert graph.equivalent(one, other, 1e-3 if apart else 0.5, **apart)
-        assert spelled(one) == spelled(other) == ["two", "one", "café"]
+    results = read(tmp_path / "found.ark", words=folder / "words.txt")
+    for reference, result in zip(expected, results, strict=True):
+        assert reference.key == result.key or form in UNKEYED
+        options = {} if "2.0" in form else {"costs": "both"}  # 2.0 has few digits, and one cost per final state
+        assert graph.equivalent(reference, result, 1e-3 if options else 0.5, **options)
+        assert best_words(reference) == best_words(result) == ["two", "one", "café"]
 
 
-@pytest.mark.parametrize("form", [form for form in READ if form.split(",")[0] not in ("mesh", "ctm", "sphinx")])
-def test_formats_of_both_costs_keep_them_apart_when_they_are_rescored(rescore, bed, tmp_path, form):
+@pytest.mark.parametrize("form", [form for form in INPUTS if form.split(",")[0] not in ("mesh", "ctm", "sphinx")])
+def test_formats_with_both_costs_keep_them_separate_in_rescoring(rescore, bed, tmp_path, form):
     folder = bed / "both"
     assert rescore(folder / "lat.ark", "-o", tmp_path / "expected.ark")[0] == 0
-    assert rescore(*arguments(folder, form), "-o", tmp_path / "found.ark")[0] == 0
-    both = form.split(",")[0] in ("kaldi", "slf", "plf", "named-text", "k2", "native", "json", "nbest-kaldi")
-    for one, other in zip(read(tmp_path / "expected.ark"), read(tmp_path / "found.ark"), strict=True):
-        assert graph.equivalent(one, other, 1e-3, costs="both") == (both or form == "srilm")
+    assert rescore(*source_of(folder, form), "-o", tmp_path / "found.ark")[0] == 0
+    has_both = form.split(",")[0] in ("kaldi", "slf", "plf", "named-text", "k2", "native", "json", "nbest-kaldi")
+    for reference, result in zip(read(tmp_path / "expected.ark"), read(tmp_path / "found.ark"), strict=True):
+        assert graph.equivalent(reference, result, 1e-3, costs="both") == (has_both or form == "srilm")
 
 
-@pytest.mark.parametrize("to", WRITTEN)
-def test_rescored_files_hold_the_rescored_lattices(rescore, bed, tmp_path, to):
+@pytest.mark.parametrize("to", OUTPUTS)
+def test_rescore_writes_the_rescored_lattices_in_every_format(rescore, bed, tmp_path, to):
     folder = bed / "both"
     assert rescore(folder / "lat.ark", "-o", tmp_path / "expected.ark")[0] == 0
     target = tmp_path / "found"
@@ -198,71 +198,71 @@ def test_rescored_files_hold_the_rescored_lattices(rescore, bed, tmp_path, to):
     form = to.partition(":")[0]
     options = {"nemo": f"nemo:beam={PATHS}", "nbest-kaldi": "nbest-kaldi"}
     expected = read(tmp_path / "expected.ark", words=folder / "words.txt")
-    found = read(target, words=folder / "words.txt", format=options.get(form))
-    for one, other in zip(expected, found, strict=True):
-        assert one.key == other.key or form in UNKEYED
+    results = read(target, words=folder / "words.txt", format=options.get(form))
+    for reference, result in zip(expected, results, strict=True):
+        assert reference.key == result.key or form in UNKEYED
         if form == "mesh":
-            assert {*other.word.tolist()} - {0} == {*one.word.tolist()} - {0}
+            assert {*result.word.tolist()} - {0} == {*reference.word.tolist()} - {0}
         elif form == "sphinx":
-            assert graph.equivalent(without(one, "graph"), other, 1e-2)
+            assert graph.equivalent(without(reference, "graph"), result, 1e-2)
         else:
-            total = to.startswith(ONE_COST)
-            if total:
-                one = graph.scale(one, acoustic_scale=ACOUSTIC_SCALE)
-            assert graph.equivalent(one, other, 0.06 if "1.0" in to else 1e-2, costs="total" if total else "both")
-            assert spelled(one) == spelled(other)
+            costs = "total" if to.startswith(ONE_COST) else "both"
+            if costs == "total":
+                reference = graph.scale(reference, acoustic_scale=ACOUSTIC_SCALE)
+            assert graph.equivalent(reference, result, 0.06 if "1.0" in to else 1e-2, costs=costs)
+            assert best_words(reference) == best_words(result)
 
 
-@pytest.mark.parametrize("form", READ)
+@pytest.mark.parametrize("form", INPUTS)
 def test_every_format_is_rescored_into_every_format(rescore, bed, tmp_path, form):
     folder = bed / "graph"
     beam = 1 if form in ("ctm", "mesh", "sphinx") else PATHS
-    for to in WRITTEN:
+    for to in OUTPUTS:
         target = tmp_path / to.partition("=")[0]
-        code, errors = rescore(*arguments(folder, form), "--to", f"nemo:n={beam}" if "nemo" in to else to, "-o", target)
+        code, errors = rescore(*source_of(folder, form), "--to", f"nemo:n={beam}" if "nemo" in to else to, "-o", target)
         assert code == 0, errors
         options = {"nemo": f"nemo:beam={beam}", "nbest-kaldi": "nbest-kaldi"}
-        found = read(target, words=folder / "words.txt", format=options.get(to.partition(":")[0]))
-        assert len(found) == 2
-        for each in found:
-            words = {WORDS.word(word) for word in each.word.tolist()}
+        results = read(target, words=folder / "words.txt", format=options.get(to.partition(":")[0]))
+        assert len(results) == 2
+        for result in results:
+            words = {WORDS.word(word) for word in result.word.tolist()}
             assert words <= {*dict(WORDS)}
             if to not in ("sphinx", "mesh") and form != "mesh":
-                assert spelled(each) == ["two", "one", "café"]
+                assert best_words(result) == ["two", "one", "café"]
 
 
-@pytest.mark.parametrize("form", SPELLED)
-def test_spelled_words_need_no_table_and_get_one_beside_the_archive(rescore, bed, tmp_path, form):
+@pytest.mark.parametrize("form", WORD_FORMATS)
+def test_formats_with_words_need_no_table_and_write_one_for_an_archive(rescore, bed, tmp_path, form):
     folder = bed / "graph"
-    (source, *_) = arguments(folder, form)
-    chosen = READ[form][2]
-    given = ["--from", chosen] if chosen else []
-    code, errors = rescore(source, *given, "-o", tmp_path / "lat.ark.gz")
+    (source, *_) = source_of(folder, form)
+    source_format = INPUTS[form][2]
+    options = ["--from", source_format] if source_format else []
+    code, errors = rescore(source, *options, "-o", tmp_path / "lat.ark.gz")
     assert code == 0
     assert f"ninja: wrote the symbol table to {tmp_path / 'lat.ark.gz.words.txt'}" in errors
     code, errors = rescore(tmp_path / "lat.ark.gz", "-o", tmp_path / "slf", "--to", "slf")
     assert code == 0
     assert f"ninja: using the symbol table {tmp_path / 'lat.ark.gz.words.txt'}" in errors[:2]
-    for each in read(tmp_path / "slf"):
-        assert form == "mesh" or spelled(each) == ["two", "one", "café"]
+    for result in read(tmp_path / "slf"):
+        assert form == "mesh" or best_words(result) == ["two", "one", "café"]
     names = ["lattices.scales.toml", *(f"{key}.slf" for key in package.keys(str(tmp_path / "slf")))]
     assert sorted(os.listdir(tmp_path / "slf")) == sorted(names)
-    code, errors = rescore(source, *given, "-o", tmp_path / "x.ark", "--words-out", tmp_path / "named.txt")
+    code, errors = rescore(source, *options, "-o", tmp_path / "x.ark", "--words-out", tmp_path / "named.txt")
     assert code == 0
     assert not any("wrote the symbol table" in line for line in errors)
     assert not (tmp_path / "x.ark.words.txt").exists()
     assert SymbolTable.read(str(tmp_path / "named.txt")).id("café") is not None
 
 
-def test_the_symbol_table_is_never_written_over_lattices(rescore, ninja, home):
-    before = (home / "in" / "a.slf").read_bytes()
-    read = "./in/../in/a.slf: in/a.slf is an input and would be overwritten; use another name for the output"
-    for table, message in (("out.ark", "two outputs would be written to this file"), ("./in/../in/a.slf", read)):
+def test_the_symbol_table_does_not_overwrite_lattices(rescore, ninja, cwd):
+    before = (cwd / "in" / "a.slf").read_bytes()
+    refusal = "./in/../in/a.slf: in/a.slf is an input and would be overwritten; use another name for the output"
+    for table, message in (("out.ark", "two outputs would be written to this file"), ("./in/../in/a.slf", refusal)):
         code, errors = rescore("in/a.slf", "-o", "out.ark", "--words-out", table)
         assert (code, len(errors)) == (2, 1)
         assert message in errors[0]
         assert not os.path.exists("out.ark")
-    assert (home / "in" / "a.slf").read_bytes() == before
+    assert (cwd / "in" / "a.slf").read_bytes() == before
     assert ninja("convert", "in", "-o", "out.ark")[0] == 0
     os.remove("out.ark.words.txt")
     code, _, errors = ninja("convert", "out.ark", "-o", "new.ark", "--words-out", "new.txt")
@@ -271,8 +271,8 @@ def test_the_symbol_table_is_never_written_over_lattices(rescore, ninja, home):
 
 
 @pytest.fixture
-def home(bed, tmp_path, monkeypatch):
-    """Change to a separate folder with the lattices in HTK's and Kaldi's formats."""
+def cwd(bed, tmp_path, monkeypatch):
+    """Change to a separate folder with the lattices as HTK files."""
     monkeypatch.chdir(tmp_path)
     for name in ("a.slf", "b.slf"):
         (tmp_path / "in").mkdir(exist_ok=True)
@@ -295,101 +295,101 @@ SOURCES = {
 
 
 @pytest.fixture
-def sources(home):
-    (home / "packed").mkdir()
+def sources(cwd):
+    (cwd / "packed").mkdir()
     for name in "ab":
-        content = (home / "in" / f"{name}.slf").read_bytes()
-        (home / "packed" / f"{name}.slf.gz").write_bytes(gzip.compress(content))
-    (home / "files.txt").write_text("in/a.slf\nin/b.slf\n")
-    (home / "packed.lst").write_text("packed/a.slf.gz\npacked/b.slf.gz\n")
-    (home / "lat.scp").write_text("a in/a.slf\nb packed/b.slf.gz\n")
-    (home / "other").write_text("a in/a.slf\nb in/b.slf\n")
-    return home
+        content = (cwd / "in" / f"{name}.slf").read_bytes()
+        (cwd / "packed" / f"{name}.slf.gz").write_bytes(gzip.compress(content))
+    (cwd / "files.txt").write_text("in/a.slf\nin/b.slf\n")
+    (cwd / "packed.lst").write_text("packed/a.slf.gz\npacked/b.slf.gz\n")
+    (cwd / "lat.scp").write_text("a in/a.slf\nb packed/b.slf.gz\n")
+    (cwd / "other").write_text("a in/a.slf\nb in/b.slf\n")
+    return cwd
 
 
-@pytest.mark.parametrize("more", [[], ["--words", "words.txt"], ["--jobs", "2"]], ids=["alone", "words", "jobs"])
-def test_all_ways_to_name_the_same_lattices_give_the_same_bytes(rescore, bed, sources, more):
+@pytest.mark.parametrize("options", [[], ["--words", "words.txt"], ["--jobs", "2"]], ids=["none", "words", "jobs"])
+def test_all_kinds_of_sources_give_the_same_output(rescore, bed, sources, options):
     (sources / "words.txt").write_bytes((bed / "graph" / "words.txt").read_bytes())
-    found = set()
+    outputs = set()
     for number, names in enumerate(SOURCES.values()):
-        if "--jobs" in more and number not in (0, 4, 5):
-            continue  # starting workers takes its time
-        if not more and number == 8:
-            continue  # the output of a command is not looked at for a table
-        code, errors = rescore(*names, *more, "-o", f"out{number}.ark")
+        if "--jobs" in options and number not in (0, 4, 5):
+            continue  # starting workers is slow
+        if not options and number == 8:
+            continue  # the output of a command has no symbol table next to it
+        code, errors = rescore(*names, *options, "-o", f"out{number}.ark")
         assert code == 0, errors
-        found.add((sources / f"out{number}.ark").read_bytes())
+        outputs.add((sources / f"out{number}.ark").read_bytes())
         words = sources / f"out{number}.ark.words.txt"
-        assert words.exists() == ("words.txt" not in more)
+        assert words.exists() == ("words.txt" not in options)
         if words.exists():
-            found.add(words.read_bytes())
-    assert len(found) == (1 if "words.txt" in more else 2)
-    if "words.txt" not in more:
-        assert "<eps> 0\none 1\ntwo 2\nthree 3\ncafé 4\n".encode() in found
+            outputs.add(words.read_bytes())
+    assert len(outputs) == (1 if "words.txt" in options else 2)
+    if "words.txt" not in options:
+        assert "<eps> 0\none 1\ntwo 2\nthree 3\ncafé 4\n".encode() in outputs
 
 
-def program(*arguments, given):
-    done = subprocess.run(
-        [sys.executable, "-m", "ninja", *map(str, arguments)], input=given, capture_output=True, timeout=120
+def run_ninja(*arguments, content):
+    process = subprocess.run(
+        [sys.executable, "-m", "ninja", *map(str, arguments)], input=content, capture_output=True, timeout=120
     )
-    return done.returncode, done.stdout, done.stderr.decode()
+    return process.returncode, process.stdout, process.stderr.decode()
 
 
-def test_standard_input_and_output_carry_other_formats_plain_and_packed(rescore, bed, home):
+def test_rescore_reads_other_formats_from_standard_input(rescore, bed, cwd):
     model = bed / "lm.arpa"
     content = (bed / "graph" / "lat.pfsg").read_bytes()
-    code, printed, errors = program("rescore", "-", "--rnnlm", model, "--to", "json", given=gzip.compress(content))
+    code, printed, errors = run_ninja("rescore", "-", "--rnnlm", model, "--to", "json", content=gzip.compress(content))
     assert code == 0, errors
-    code, archive, errors = program("rescore", "-", "--rnnlm", model, "--words-out", "w.txt", given=content)
+    code, archive, errors = run_ninja("rescore", "-", "--rnnlm", model, "--words-out", "w.txt", content=content)
     assert code == 0, errors
-    for name, each in (("x.jsonl", printed), ("x.ark", archive)):
-        (home / name).write_bytes(each)
-    table = SymbolTable.read(str(home / "w.txt"))
-    assert [spelled(each) for each in read(home / "x.ark", words=table)] == [["two", "one", "café"]] * 2
-    assert [spelled(each) for each in read(home / "x.jsonl")] == [["two", "one", "café"]] * 2
-    code, printed, errors = program("rescore", "-", "--rnnlm", model, given=content)
+    (cwd / "x.jsonl").write_bytes(printed)
+    (cwd / "x.ark").write_bytes(archive)
+    table = SymbolTable.read(str(cwd / "w.txt"))
+    assert [best_words(result) for result in read(cwd / "x.ark", words=table)] == [["two", "one", "café"]] * 2
+    assert [best_words(result) for result in read(cwd / "x.jsonl")] == [["two", "one", "café"]] * 2
+    code, printed, errors = run_ninja("rescore", "-", "--rnnlm", model, content=content)
     assert (code, printed) == (2, b"")
     assert "standard output would contain word ids without a symbol table; use --words, --words-out FILE" in errors
 
 
-@pytest.mark.parametrize("form", [form for form in READ if form != "espnet"])  # which is folders in a folder
-def test_standard_input_is_known_by_its_content(rescore, bed, home, monkeypatch, form):
+@pytest.mark.parametrize("form", [form for form in INPUTS if form != "espnet"])  # it writes a folder of folders
+def test_the_format_of_standard_input_is_detected(rescore, bed, cwd, monkeypatch, form):
     folder = bed / "graph"
-    path, *options = arguments(folder, form)
-    if form in SPELLED:
+    path, *options = source_of(folder, form)
+    if form in WORD_FORMATS:
         options = options[2:]  # without --words
     if path.is_dir():
-        path = min(each for each in path.iterdir() if each.name != "words.txt")
+        path = min(file for file in path.iterdir() if file.name != "words.txt")
     content = path.read_bytes()
-    found = []
-    for given in (content, gzip.compress(content)):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    outputs = []
+    for data in (content, gzip.compress(content)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         code, errors = rescore("-", *options, "-o", "out.ark")
         assert code == 0, errors
-        found.append((home / "out.ark").read_bytes())
-        if form in SPELLED:
+        outputs.append((cwd / "out.ark").read_bytes())
+        if form in WORD_FORMATS:
             assert SymbolTable.read("out.ark.words.txt").id("café") is not None
-    assert found[0] == found[1]
+    assert outputs[0] == outputs[1]
 
 
-def test_a_folder_may_hold_many_formats(rescore, bed, home):
+def test_a_folder_can_contain_files_of_several_formats(rescore, bed, cwd):
     for name in ("lat.pfsg", "lat.arrow", "lat.ark", "lat.pt", "words.txt"):
-        (home / "in" / name).write_bytes((bed / "graph" / name).read_bytes())
-    (home / "in" / "notes.txt").write_text("These are lattices.\n")
+        (cwd / "in" / name).write_bytes((bed / "graph" / name).read_bytes())
+    (cwd / "in" / "notes.txt").write_text("These are lattices.\n")
     code, errors = rescore("in", "-o", "out.ark", "--words", "in/words.txt")
     assert code == 0
     assert errors[-1].startswith("ninja: 10 lattices, ")
     table = SymbolTable.read("in/words.txt")
-    found = [each for _, each in package.read("out.ark", words=table)]
-    assert [each.key for each in found] == ["a", "b", "a", "b", "a", "b", "a", "b", "a", "b"]
-    assert all(spelled(each) == ["two", "one", "café"] for each in found)
+    results = [result for _, result in package.read("out.ark", words=table)]
+    assert [result.key for result in results] == ["a", "b", "a", "b", "a", "b", "a", "b", "a", "b"]
+    assert all(best_words(result) == ["two", "one", "café"] for result in results)
     code, errors = rescore("in", "-o", "out", "--to", "slf", "--words", "in/words.txt")
     assert code == 1
     message = "the file for this key was already written; keys must be unique"
     assert sum(message in error and "more like" not in error for error in errors) == 3
     assert sum(message in error and "failed: 5 more like" in error for error in errors) == 1
     assert sorted(os.listdir("out")) == ["a.slf", "b.slf", "lattices.scales.toml"]
-    code, errors = rescore("in", "-o", "none.ark")  # the ids of one file, and the words of another
+    code, errors = rescore("in", "-o", "none.ark")  # one file contains ids and another contains words
     assert (code, len(errors)) == (2, 1)
     assert (
         "contains word ids, but another source contains words; set the symbol table of the ids with --words"
@@ -399,26 +399,26 @@ def test_a_folder_may_hold_many_formats(rescore, bed, home):
 
 
 @pytest.mark.parametrize("form", ["pfsg", "plf", "native", "json", "nemo", "espnet", "named-text"])
-def test_a_lattice_with_an_unknown_word_does_not_cost_the_others(rescore, bed, home, form):
-    (home / "few.txt").write_text("<eps> 0\none 1\ntwo 2\ncafé 4\n")
-    (source, *_) = arguments(bed / "graph", form)
-    chosen = READ[form][2]
-    options = ["--words", "few.txt", *(["--from", chosen] if chosen else [])]
+def test_an_unknown_word_fails_only_its_lattice(rescore, bed, cwd, form):
+    (cwd / "few.txt").write_text("<eps> 0\none 1\ntwo 2\ncafé 4\n")
+    (source, *_) = source_of(bed / "graph", form)
+    source_format = INPUTS[form][2]
+    options = ["--words", "few.txt", *(["--from", source_format] if source_format else [])]
     code, errors = rescore(source, *options, "-o", "out.ark")
     assert code == 1
-    (failed,) = [line for line in errors if line.startswith("ninja: failed: ")]
-    assert "word 'three' is not in the symbol table; is it the right table?" in failed
-    assert str(source) in failed
+    (failure,) = [line for line in errors if line.startswith("ninja: failed: ")]
+    assert "word 'three' is not in the symbol table; is it the right table?" in failure
+    assert str(source) in failure
     assert errors[-1].startswith("ninja: 1 failed: ")
-    assert [spelled(each) for each in read("out.ark", words="few.txt")] == [["two", "one", "café"]]
+    assert [best_words(result) for result in read("out.ark", words="few.txt")] == [["two", "one", "café"]]
     code, errors = rescore(source, *options, "-o", "none.ark", "--on-error", "raise")
-    assert (code, errors[-1]) == (1, failed.replace("failed", "error"))
+    assert (code, errors[-1]) == (1, failure.replace("failed", "error"))
     assert not os.path.exists("none.ark")
 
 
-def test_a_damaged_file_among_good_ones_is_named_and_the_rest_is_written(rescore, home):
-    damaged = (home / "in" / "a.slf").read_text().replace("S=0", "S=77", 1)
-    (home / "in" / "a.slf").write_text(damaged)
+def test_a_damaged_file_is_reported_and_the_others_are_written(rescore, cwd):
+    damaged = (cwd / "in" / "a.slf").read_text().replace("S=0", "S=77", 1)
+    (cwd / "in" / "a.slf").write_text(damaged)
     line = next(number for number, row in enumerate(damaged.split("\n"), start=1) if "S=77" in row)
     message = f"in/a.slf:{line}, key 'a': S=77 is out of range: 0 to 4"
     for target in ("out.ark", "out.pt", "out.arrow", "out.jsonl"):
@@ -432,19 +432,19 @@ def test_a_damaged_file_among_good_ones_is_named_and_the_rest_is_written(rescore
         code, errors = rescore("in", "-o", target, "--on-error", "raise")
         assert (code, errors) == (1, [f"ninja: error: {message}"])
     assert sorted(os.listdir()) == before
-    code, errors = rescore("in/a.slf", "-o", "none.ark")  # not: it has no words
+    code, errors = rescore("in/a.slf", "-o", "none.ark")  # the message is not about a missing symbol table
     assert (code, errors) == (1, [f"ninja: error: {message}"])
 
 
-def test_a_file_of_an_ambiguous_beginning_is_of_the_first_format_until_another_is_named(rescore, home):
-    (home / "two.txt").write_text("0 1 1 one\n")
+def test_an_ambiguous_file_has_the_first_matching_format_without_from(rescore, cwd):
+    (cwd / "two.txt").write_text("0 1 1 one\n")
     code, errors = rescore("two.txt", "in", "-o", "out.ark")
     assert code == 1
-    assert any("two.txt:1, key 'two': state 1 has no line" in line for line in errors), errors  # as fst-text
-    assert [*package.keys("out.ark")] == ["a", "b"]  # of the folder
+    assert any("two.txt:1, key 'two': state 1 has no line" in line for line in errors), errors  # detected as fst-text
+    assert [*package.keys("out.ark")] == ["a", "b"]  # the lattices of the folder
     code, errors = rescore("two.txt", "-o", "two.ark", "--from", "srilm")
     assert code == 0, errors
-    assert [spelled(each) for each in read("two.ark", words="two.ark.words.txt")] == [["one"]]
+    assert [best_words(result) for result in read("two.ark", words="two.ark.words.txt")] == [["one"]]
     code, errors = rescore("two.txt", "-o", "x.ark", "--from", "fst-text:labels=words")
     assert code == 1
     assert any("two.txt" in line and "key 'two': state 1 has no line" in line for line in errors), errors
@@ -458,9 +458,9 @@ def test_a_file_of_an_ambiguous_beginning_is_of_the_first_format_until_another_i
     )
 
 
-def test_text_in_another_encoding_is_refused_until_it_is_named(rescore, home):
+def test_text_in_another_encoding_requires_its_name(rescore, cwd):
     for name in "ab":
-        path = home / "in" / f"{name}.slf"
+        path = cwd / "in" / f"{name}.slf"
         path.write_bytes(path.read_text("utf-8").encode("latin-1"))
     code, errors = rescore("in", "-o", "out.ark")
     assert code == 1
@@ -469,13 +469,13 @@ def test_text_in_another_encoding_is_refused_until_it_is_named(rescore, home):
     for options in (["-o", "out.ark"], ["-o", "out", "--to", "slf"]):
         code, errors = rescore("in", "--encoding", "latin-1", *options)
         assert code == 0
-    assert [spelled(each) for each in read("out.ark", words="out.ark.words.txt")] == [["two", "one", "café"]] * 2
-    assert "café" in (home / "out" / "a.slf").read_text("utf-8")  # outputs are UTF-8
+    assert [best_words(result) for result in read("out.ark", words="out.ark.words.txt")] == [["two", "one", "café"]] * 2
+    assert "café" in (cwd / "out" / "a.slf").read_text("utf-8")  # outputs are UTF-8
     code, errors = rescore("in", "--encoding", "klingon", "-o", "x.ark")
     assert (code, errors) == (2, ["ninja: error: unknown encoding 'klingon'"])
 
 
-def test_lossy_refuse_fails_what_would_lose_something_in_writing(rescore, bed, home):
+def test_lossy_refuse_fails_lattices_with_fields_that_are_not_stored(rescore, bed, cwd):
     code, errors = rescore("in", "-o", "out", "--to", "openfst", "--lossy", "refuse")
     assert code == 1
     assert errors[0].startswith("ninja: failed: key 'a': openfst cannot store: times; use lossy=")
@@ -488,13 +488,13 @@ def test_lossy_refuse_fails_what_would_lose_something_in_writing(rescore, bed, h
     assert "ninja: warning: openfst files cannot store all fields; 2 lattices lose: times" in errors
 
 
-def test_a_script_file_lists_files_of_other_formats_by_key(rescore, bed, home):
-    (home / "lat.jsonl").write_bytes((bed / "graph" / "lat.jsonl").read_bytes())
+def test_a_script_file_lists_files_of_other_formats_by_key(rescore, bed, cwd):
+    (cwd / "lat.jsonl").write_bytes((bed / "graph" / "lat.jsonl").read_bytes())
     rows = ["first in/a.slf", "b lat.jsonl", "a lat.jsonl", "none lat.jsonl", "last in/b.slf"]
-    (home / "lat.scp").write_text("".join(f"{row}\n" for row in rows))
+    (cwd / "lat.scp").write_text("".join(f"{row}\n" for row in rows))
     code, errors = rescore("lat.scp", "-o", "out.ark")
     assert code == 1
     message = "ninja: failed: lat.jsonl, key 'none': the file contains several lattices, but none with this key"
     assert message in errors
     assert [*package.keys("out.ark")] == ["first", "b", "a", "last"]
-    assert all(spelled(each) == ["two", "one", "café"] for each in read("out.ark", words="out.ark.words.txt"))
+    assert all(best_words(result) == ["two", "one", "café"] for result in read("out.ark", words="out.ark.words.txt"))

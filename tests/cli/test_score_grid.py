@@ -20,7 +20,7 @@ WORDS = ("--words", EXAMPLES / "words.txt")
 SCORE = ("score", EXAMPLES / "text", EXAMPLES / "lat.ark.gz", *WORDS)
 
 
-def test_each_cell_of_the_grid_is_that_of_best_and_compute_wer(ninja: Ninja, tmp_path: Path) -> None:
+def test_each_cell_of_the_grid_agrees_with_best_and_compute_wer(ninja: Ninja, tmp_path: Path) -> None:
     weights, penalties = ("1", "6", "14"), ("0", "0.5", "4.0")
     options = ("--lmwt", "1,6,14", "--word-penalty", "0,0.5,4.0", "--wer-dir", tmp_path / "wer")
     code, printed, _ = ninja(*SCORE, *options)
@@ -31,14 +31,14 @@ def test_each_cell_of_the_grid_is_that_of_best_and_compute_wer(ninja: Ninja, tmp
         ninja("best", EXAMPLES / "lat.ark.gz", *WORDS, *scales, "-o", tmp_path / "best.txt")
         cells[weight, penalty] = ninja("compute-wer", EXAMPLES / "text", tmp_path / "best.txt")[1]
         assert (tmp_path / "wer" / f"wer_{weight}_{penalty}").read_text() == cells[weight, penalty]
-    assert len(set(cells.values())) > 2  # the grid makes a difference
+    assert len(set(cells.values())) > 2  # otherwise the scales have no effect
     best = min(cells, key=lambda cell: float(cells[cell].split()[1]))
     assert cells[best] + "%CER " in printed
     assert f"* best: LMWT {best[0]} " in printed
     assert f"word penalty {best[1]}\n" in printed
     for weight in weights:
         (row,) = (line.split() for line in printed.splitlines() if line.split()[:1] == [weight])
-        assert [each.rstrip("*") for each in row[1:]] == [cells[weight, each].split()[1] for each in penalties]
+        assert [cell.rstrip("*") for cell in row[1:]] == [cells[weight, penalty].split()[1] for penalty in penalties]
     kaldi = (tmp_path / "wer" / "best_wer").read_text()
     assert kaldi == f"{cells[best].splitlines()[0]} {tmp_path}/wer/wer_{best[0]}_{best[1]}\n"
     table = (tmp_path / "wer" / "wer_grid.tsv").read_text().splitlines()
@@ -46,13 +46,13 @@ def test_each_cell_of_the_grid_is_that_of_best_and_compute_wer(ninja: Ninja, tmp
     assert [line.split("\t")[:2] for line in table[1:] if line.endswith("*")] == [list(best)]
 
 
-def test_several_processes_and_ranges_give_the_same_grid(ninja: Ninja) -> None:
-    code, one, _ = ninja(*SCORE, "--lmwt", "7:9", "--word-ins-penalty", "0,1")
-    assert (code, one) == ninja(*SCORE, "--lmwt", "7,8,9", "--word-penalty", "0,1", "--jobs", "2")[:2]
-    assert [line.split()[0] for line in one.splitlines()[2:5]] == ["7", "8", "9"]
+def test_the_grid_is_the_same_for_ranges_and_several_processes(ninja: Ninja) -> None:
+    code, grid, _ = ninja(*SCORE, "--lmwt", "7:9", "--word-ins-penalty", "0,1")
+    assert (code, grid) == ninja(*SCORE, "--lmwt", "7,8,9", "--word-penalty", "0,1", "--jobs", "2")[:2]
+    assert [line.split()[0] for line in grid.splitlines()[2:5]] == ["7", "8", "9"]
 
 
-def test_one_pair_of_scales_prints_no_table(ninja: Ninja, tmp_path: Path) -> None:
+def test_a_single_pair_of_scales_prints_no_table(ninja: Ninja, tmp_path: Path) -> None:
     code, printed, _ = ninja(*SCORE, "--lmwt", "10", "--wer-dir", tmp_path)
     assert (code, printed) == (0, ninja(*SCORE, "--acoustic-scale", "0.1")[1])
     assert sorted(os.listdir(tmp_path)) == ["best_wer", "wer_10_0.0", "wer_grid.tsv"]
@@ -70,12 +70,12 @@ def test_one_pair_of_scales_prints_no_table(ninja: Ninja, tmp_path: Path) -> Non
         (("--lmwt", "7:9", "--acoustic-scale", "0.1"), "cannot be used with"),
     ],
 )
-def test_wrong_grids_are_refused(ninja: Ninja, options: tuple[str, ...], message: str) -> None:
+def test_invalid_grids_are_refused(ninja: Ninja, options: tuple[str, ...], message: str) -> None:
     code, _, errors = ninja(*SCORE, *options)
     assert (code, message in errors) == (2, True), errors
 
 
-def test_lattices_have_the_symbol_table_beside_them(ninja: Ninja, tmp_path: Path) -> None:
+def test_score_uses_the_symbol_table_next_to_the_lattices(ninja: Ninja, tmp_path: Path) -> None:
     options = ("--lmwt", "9,10")
     shutil.copy(EXAMPLES / "lat.ark.gz", tmp_path / "lat.1.gz")
     code, _, errors = ninja("score", EXAMPLES / "text", tmp_path, *options)
@@ -96,26 +96,28 @@ def test_lattices_have_the_symbol_table_beside_them(ninja: Ninja, tmp_path: Path
         ("--wer-dir", "wer"),
     ],
 )
-def test_transcripts_have_no_scales(ninja: Ninja, folder: Path, options: tuple[str, str]) -> None:
+def test_scales_are_refused_for_transcripts_oracles_and_confidences(
+    ninja: Ninja, folder: Path, options: tuple[str, str]
+) -> None:
     code, _, errors = ninja("score", EXAMPLES / "text", EXAMPLES / "text", *options)
     assert (code, "can be used only with lattices, but SOURCE contains transcripts" in errors) == (2, True), errors
-    for excluding in ("--oracle", "--confidences"):
-        code, _, errors = ninja(*SCORE, excluding, *options)
-        assert (code, f"{excluding} cannot be used with --" in errors) == (2, True), errors
+    for option in ("--oracle", "--confidences"):
+        code, _, errors = ninja(*SCORE, option, *options)
+        assert (code, f"{option} cannot be used with --" in errors) == (2, True), errors
 
 
-def test_a_hypothesis_is_aligned_once_and_a_missing_one_is_scored_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    aligned = []
+def test_a_grid_aligns_each_hypothesis_once_and_scores_missing_ones_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    hypotheses = []
 
-    def counted(reference: list[str], words: list[str]) -> evaluate.Alignment:
-        aligned.append(words)
+    def align(reference: list[str], words: list[str]) -> evaluate.Alignment:
+        hypotheses.append(words)
         return evaluate.align(reference, words)
 
-    monkeypatch.setattr("ninja.evaluate.grid.align", counted)
-    found = {"a": Hypotheses((["x"], ["y"]), (0, 1, 0, 0)), "c": Hypotheses((["x"],), (0, 0, 0, 0))}
-    scales = [Scales(each) for each in (0.1, 0.2, 0.3, 0.4)]
-    grid = evaluate.score_grid({"a": ["y"], "b": ["z"]}, found, scales, "all")
-    assert aligned == [["x"], ["y"], []]
+    monkeypatch.setattr("ninja.evaluate.grid.align", align)
+    lists = {"a": Hypotheses((["x"], ["y"]), (0, 1, 0, 0)), "c": Hypotheses((["x"],), (0, 0, 0, 0))}
+    scales = [Scales(acoustic_scale) for acoustic_scale in (0.1, 0.2, 0.3, 0.4)]
+    grid = evaluate.score_grid({"a": ["y"], "b": ["z"]}, lists, scales, "all")
+    assert hypotheses == [["x"], ["y"], []]
     assert grid.best == 1
     assert grid.rates[1] == ErrorRate(2, 0, 0, 1, 2, 1, 1, 1)
     assert grid.rates[0] == grid.rates[2] == grid.rates[3] == ErrorRate(2, 1, 0, 1, 2, 2, 1, 1)
@@ -138,13 +140,13 @@ def wer(ninja: Ninja, texts: tuple[Path, Path], *options: object) -> str:
     return printed.split("\n")[0]
 
 
-def test_words_can_be_ignored(ninja: Ninja, texts: tuple[Path, Path]) -> None:
+def test_score_ignores_words_on_request(ninja: Ninja, texts: tuple[Path, Path]) -> None:
     assert wer(ninja, texts) == "%WER 50.00 [ 3 / 6, 1 ins, 1 del, 1 sub ]"
-    ignored = ("--ignore", "<unk>", "--ignore", "<noise>")
-    assert wer(ninja, texts, *ignored) == "%WER 20.00 [ 1 / 5, 0 ins, 0 del, 1 sub ]"
+    options = ("--ignore", "<unk>", "--ignore", "<noise>")
+    assert wer(ninja, texts, *options) == "%WER 20.00 [ 1 / 5, 0 ins, 0 del, 1 sub ]"
 
 
-def test_kaldis_filters_change_both_sides_or_hypotheses_alone(
+def test_filters_of_kaldi_change_both_sides_or_only_hypotheses(
     ninja: Ninja, texts: tuple[Path, Path], tmp_path: Path
 ) -> None:
     script = tmp_path / "wer_output_filter"
@@ -159,7 +161,7 @@ def test_kaldis_filters_change_both_sides_or_hypotheses_alone(
 
 def test_filters_change_each_hypothesis_of_a_grid(ninja: Ninja, tmp_path: Path) -> None:
     script = tmp_path / "filter"
-    script.write_text("s: .*::\n")  # no words are left
+    script.write_text("s: .*::\n")  # removes all words
     code, printed, _ = ninja(*SCORE, "--lmwt", "1,14", "--hyp-filter", script)
     assert (code, printed.count("100.00")) == (0, 5)
 
@@ -172,9 +174,7 @@ def test_filters_change_each_hypothesis_of_a_grid(ninja: Ninja, tmp_path: Path) 
         (None, InputError, "no such file"),
     ],
 )
-def test_a_filter_that_fails_is_an_error(
-    tmp_path: Path, script: str | None, error: type[Exception], message: str
-) -> None:
+def test_a_failed_filter_is_an_error(tmp_path: Path, script: str | None, error: type[Exception], message: str) -> None:
     path = tmp_path / "filter"
     if script is not None:
         path.write_text(script)
@@ -190,7 +190,7 @@ def test_a_global_mapping_is_applied_from_left_to_right(ninja: Ninja, texts: tup
     )
     mapping = evaluate.read_glm(glm)
     assert mapping.words(["uh", "a", "b", "a", "Um", "<noise>"]) == ["%HESITATION", "ab", "a", "%HESITATION"]
-    # "a <noise> b" becomes "a b", which no rule looks at again.
+    # "a <noise> b" becomes "a b", to which no rule is applied again.
     assert wer(ninja, texts, "--glm", glm) == "%WER 40.00 [ 2 / 5, 0 ins, 0 del, 2 sub ]"
 
 
@@ -203,13 +203,13 @@ def test_a_global_mapping_is_applied_from_left_to_right(ninja: Ninja, texts: tup
         ("[ ] => [B]", "replaces nothing"),
     ],
 )
-def test_rules_that_are_not_served_are_refused(tmp_path: Path, rule: str, message: str) -> None:
+def test_unsupported_rules_of_a_glm_are_refused(tmp_path: Path, rule: str, message: str) -> None:
     (tmp_path / "en.glm").write_text(f"{rule}\n")
     with pytest.raises(FormatError, match=message):
         evaluate.read_glm(tmp_path / "en.glm")
 
 
-def test_an_empty_archive_among_several_is_named(ninja, tmp_path):
+def test_an_empty_archive_among_several_is_reported(ninja, tmp_path):
     (tmp_path / "lat.1.gz").write_bytes(b"")
     for source in (tmp_path, tmp_path / "lat.1.gz", f"{tmp_path}/lat.*.gz"):
         code, _, errors = ninja("score", EXAMPLES / "text", source, "--lmwt", "7:9")
@@ -217,7 +217,7 @@ def test_an_empty_archive_among_several_is_named(ninja, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["s/a/touch ran/e", "e touch ran", "w ran", "s/a/b/w ran", "r /etc/hostname"])
-def test_a_script_of_sed_runs_and_writes_nothing(
+def test_a_sed_script_cannot_run_commands_or_write_files(
     ninja: Ninja, texts: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

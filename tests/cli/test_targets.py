@@ -1,5 +1,4 @@
-"""Outputs of ``ninja.write``: formats by extension or name, one or several lattices per file, complete files or
-none."""
+"""Outputs of ``ninja.write``: formats by extension or name, one or several lattices per file, complete files only."""
 
 import gzip
 import io
@@ -30,21 +29,21 @@ from ninja.lattice.symbols import SymbolTable
 
 pytestmark = pytest.mark.usefixtures("folder")
 
-WRITTEN = [each.name for each in formats() if each.write is not None and not each.write.rewrites_files]
-ONE = lattice_of([(0, 1, 1, 1.5, 2.0), (0, 1, 2, 0.5, 4.0)], {1: (0.0, 0.25)})
-ONE = ONE.with_words(SymbolTable(ONE.words, "words.txt"))  # a table of a file, which is not written again
-LATTICES = [ONE.with_key("a"), ONE.with_key("b")]
+OUTPUT_FORMATS = [form.name for form in formats() if form.write is not None and not form.write.rewrites_files]
+LATTICE = lattice_of([(0, 1, 1, 1.5, 2.0), (0, 1, 2, 0.5, 4.0)], {1: (0.0, 0.25)})
+LATTICE = LATTICE.with_words(SymbolTable(LATTICE.words, "words.txt"))  # a table with a file, which is not written again
+LATTICES = [LATTICE.with_key("a"), LATTICE.with_key("b")]
 NETWORKS = [ConfusionNetwork.from_bins(key, [[("a", 1.0, None, None)]]) for key in "ab"]
 LISTS = [NBest(key, (sentence(["a", "b"], 1.0, 2.0), sentence(["a"], 3.0, 4.0))) for key in "ab"]
-TIMED_FORMS = ("srt", "vtt", "whisper-tsv", "ctm")  # of words with times
+TIMED_FORMS = ("srt", "vtt", "whisper-tsv", "ctm")  # formats of words with times
 TIMED = [
     replace(nbest, frame_shift=1.0, hypotheses=tuple(
-        replace(one, begin=tuple(range(len(one.words))), end=tuple(range(1, len(one.words) + 1)))
-        for one in nbest.hypotheses
+        replace(path, begin=tuple(range(len(path.words))), end=tuple(range(1, len(path.words) + 1)))
+        for path in nbest.hypotheses
     ))
     for nbest in LISTS
 ]  # fmt: skip
-TABLE = ONE.words
+TABLE = LATTICE.words
 
 
 def items(form):
@@ -57,14 +56,14 @@ def extension_of(form):
     return by_name(form, "write").extensions[0]
 
 
-def put(name, what, **options):
+def write_items(name, values, **options):
     with ninja.write(name, **options) as output:
-        for item in what:
+        for item in values:
             output.write(item)
     return output
 
 
-def listed():
+def list_files():
     return sorted(str(path) for path in Path().rglob("*") if path.is_file())
 
 
@@ -105,10 +104,10 @@ def listed():
         ("x", "nbest", "json"),
         ("ark,t:x", "text", "text"),
         ("ark,scp:x,y", "binary", "binary"),
-        *((f"x{number}", form, form) for number, form in enumerate(WRITTEN)),
+        *((f"x{number}", form, form) for number, form in enumerate(OUTPUT_FORMATS)),
     ],
 )
-def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
+def test_the_format_comes_from_the_name_or_the_to_option(name, to, form):
     output = format_of(name, to)
     assert (output.format.name, output.options) == (form, {})
 
@@ -144,15 +143,15 @@ def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
         (".", "binary", "is a folder; add a file name"),
     ],
 )
-def test_a_format_that_makes_no_sense_is_refused(name, to, message):
+def test_an_invalid_output_format_is_refused(name, to, message):
     with pytest.raises(OptionError) as caught:
         ninja.write(name, to=to)
     assert message in str(caught.value)
-    assert listed() == []
+    assert list_files() == []
 
 
 @pytest.mark.parametrize("option", [{"resume": True}, {"kind": "raw"}])
-def test_options_of_kaldi_archives_are_theirs_alone(option):
+def test_options_of_kaldi_archives_are_refused_for_other_formats(option):
     with pytest.raises(OptionError, match=f"{next(iter(option))} applies only to Kaldi archives, but the format of"):
         ninja.write("x.slf", **option)
     with pytest.raises(OptionError, match="lossy is 'perhaps', but must be allow or refuse"):
@@ -161,138 +160,138 @@ def test_options_of_kaldi_archives_are_theirs_alone(option):
         ninja.write("x.slf", encoding="klingon")
 
 
-MANY = ["binary", "text", "pfsg", "plf", "fst-ark", "k2", "native", "json", "nemo", "nbest-kaldi", "parquet"]
-MANY += ["transcripts", *TIMED_FORMS]
-ONES = ["slf", "sphinx", "openfst", "fst-text", "mesh", "srilm"]
+SEVERAL_PER_FILE = ["binary", "text", "pfsg", "plf", "fst-ark", "k2", "native", "json", "nemo", "nbest-kaldi"]
+SEVERAL_PER_FILE += ["parquet", "transcripts", *TIMED_FORMS]
+SINGLE_PER_FILE = ["slf", "sphinx", "openfst", "fst-text", "mesh", "srilm"]
 
 
 def test_every_format_has_one_layout():
-    assert {*MANY, *ONES, "espnet"} == {*WRITTEN}
-    assert {*ONES} == {form for form in WRITTEN if by_name(form, "write").write.files == "each"}
+    assert {*SEVERAL_PER_FILE, *SINGLE_PER_FILE, "espnet"} == {*OUTPUT_FORMATS}
+    assert {*SINGLE_PER_FILE} == {form for form in OUTPUT_FORMATS if by_name(form, "write").write.files == "each"}
 
 
-@pytest.mark.parametrize("form", MANY)
-def test_many_lattices_go_to_one_file_that_appears_when_it_is_whole(form):
+@pytest.mark.parametrize("form", SEVERAL_PER_FILE)
+def test_a_file_of_several_lattices_appears_when_it_is_complete(form):
     with ninja.write("x", to=form, words=TABLE if form == "nbest-kaldi" else None) as output:
         for item in items(form):
             output.write(item)
             assert not Path("x").exists()
-    assert listed() == ["x"]
+    assert list_files() == ["x"]
     content = Path("x").read_bytes()
-    put("x.gz", items(form), to=form, words=TABLE if form == "nbest-kaldi" else None)
+    write_items("x.gz", items(form), to=form, words=TABLE if form == "nbest-kaldi" else None)
     assert gzip.decompress(Path("x.gz").read_bytes()) == content
 
 
-@pytest.mark.parametrize("form", [*MANY, *ONES, "espnet"])
-def test_nothing_is_left_when_writing_fails(form):
+@pytest.mark.parametrize("form", [*SEVERAL_PER_FILE, *SINGLE_PER_FILE, "espnet"])
+def test_a_failed_writer_leaves_no_file(form):
     with pytest.raises(KeyboardInterrupt), ninja.write("x", to=form, words=TABLE) as output:  # noqa: PT012
-        if form in MANY:
+        if form in SEVERAL_PER_FILE:
             output.write(items(form)[0])
         raise KeyboardInterrupt
     assert os.listdir() == []
 
 
-def test_files_of_a_folder_are_there_when_they_are_whole(monkeypatch):
+def test_files_of_a_folder_appear_when_they_are_complete(monkeypatch):
     with pytest.raises(KeyboardInterrupt), ninja.write("out", to="slf") as output:  # noqa: PT012
         output.write(LATTICES[0])
-        assert listed() == ["out/a.slf"]
+        assert list_files() == ["out/a.slf"]
         raise KeyboardInterrupt
-    assert listed() == ["out/a.slf"]
+    assert list_files() == ["out/a.slf"]
 
     def fail(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OutputError, match=r"out/b\.slf: cannot be written: No space left"):
-        put("out", LATTICES[1:], to="slf")
+        write_items("out", LATTICES[1:], to="slf")
     assert os.listdir("out") == ["a.slf"]
 
 
-@pytest.mark.parametrize("form", ONES)
-def test_other_names_are_folders_with_a_file_for_each_lattice(form):
+@pytest.mark.parametrize("form", SINGLE_PER_FILE)
+def test_names_without_an_extension_are_folders_with_a_file_per_lattice(form):
     extension = extension_of(form)
-    put("deep/out", items(form), to=form)
-    assert listed() == [f"deep/out/{key}{extension}" for key in "ab"]
+    write_items("deep/out", items(form), to=form)
+    assert list_files() == [f"deep/out/{key}{extension}" for key in "ab"]
     single = f"a{extension}"
-    put(single, items(form)[:1], to=form)
+    write_items(single, items(form)[:1], to=form)
     assert Path(single).read_bytes() == Path("deep/out", single).read_bytes()
-    os.mkdir(f"b{extension}")  # a folder, whatever its name
-    put(f"b{extension}", items(form)[:1])
+    os.mkdir(f"b{extension}")  # an existing folder, despite its extension
+    write_items(f"b{extension}", items(form)[:1])
     assert os.listdir(f"b{extension}") == [single]
-    put(f"new{extension}/", items(form)[:1])
+    write_items(f"new{extension}/", items(form)[:1])
     assert os.listdir(f"new{extension}") == [single]
 
 
-@pytest.mark.parametrize("form", ONES)
-def test_a_file_of_one_lattice_takes_no_second_one(form):
+@pytest.mark.parametrize("form", SINGLE_PER_FILE)
+def test_a_file_of_a_single_lattice_refuses_a_second_one(form):
     name = f"x{extension_of(form)}"
     message = rf"{name}: {form} files contain a single lattice, but there are several, 'a' and 'b'; write to a folder"
     with pytest.raises(OutputError, match=message) as caught:
-        put(name, items(form))
-    assert caught.value.key is None  # it is not about one lattice only
+        write_items(name, items(form))
+    assert caught.value.key is None  # the error concerns both lattices
     assert os.listdir() == []
-    with ninja.write(name) as output:  # one who goes on all the same gets nothing
+    with ninja.write(name) as output:  # no file is written if the error is ignored
         output.write(items(form)[0])
         with pytest.raises(OutputError):
             output.write(items(form)[1])
     assert os.listdir() == []
-    put(name, [])
+    write_items(name, [])
     assert os.listdir() == []
 
 
-@pytest.mark.parametrize("form", ONES)
-def test_a_file_of_one_lattice_is_packed_by_its_name(form):
+@pytest.mark.parametrize("form", SINGLE_PER_FILE)
+def test_a_file_of_a_single_lattice_is_compressed_by_extension(form):
     name = f"x{extension_of(form)}"
-    put(name, items(form)[:1])
-    put(f"{name}.gz", items(form)[:1])
+    write_items(name, items(form)[:1])
+    write_items(f"{name}.gz", items(form)[:1])
     assert gzip.decompress(Path(f"{name}.gz").read_bytes()) == Path(name).read_bytes()
 
 
-@pytest.mark.parametrize("form", [*ONES, *MANY])
-def test_the_standard_output_gets_what_a_file_would(form, monkeypatch):
-    what = items(form)[: 1 if form in ONES else 2]
+@pytest.mark.parametrize("form", [*SINGLE_PER_FILE, *SEVERAL_PER_FILE])
+def test_standard_output_has_the_content_of_a_file(form, monkeypatch):
+    values = items(form)[: 1 if form in SINGLE_PER_FILE else 2]
     stream = io.TextIOWrapper(io.BytesIO())
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
-        put("-", what, to=form, words=TABLE if form == "nbest-kaldi" else None)
-    extension = extension_of(form) if form in ONES else ""
-    put(f"x{extension}", what, to=form, words=TABLE if form == "nbest-kaldi" else None)
+        write_items("-", values, to=form, words=TABLE if form == "nbest-kaldi" else None)
+    extension = extension_of(form) if form in SINGLE_PER_FILE else ""
+    write_items(f"x{extension}", values, to=form, words=TABLE if form == "nbest-kaldi" else None)
     assert stream.buffer.getvalue() == Path(f"x{extension}").read_bytes()
 
 
-def test_a_second_lattice_on_the_standard_output_leaves_it_empty(monkeypatch):
+def test_a_second_lattice_on_standard_output_leaves_it_empty(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr(sys, "stdout", stream)
     with pytest.raises(OutputError, match="slf files contain a single lattice, but there are several, 'a' and 'b'"):
-        put("-", LATTICES, to="slf")
+        write_items("-", LATTICES, to="slf")
     assert stream.buffer.getvalue() == b""
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", ".hidden", "a/b", "k" * 255, "a\0b"])
-def test_a_key_that_names_no_file_costs_that_lattice_only(key):
+def test_a_key_that_is_not_a_file_name_fails_only_its_lattice(key):
     with ninja.write("out", to="slf") as output:
         with pytest.raises(OutputError, match="the key is not a valid file name; use another key") as caught:
-            output.write(ONE, key=key)
+            output.write(LATTICE, key=key)
         assert caught.value.key == key
-        output.write(ONE)
-    assert listed() == ["out/k.slf"]
+        output.write(LATTICE)
+    assert list_files() == ["out/k.slf"]
 
 
-def test_files_do_not_fall_together():
+def test_keys_with_the_same_file_name_are_refused():
     os.mkdir("out")
-    os.symlink("A.fst", "out/a.fst")  # as on a file system that does not tell capitals
+    os.symlink("A.fst", "out/a.fst")  # as on a case-insensitive file system
     with ninja.write("out", to="openfst") as output:
         for key in ("A", "b"):
-            output.write(ONE, key=key)
+            output.write(LATTICE, key=key)
         for key in ("A", "a", "b"):
             with pytest.raises(OutputError, match="the file for this key was already written; keys must be unique"):
-                output.write(ONE, key=key)
-    assert listed() == ["out/A.fst", "out/a.fst", "out/b.fst"]
-    put("out", [ONE.with_key("b")], to="openfst")  # files of an earlier run are replaced
+                output.write(LATTICE, key=key)
+    assert list_files() == ["out/A.fst", "out/a.fst", "out/b.fst"]
+    write_items("out", [LATTICE.with_key("b")], to="openfst")  # files of an earlier run are replaced
 
 
 @pytest.mark.parametrize("form", ["json", "espnet"])
-def test_a_key_stands_only_once_where_readers_say_so(form):
+def test_a_repeated_key_is_refused_by_formats_with_unique_keys(form):
     with ninja.write("x", to=form) as output:
         output.write(LISTS[0])
         with pytest.raises(OutputError, match="key 'a': the key is already in the output"):
@@ -301,7 +300,7 @@ def test_a_key_stands_only_once_where_readers_say_so(form):
 
 @pytest.mark.parametrize("form", ["binary", "pfsg", "mesh", "fst-ark", "espnet", "nbest-kaldi"])
 @pytest.mark.parametrize("key", ["", "a b"])
-def test_a_key_with_blanks_is_refused_where_blanks_part(form, key):
+def test_a_key_with_whitespace_is_refused_by_formats_with_fields(form, key):
     with (
         ninja.write("x", to=form, words=TABLE) as output,
         pytest.raises(LatticeError, match="is empty or contains whitespace; use another key"),
@@ -310,37 +309,37 @@ def test_a_key_with_blanks_is_refused_where_blanks_part(form, key):
 
 
 @pytest.mark.parametrize("form", ["slf", "pfsg", "mesh", "json", "espnet", "native"])
-def test_a_key_that_is_no_text_is_refused_where_keys_are(form):
+def test_a_key_that_is_not_utf_8_is_refused_by_text_formats(form):
     key = b"\xff".decode("utf-8", "surrogateescape")
     with ninja.write("x", to=form) as output:
         with pytest.raises((LatticeError, SymbolError), match="key cannot be encoded as UTF-8") as caught:
             output.write(items(form)[0], key=key)
         assert caught.value.key == key
         output.write(items(form)[0])
-    put("y", [ONE.with_key(key)], to="fst-ark")
+    write_items("y", [LATTICE.with_key(key)], to="fst-ark")
     assert next(read_fst_archive(Path("y").read_bytes()))[0] == key
 
 
-def test_a_folder_that_cannot_be_made_is_an_output_error():
+def test_a_folder_that_cannot_be_created_is_an_output_error():
     Path("file").write_text("old")
     for form in ("slf", "espnet"):
         with pytest.raises(OutputError, match="file: cannot be written: File exists"):
-            put("file", [], to=form)
+            write_items("file", [], to=form)
     for name in ("none/x.slf", "none/x.ark"):
         with pytest.raises(OutputError, match=f"{name}: cannot be written: No such file"):
-            put(name, LATTICES[:1])
+            write_items(name, LATTICES[:1])
     assert Path("file").read_text() == "old"
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full, a disk that is always full")
-@pytest.mark.parametrize("form", [*MANY, "slf"])
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full, a device that is always full")
+@pytest.mark.parametrize("form", [*SEVERAL_PER_FILE, "slf"])
 def test_a_full_device_is_an_output_error(form):
     with pytest.raises(OutputError, match="/dev/full: cannot be written: No space left on device"):
-        put("/dev/full", items(form)[:1], to=form, words=TABLE)
+        write_items("/dev/full", items(form)[:1], to=form, words=TABLE)
 
 
-def test_nothing_is_written_outside_the_block():
-    for form in WRITTEN:
+def test_writing_outside_the_with_block_is_refused():
+    for form in OUTPUT_FORMATS:
         output = ninja.write(form, to=form, words=TABLE)
         with pytest.raises(OutputError, match=f"{form}: the writer is not open; use it in a with block"):
             output.write(items(form)[0])
@@ -350,8 +349,8 @@ def test_nothing_is_written_outside_the_block():
             output.write(items(form)[0])
 
 
-@pytest.mark.parametrize("form", WRITTEN)
-def test_each_format_takes_lattices_and_what_it_holds_and_refuses_the_rest(form):
+@pytest.mark.parametrize("form", OUTPUT_FORMATS)
+def test_each_format_refuses_items_that_it_does_not_store(form):
     holds = by_name(form, "write").holds
     lattice = LATTICES[0].replace(time=np.array([0, 3], np.int32)) if form in TIMED_FORMS else LATTICES[0]
     with ninja.write("x", to=form, words=TABLE) as output:
@@ -363,81 +362,81 @@ def test_each_format_takes_lattices_and_what_it_holds_and_refuses_the_rest(form)
         output.write(lattice)
 
 
-def test_lists_and_networks_are_made_of_lattices_by_the_options_of_their_formats():
-    put("one.jsonl", [ONE], to="json:n=1,acoustic_scale=0")
-    put("other.jsonl", [ONE], to="json:n=1,acoustic_scale=4")
+def test_format_options_set_the_scales_of_lists_and_networks():
+    write_items("one.jsonl", [LATTICE], to="json:n=1,acoustic_scale=0")
+    write_items("other.jsonl", [LATTICE], to="json:n=1,acoustic_scale=4")
     texts = [read_objects(Path(name).read_bytes())[0].hypotheses for name in ("one.jsonl", "other.jsonl")]
-    assert [[each.words for each in listed] for listed in texts] == [[("b",)], [("a",)]]
+    assert [[hypothesis.words for hypothesis in hypotheses] for hypotheses in texts] == [[("b",)], [("a",)]]
     for name, to in (("flat.mesh", "mesh:acoustic-scale=0,lm_scale=0"), ("steep.mesh", "mesh:lm_scale=4")):
-        put(name, [ONE], to=to)
+        write_items(name, [LATTICE], to=to)
     assert "align 0 a 0.5 b 0.5\n" in Path("flat.mesh").read_text()
     assert Path("flat.mesh").read_text() != Path("steep.mesh").read_text()
 
 
-def test_ids_without_names_are_announced():
-    ids = {form for form in WRITTEN if ninja.write("x", to=form).needs_words}
-    assert ids == {"binary", "text", "openfst", "fst-text", "fst-ark", "k2", "nbest-kaldi"}
+def test_needs_words_is_true_for_formats_of_ids():
+    names = {form for form in OUTPUT_FORMATS if ninja.write("x", to=form).needs_words}
+    assert names == {"binary", "text", "openfst", "fst-text", "fst-ark", "k2", "nbest-kaldi"}
     assert not ninja.write("x", to="fst-text:labels=words").needs_words
 
 
-OTHER = SymbolTable.from_words(["<eps>", "b", "a", "c"])
-MORE = SymbolTable.from_words(["<eps>", "a", "b", "c", "d"])
+REORDERED_TABLE = SymbolTable.from_words(["<eps>", "b", "a", "c"])
+LONGER_TABLE = SymbolTable.from_words(["<eps>", "a", "b", "c", "d"])
 
 
 @pytest.mark.parametrize("form", ["binary", "openfst", "fst-text", "fst-ark", "k2", "native"])
 def test_ids_of_different_tables_are_not_mixed(form):
     with ninja.write("x", to=form) as output:
-        output.write(ONE)
-        output.write(ONE.with_words(MORE), key="more")  # the words it has are the same
-        for words in (OTHER, None):
+        output.write(LATTICE)
+        output.write(LATTICE.with_words(LONGER_TABLE), key="more")  # the tables agree on the words of the lattice
+        for words in (REORDERED_TABLE, None):
             message = "contradicts the table of earlier lattices; read all lattices with the same"
             with pytest.raises(SymbolError, match=message):
-                output.write(ONE.with_words(words), key="no")
-        output.write(ONE, key="again")
-    with ninja.write("y", to=form, words=MORE) as output:
-        output.write(ONE.with_words(None))
-        output.write(ONE, key="more")
+                output.write(LATTICE.with_words(words), key="no")
+        output.write(LATTICE, key="again")
+    with ninja.write("y", to=form, words=LONGER_TABLE) as output:
+        output.write(LATTICE.with_words(None))
+        output.write(LATTICE, key="more")
         with pytest.raises(SymbolError, match=r"key 'no': .* contradicts the table in words=") as caught:
-            output.write(ONE.with_words(OTHER), key="no")
+            output.write(LATTICE.with_words(REORDERED_TABLE), key="no")
         assert caught.value.key == "no"
     with ninja.write("z", to=form) as output:
-        output.write(ONE.with_words(None))
+        output.write(LATTICE.with_words(None))
         with pytest.raises(SymbolError):
-            output.write(ONE, key="no")
+            output.write(LATTICE, key="no")
 
 
-def test_names_come_from_the_table_given_or_the_lattices_own():
-    put("own", [ONE, ONE.with_words(OTHER).with_key("other")], to="slf")
+def test_words_come_from_the_words_argument_or_the_lattice():
+    write_items("own", [LATTICE, LATTICE.with_words(REORDERED_TABLE).with_key("other")], to="slf")
     assert b"W=b\ta=-2" in Path("own/other.slf").read_bytes()
     assert b"W=a\ta=-2" in Path("own/k.slf").read_bytes()
-    put("given", [ONE.with_words(None)], to="slf", words=OTHER)
+    write_items("given", [LATTICE.with_words(None)], to="slf", words=REORDERED_TABLE)
     assert Path("given/k.slf").read_bytes() == Path("own/other.slf").read_bytes().replace(b"other", b"k")
-    put("own.arrow", [ONE, ONE.with_words(MORE)])
-    put("given.arrow", [ONE.with_words(None)], words=OTHER)
+    write_items("own.arrow", [LATTICE, LATTICE.with_words(LONGER_TABLE)])
+    write_items("given.arrow", [LATTICE.with_words(None)], words=REORDERED_TABLE)
     names = [[lattice.words.word(1) for lattice in NativeFile(name)] for name in ("own.arrow", "given.arrow")]
     assert names == [["a", "a"], ["b"]]
     with (
-        ninja.write("x.plf", words=OTHER) as output,
+        ninja.write("x.plf", words=REORDERED_TABLE) as output,
         pytest.raises(SymbolError, match="contradicts the table in words="),
     ):
-        output.write(ONE)
+        output.write(LATTICE)
     with ninja.write("x.plf") as output, pytest.raises(SymbolError, match="key 'k': the lattice contains only"):
-        output.write(ONE.with_words(None))
+        output.write(LATTICE.with_words(None))
     with ninja.write("x", to="nbest-kaldi") as output, pytest.raises(SymbolError, match=r"specify words= \(--words\)"):
         output.write(LISTS[0])
 
 
-def test_a_lattice_that_a_format_cannot_hold_costs_itself_only():
-    huge = lattice_of([(0, 1, 1, 3e38, 3e38)], {1: (0.0, 0.0)})
+def test_a_lattice_that_a_format_cannot_store_fails_alone():
+    large_costs = lattice_of([(0, 1, 1, 3e38, 3e38)], {1: (0.0, 0.0)})
     with ninja.write("x.pt") as output:
         with pytest.raises(LatticeError, match="key 'k': the sum of the costs of an arc exceeds the range of float32"):
-            output.write(huge)
-        output.write(ONE)
+            output.write(large_costs)
+        output.write(LATTICE)
     assert [lattice.key for lattice in read_k2s(Path("x.pt").read_bytes())] == ["k"]
     with ninja.write("x.pfsg") as output:
         with pytest.raises(LatticeError, match="key 'k': a cost exceeds the range of a PFSG"):
-            output.write(huge)
-        output.write(ONE)
+            output.write(large_costs)
+        output.write(LATTICE)
     assert len(list(read_pfsgs(Path("x.pfsg").read_bytes()))) == 1
     with ninja.write("x.tsv") as output:
         output.write(LISTS[0])
@@ -449,32 +448,32 @@ def test_a_lattice_that_a_format_cannot_hold_costs_itself_only():
     assert len(list(read_nemo(Path("x.tsv").read_bytes(), ["a", "b"]))) == 2
 
 
-def test_the_key_given_is_the_one_written():
-    reads = {
+def test_the_key_argument_replaces_the_key_of_the_lattice():
+    key_readers = {
         "x.slf": lambda content: read_slf(content, "", options=SlfOptions(key="utterance")).key,
         "x.pfsg": lambda content: next(read_pfsgs(content)).key,
         "x.pt": lambda content: next(read_k2s(content)).key,
         "x.arrow": lambda content: next(iter(NativeFile(content))).key,
         "x.jsonl": lambda content: read_objects(content)[0].key,
     }
-    for name, reading in reads.items():
+    for name, read_key in key_readers.items():
         with ninja.write(name) as output:
-            output.write(LISTS[0] if name == "x.jsonl" else ONE, key="new")
-        assert reading(Path(name).read_bytes()) == "new"
+            output.write(LISTS[0] if name == "x.jsonl" else LATTICE, key="new")
+        assert read_key(Path(name).read_bytes()) == "new"
     with ninja.write("x", to="fst-ark") as output:
-        output.write(ONE, key="new")
+        output.write(LATTICE, key="new")
     assert next(read_fst_archive(Path("x").read_bytes()))[0] == "new"
 
 
-def test_words_are_written_in_the_encoding_asked_for():
+def test_words_are_written_in_the_encoding_argument():
     words = SymbolTable.from_words(["<eps>", "ä", "é", "ß"])
-    lattice = ONE.with_words(words)
+    lattice = LATTICE.with_words(words)
     lists = [NBest("a", (sentence(["ä"], 1.0),))]
     for name, item in [("x.slf", lattice), ("x.sphinx", lattice), ("x.pfsg", lattice), ("x.plf", lattice)]:
-        put(name, [item], encoding="latin-1")
+        write_items(name, [item], encoding="latin-1")
         assert "ä".encode("latin-1") in Path(name).read_bytes()
     for name in ("x.jsonl", "x.tsv", "x.nbest"):
-        put(name, lists, encoding="latin-1")
+        write_items(name, lists, encoding="latin-1")
         assert Path(name).read_bytes().decode("latin-1").count("ä") == 1
     with (
         ninja.write("y.jsonl", encoding="latin-1") as output,
@@ -483,18 +482,18 @@ def test_words_are_written_in_the_encoding_asked_for():
         output.write(NBest("c", (sentence(["漢"]),)))
 
 
-def test_lists_come_back_from_every_format():
-    put("x.jsonl", LISTS)
+def test_nbest_lists_are_written_and_read_in_their_formats():
+    write_items("x.jsonl", LISTS)
     assert read_objects(Path("x.jsonl").read_bytes()) == LISTS
-    put("a.nbest", LISTS[:1])
-    back = read_srilm(Path("a.nbest").read_bytes(), "a")
-    assert [each.words for each in back.hypotheses] == [("a", "b"), ("a",)]
-    put("x", LISTS, to="nbest-kaldi", words=TABLE)
-    found = dict(ninja.read("x"))
-    assert [*found] == ["a-1", "a-2", "b-1", "b-2"]
-    assert found["a-1"].word.tolist() == [1, 2]
-    put("fst.txt", [ONE], to="fst-ark")
+    write_items("a.nbest", LISTS[:1])
+    nbest = read_srilm(Path("a.nbest").read_bytes(), "a")
+    assert [hypothesis.words for hypothesis in nbest.hypotheses] == [("a", "b"), ("a",)]
+    write_items("x", LISTS, to="nbest-kaldi", words=TABLE)
+    lattices = dict(ninja.read("x"))
+    assert [*lattices] == ["a-1", "a-2", "b-1", "b-2"]
+    assert lattices["a-1"].word.tolist() == [1, 2]
+    write_items("fst.txt", [LATTICE], to="fst-ark")
     assert Path("fst.txt").read_bytes().startswith(b"k \n0\t1\t1\t1\t3.5\n")
-    put("x.txt", LISTS, to="nbest-kaldi", words=TABLE)
+    write_items("x.txt", LISTS, to="nbest-kaldi", words=TABLE)
     assert Path("x.txt").read_bytes().startswith(b"a-1 \n0\t1\t1\n1\t2\t2\n2\t1,2,\n")
     assert nbest_lattice(LISTS[0], TABLE).num_arcs == 3  # two words, and the end of the second hypothesis

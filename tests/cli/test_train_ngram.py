@@ -1,4 +1,4 @@
-"""``ninja train ngram``: output, messages and errors; ``ninja train`` is unchanged."""
+"""``ninja train ngram``: output, messages and errors; ``ninja train`` still trains a neural model."""
 
 import dataclasses
 import gzip
@@ -32,7 +32,7 @@ def unigrams(path):
     return [word for word, _ in load(path).vocabulary]
 
 
-def test_a_model_is_trained_written_and_summarised(ninja, text, tmp_path):
+def test_train_ngram_writes_a_model_and_a_summary(ninja, text, tmp_path):
     (tmp_path / "dev.txt.gz").write_bytes(gzip.compress(b"call tom\nplay that again\n"))
     output = tmp_path / "lm.arpa.gz"
     code, printed, errors = ninja("train", "ngram", text, "--dev", tmp_path / "dev.txt.gz", "-o", output, "--order", 2)
@@ -52,11 +52,11 @@ def test_a_model_is_trained_written_and_summarised(ninja, text, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dev.txt.gz", "lm.arpa.gz", "train.txt"]
 
 
-def test_training_shows_the_perplexity_that_lm_score_computes(ninja, text, tmp_path):
+def test_train_ngram_reports_the_perplexity_of_lm_score(ninja, text, tmp_path):
     errors = ninja("train", "ngram", text, "--dev", text, "-o", tmp_path / "lm.arpa")[2]
-    told = ninja("lm", "score", tmp_path / "lm.arpa", text, "--no-keys")[2]
-    shown = float(told.splitlines()[1].split("ppl= ")[1].split()[0])
-    assert errors.splitlines()[-1].endswith(f"perplexity {shown:.2f} on the held-out text")
+    score_errors = ninja("lm", "score", tmp_path / "lm.arpa", text, "--no-keys")[2]
+    perplexity = float(score_errors.splitlines()[1].split("ppl= ")[1].split()[0])
+    assert errors.splitlines()[-1].endswith(f"perplexity {perplexity:.2f} on the held-out text")
 
 
 def test_the_model_goes_to_stdout_on_request(ninja, text):
@@ -66,7 +66,7 @@ def test_the_model_goes_to_stdout_on_request(ninja, text):
     assert printed.endswith("\n\\end\\\n")
 
 
-def test_lists_put_classes_into_the_text_and_the_held_out_text(ninja, text, entities, tmp_path):
+def test_classes_replace_phrases_in_the_text_and_the_held_out_text(ninja, text, entities, tmp_path):
     output = tmp_path / "lm.arpa"
     code, _, errors = ninja("train", "ngram", text, "--classes", entities, "--dev", text, "-o", output)
     assert code == 0
@@ -78,7 +78,7 @@ def test_lists_put_classes_into_the_text_and_the_held_out_text(ninja, text, enti
     assert unigrams(output)[3:] == ["@name", "@place", "again", "call", "it", "now", "play", "please"]
 
 
-def test_lists_of_any_utterance_count_and_phrases_of_no_class_do_not(ninja, text, tmp_path):
+def test_phrases_without_a_class_are_not_replaced(ninja, text, tmp_path):
     path = tmp_path / "e.jsonl"
     path.write_text('{"list": "l", "@name": ["ann"]}\n{"utt": "u", "$thing": ["it"], "phrases": ["now"]}\n')
     code, _, errors = ninja("train", "ngram", text, "--classes", path, "-o", tmp_path / "lm.arpa")
@@ -88,7 +88,7 @@ def test_lists_of_any_utterance_count_and_phrases_of_no_class_do_not(ninja, text
     assert {"@name", "$thing", "now"} <= set(unigrams(tmp_path / "lm.arpa"))
 
 
-def test_a_vocabulary_is_a_list_of_words_or_a_symbol_table(ninja, text, tmp_path):
+def test_vocabulary_is_a_list_of_words_or_a_symbol_table(ninja, text, tmp_path):
     (tmp_path / "list").write_text("call\r\n\nann\nnever\n")
     (tmp_path / "words.txt").write_text("<eps> 0\n<unk> 1\ncall 2\nann 3\nnever 4\n#0 5\n<s> 6\n</s> 7\n")
     for name in ("list", "words.txt"):
@@ -107,7 +107,7 @@ def test_cutoffs_and_discounts_are_lists_of_numbers(ninja, text, tmp_path):
     ]
 
 
-def bad(tmp_path):
+def write_bad_files(tmp_path):
     (tmp_path / "good").write_text(TEXT)
     (tmp_path / "empty").write_text("\n \n")
     (tmp_path / "marked").write_text("a b\nc <s> d\n")
@@ -118,7 +118,7 @@ def bad(tmp_path):
 
 
 BAD = {
-    "nothing": (("nowhere",), 1, "nowhere: cannot be read: No such file or directory"),
+    "a missing text": (("nowhere",), 1, "nowhere: cannot be read: No such file or directory"),
     "an empty text": (("empty",), 1, "empty: the text contains no sentences"),
     "marks in the text": (
         ("marked",),
@@ -128,19 +128,19 @@ BAD = {
     "another encoding": (("latin1",), 1, "latin1:3: not UTF-8 (unexpected end of data); convert it with iconv"),
     "damaged gzip": (("cut.gz",), 1, "the gzip stream is truncated"),
     "an empty held-out text": (("good", "--dev", "empty"), 1, "empty: the text contains no sentences"),
-    "three fields": (
+    "a vocabulary with three fields": (
         ("good", "--vocabulary", "three"),
         1,
         "three:2: expected a word, or a word and its id, found 'a b c'",
     ),
-    "no words": (("good", "--vocabulary", "empty"), 1, "empty: the vocabulary contains no words"),
+    "an empty vocabulary": (("good", "--vocabulary", "empty"), 1, "empty: the vocabulary contains no words"),
     "another language": (
         ("good", "--vocabulary", "words"),
         1,
         "good: no word of the text is in the vocabulary; specify",
     ),
-    "no entities": (("good", "--classes", "nowhere"), 1, "nowhere"),
-    "no classes": (
+    "missing classes": (("good", "--classes", "nowhere"), 1, "nowhere"),
+    "classes without phrases": (
         ("good", "--classes", "classless.json"),
         1,
         "classless.json: the classes have no phrases; omit the classes",
@@ -165,9 +165,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_leaves_no_file(ninja, case, tmp_path, monkeypatch):
+def test_bad_input_is_reported_in_one_line_without_output_files(ninja, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    bad(tmp_path)
+    write_bad_files(tmp_path)
     (tmp_path / "words").write_text("ich\n")
     (tmp_path / "good2").write_text("call\n")
     arguments, expected, message = BAD[case]
@@ -178,14 +178,14 @@ def test_bad_input_is_one_line_and_leaves_no_file(ninja, case, tmp_path, monkeyp
     assert not [path for path in tmp_path.iterdir() if "lm.arpa" in path.name]
 
 
-def test_a_missing_folder_is_told_before_the_training(ninja, tmp_path):
+def test_a_missing_output_folder_is_reported_before_training(ninja, tmp_path):
     code, _, errors = ninja("train", "ngram", tmp_path / "nowhere", "-o", tmp_path / "no" / "lm.arpa")
     assert code == 2
     folder = tmp_path / "no"
     assert errors == f"ninja: error: {folder / 'lm.arpa'}: the folder {folder} does not exist; create it first\n"
 
 
-def test_without_a_command_a_network_is_trained(ninja, text, tmp_path):
+def test_train_without_ngram_trains_a_network(ninja, text, tmp_path):
     code, _, errors = ninja("train", text)
     assert (code, errors.splitlines()[-1]) == (2, "Error: Missing option '-o' / '--output-file'.")
     assert errors.startswith("Usage: ninja train [OPTIONS] TEXT\n")
@@ -197,7 +197,7 @@ def test_without_a_command_a_network_is_trained(ninja, text, tmp_path):
     assert (code, "./ngram: cannot be read" in errors) == (1, True)
 
 
-def test_the_help_shows_both_kinds_of_training(ninja):
+def test_help_of_train_shows_both_kinds_of_training(ninja):
     code, printed, _ = ninja("train", "--help")
     assert code == 0
     assert printed.startswith("Usage: ninja train [OPTIONS] TEXT\n\n  Train a neural language model.\n")
@@ -209,10 +209,10 @@ def test_the_help_shows_both_kinds_of_training(ninja):
     assert printed.startswith("Usage: ninja train ngram [OPTIONS] TEXT\n")
 
 
-def test_options_are_named_as_the_fields_and_described():
-    offered = {option.name: option for option in group.get_command(click.Context(group), "train ngram").params}
+def test_options_of_train_ngram_have_field_names_and_help():
+    options = {option.name: option for option in group.get_command(click.Context(group), "train ngram").params}
     for field in dataclasses.fields(NgramOptions):
-        assert offered[field.name].opts == [f"--{field.name.replace('_', '-')}"]
+        assert options[field.name].opts == [f"--{field.name.replace('_', '-')}"]
         default = ",".join(map(str, field.default)) if field.name == "cutoffs" else field.default
-        assert default is None or offered[field.name].default == default
-    assert all(option.help for option in offered.values() if isinstance(option, click.Option))
+        assert default is None or options[field.name].default == default
+    assert all(option.help for option in options.values() if isinstance(option, click.Option))

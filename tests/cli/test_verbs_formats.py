@@ -25,7 +25,7 @@ from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-# Of each source: the format, the options of reading, and whether it has times.
+# For each source: the format, the options for reading it, and whether it has times.
 SOURCES = {
     "slf": ("slf", (), True),
     "native": ("native", (), True),
@@ -41,15 +41,15 @@ TIMED = [name for name, (_, _, has_times) in SOURCES.items() if has_times]
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    """Create a folder with three lattices in all formats, a symbol table, and their references in ``said``."""
+    """Create a folder with three lattices in all formats, a symbol table, and their references in ``ref``."""
     folder = tmp_path_factory.mktemp("bed")
     table = SymbolTable.read(EXAMPLES / "words.txt")
-    chosen, used = [], {0}
+    lattices, word_ids = [], {0}
     for key, lattice in package.read(EXAMPLES / "lat.ark.gz"):
-        if len(chosen) == 3:
+        if len(lattices) == 3:
             break
         small = prune(lattice, 1.5, Scales(acoustic=0.1))
-        # Whole numbers: all formats hold them, and all sums of them. Frames end with the last arc.
+        # Integers, because all formats store them and their sums exactly. The last arc ends with the last frame.
         no_labels = np.zeros(0, np.int32), np.zeros(small.num_states + 1, np.int64)
         for array in no_labels:
             array.flags.writeable = False
@@ -59,33 +59,34 @@ def bed(tmp_path_factory):
             array.flags.writeable = False
         small = replace(small, final_ali=no_labels[0], final_ali_begin=no_labels[1])
         small = replace(small, final_graph=final[0], final_acoustic=final[1]).with_costs(*costs)
-        chosen.append(small.with_key(key.replace("-", "", 2)))
-        used |= set(small.word.tolist())
-    keys = {lattice.key for lattice in chosen}
-    said = [line.replace("-", "", 2) for line in (EXAMPLES / "text").read_text().splitlines(keepends=True)]
-    (folder / "said").write_text("".join(line for line in said if line.split()[0] in keys))
+        lattices.append(small.with_key(key.replace("-", "", 2)))
+        word_ids |= set(small.word.tolist())
+    keys = {lattice.key for lattice in lattices}
+    references = [line.replace("-", "", 2) for line in (EXAMPLES / "text").read_text().splitlines(keepends=True)]
+    (folder / "ref").write_text("".join(line for line in references if line.split()[0] in keys))
     names = dict(table)
-    (folder / "table.txt").write_text("".join(f"{word} {i}\n" for word, i in names.items() if i in used))
-    write_all(folder / "kaldi.ark", chosen)
+    (folder / "table.txt").write_text("".join(f"{word} {i}\n" for word, i in names.items() if i in word_ids))
+    write_all(folder / "kaldi.ark", lattices)
     for name, (form, _, _) in SOURCES.items():
-        if name == "k2" and find_spec("torch") is None:  # it writes k2's files; in CI that fails (conftest.py)
+        # torch writes the files of k2; in CI, tests/conftest.py requires it.
+        if name == "k2" and find_spec("torch") is None:
             continue
-        given = [folder / "kaldi.ark", "--words", folder / "table.txt", "--to", form, "-o", folder / name]
-        assert main(["convert", *map(str, given)]) == 0
+        arguments = [folder / "kaldi.ark", "--words", folder / "table.txt", "--to", form, "-o", folder / name]
+        assert main(["convert", *map(str, arguments)]) == 0
     return folder
 
 
 @pytest.fixture
-def there(bed, monkeypatch, tmp_path):
-    """Change to a folder without a symbol table next to it."""
-    for each in bed.iterdir():
-        (tmp_path / each.name).symlink_to(each)
+def cwd(bed, monkeypatch, tmp_path):
+    """Change to a folder with links to the files of ``bed``."""
+    for path in bed.iterdir():
+        (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def source(name):
-    if name == "k2" and find_spec("torch") is None:  # it writes k2's files; in CI that fails (conftest.py)
+    if name == "k2" and find_spec("torch") is None:
         pytest.skip("torch is not installed")
     return [name, *SOURCES[name][1]]
 
@@ -111,7 +112,7 @@ def in_order(text):
     ],
     ids=" ".join,
 )
-def test_words_and_figures_are_those_of_the_kaldi_archive(ninja, there, name, verb):
+def test_words_and_numbers_agree_with_the_kaldi_archive(ninja, cwd, name, verb):
     if ("--jobs" in verb and name != "slf") or ("confidence" in verb and name == "pfsg"):
         return  # processes take a while to start; PFSG's costs are rounded
     code, out, _ = ninja(verb[0], *source(name), *verb[1:])
@@ -120,8 +121,8 @@ def test_words_and_figures_are_those_of_the_kaldi_archive(ninja, there, name, ve
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "plf"])
-@pytest.mark.parametrize("verb", ["score said S", "score said S --oracle", "oracle S --ref said"])
-def test_scores_and_nearest_paths_are_those_of_the_kaldi_archive(ninja, there, name, verb):
+@pytest.mark.parametrize("verb", ["score ref S", "score ref S --oracle", "oracle S --ref ref"])
+def test_scores_and_oracles_agree_with_the_kaldi_archive(ninja, cwd, name, verb):
     first, last = verb.split(" S")
     code, out, err = ninja(*first.split(), *source(name), *last.split())
     expected = ninja(*first.split(), *KALDI, *last.split())
@@ -142,24 +143,24 @@ def test_scores_and_nearest_paths_are_those_of_the_kaldi_archive(ninja, there, n
     ],
     ids=" ".join,
 )
-def test_times_are_those_of_the_kaldi_archive(ninja, there, name, verb):
+def test_times_agree_with_the_kaldi_archive(ninja, cwd, name, verb):
     code, out, _ = ninja(verb[0], *source(name), *verb[1:])
     assert (code, out) == (0, ninja(verb[0], *KALDI, *verb[1:])[1])
 
 
-def test_the_frame_shift_of_the_file_is_taken_for_seconds(ninja, there):
+def test_times_in_seconds_use_the_frame_shift_of_the_file(ninja, cwd):
     assert ninja("convert", *KALDI, "--to", "slf:frame_shift=0.02", "-o", "double")[0] == 0
-    read = ["--from", "slf:frame_shift=0.02"]
-    _, out, _ = ninja("to-ctm-conf", "double", *read)
+    options = ["--from", "slf:frame_shift=0.02"]
+    _, out, _ = ninja("to-ctm-conf", "double", *options)
     assert out == ninja("to-ctm-conf", *KALDI, "--frame-shift", "0.02")[1]
-    ninja("1best", "double", *read, "-o", "best.arrow")
+    ninja("1best", "double", *options, "-o", "best.arrow")
     ninja("1best", *KALDI, "-o", "best.ark")
     _, out, _ = ninja("nbest-to-ctm", "best.arrow")
     assert out == ninja("nbest-to-ctm", "best.ark", "--words", "table.txt", "--frame-shift", "0.02")[1]
 
 
 @pytest.mark.parametrize("verb", ["to-ctm-conf", "mbr-decode --times - -o /dev/null", "limit-depth -o out.ark"])
-def test_a_lattice_that_has_no_times_gets_none(ninja, there, verb):
+def test_lattices_without_times_are_refused_or_written_without_times(ninja, cwd, verb):
     name, *options = verb.split()
     code, out, err = ninja(name, *source("pfsg"), *options)
     assert (code, out) == (1, "")
@@ -168,11 +169,11 @@ def test_a_lattice_that_has_no_times_gets_none(ninja, there, verb):
     assert "start" in ninja("mbr-decode", *source("slf"), "--json", "-", "-o", "/dev/null")[1]
 
 
-OF_ALIGNMENTS = ["to-post", "project --project-output=false -o out.ark"]
+ALIGNMENT_COMMANDS = ["to-post", "project --project-output=false -o out.ark"]
 
 
-@pytest.mark.parametrize("verb", OF_ALIGNMENTS)
-def test_verbs_of_alignments_refuse_lattices_without_any(ninja, there, verb):
+@pytest.mark.parametrize("verb", ALIGNMENT_COMMANDS)
+def test_alignment_commands_refuse_lattices_without_alignments(ninja, cwd, verb):
     name, *options = verb.split()
     code, out, err = ninja(name, *source("slf"), *options)
     assert (code, out) == (1, "")
@@ -180,8 +181,8 @@ def test_verbs_of_alignments_refuse_lattices_without_any(ninja, there, verb):
     assert ninja(name, *KALDI, *options)[0] == 0
 
 
-# Verbs that make lattices, and whether the states, and so their times, stay.
-MAKING = {
+# Commands that write lattices, and whether they keep the states and therefore their times.
+LATTICE_COMMANDS = {
     "1best": True,
     "add-penalty --word-ins-penalty 2": True,
     "combine": True,
@@ -192,7 +193,7 @@ MAKING = {
     "copy-backoff": True,
     "determinize": False,
     "determinize-pruned --beam 3": False,
-    "difference --ref said": True,
+    "difference --ref ref": True,
     "expand-ngram --n 2": True,
     "interp": True,
     "limit-depth --max-arcs-per-frame 3": True,
@@ -209,35 +210,35 @@ MAKING = {
     "union --determinize=false": True,
     "union": False,
 }
-OF_TWO = ("combine", "compose", "copy-backoff", "interp", "union")
+TWO_SOURCES = ("combine", "compose", "copy-backoff", "interp", "union")
 ARPA = "\\data\\\nngram 1=4\n\n\\1-grams:\n-1 <unk>\n-99 <s>\n-0.5 </s>\n-0.75 the\n\n\\end\\\n"
 
 
-@pytest.mark.parametrize("verb", MAKING)
-def test_lattices_made_of_a_foreign_source_are_those_made_of_the_archive(ninja, there, verb):
+@pytest.mark.parametrize("verb", LATTICE_COMMANDS)
+def test_commands_write_the_same_lattices_for_slf_and_kaldi_archives(ninja, cwd, verb):
     name, *options = verb.split()
-    (there / "lm.arpa").write_text(ARPA)
-    other = ["slf"] if name in OF_TWO else []
-    code, _, err = ninja(name, "slf", *other, *options, "-o", "out.arrow")
+    (cwd / "lm.arpa").write_text(ARPA)
+    second_source = ["slf"] if name in TWO_SOURCES else []
+    code, _, err = ninja(name, "slf", *second_source, *options, "-o", "out.arrow")
     assert code == 0, err
-    made = [lattice for _, lattice in package.read("out.arrow")]
-    lost = [lattice for lattice in made if lattice.time is None]
-    assert (f"times of {len(lost)} lattices are not written" in err) == bool(lost)
-    if MAKING[verb]:
-        assert not lost
-    for lattice in made:
+    lattices = [lattice for _, lattice in package.read("out.arrow")]
+    without_times = [lattice for lattice in lattices if lattice.time is None]
+    assert (f"times of {len(without_times)} lattices are not written" in err) == bool(without_times)
+    if LATTICE_COMMANDS[verb]:
+        assert not without_times
+    for lattice in lattices:
         assert lattice.time is None or (lattice.time[lattice.dst] >= lattice.time[lattice.src]).all()
-    other = [{"compose": "ark:kaldi.ark"}.get(name, "kaldi.ark")] if name in OF_TWO else []
-    assert ninja(name, "kaldi.ark", *other, *options, "--words", "table.txt", "-o", "out.ark")[0] == 0
+    second_source = [{"compose": "ark:kaldi.ark"}.get(name, "kaldi.ark")] if name in TWO_SOURCES else []
+    assert ninja(name, "kaldi.ark", *second_source, *options, "--words", "table.txt", "-o", "out.ark")[0] == 0
     code, _, err = ninja("equivalent", "out.arrow", "out.ark", "--words", "table.txt", "--num-paths", "0")
     assert code == 0, err
 
 
 @pytest.mark.parametrize("to", ["slf", "native", "fst-text", "json", "pfsg"])
-def test_best_paths_are_written_in_any_format(ninja, there, to):
-    arguments = ["to-nbest", "slf", "--n", "2", "--to", to, "-o", "out", "--words-out", "own.txt"]
+def test_best_paths_are_written_in_other_formats(ninja, cwd, to):
+    arguments = ["to-nbest", "slf", "--n", "2", "--to", to, "-o", "out", "--words-out", "words-out.txt"]
     assert ninja(*arguments)[0] == 0
-    words = ["--words", "own.txt"] if to == "fst-text" else []
+    words = ["--words", "words-out.txt"] if to == "fst-text" else []
     _, out, _ = ninja("best", "out", *words)
     assert sorted(out.splitlines()) == sorted(ninja("nbest", *KALDI, "-n", "2")[1].splitlines())
     assert ninja("nbest-to-lattice", "out", *words, "-o", "united.arrow")[0] == 0
@@ -245,50 +246,50 @@ def test_best_paths_are_written_in_any_format(ninja, there, to):
     assert sorted(out.splitlines()) == sorted(ninja("nbest", *KALDI, "-n", "2")[1].splitlines())
 
 
-def test_single_paths_are_written_in_any_format(ninja, there):
+def test_single_paths_are_written_in_other_formats(ninja, cwd):
     assert ninja("1best", *KALDI, "-o", "one.ark")[0] == 0
-    taken = ["-o", "tra", "--alignments", "ali", "--lm-cost", "lm", "--ac-cost", "ac"]
-    assert ninja("nbest-to-linear", "one.ark", "--words", "table.txt", *taken)[0] == 0
+    outputs = ["-o", "tra", "--alignments", "ali", "--lm-cost", "lm", "--ac-cost", "ac"]
+    assert ninja("nbest-to-linear", "one.ark", "--words", "table.txt", *outputs)[0] == 0
     costs = ["--words", "table.txt", "--lm-cost", "lm", "--ac-cost", "ac"]
     assert ninja("linear-to-nbest", "ali", "--transcriptions", "tra", *costs, "--to", "slf", "-o", "one")[0] == 0
     assert ninja("best", "one")[1] == ninja("best", *KALDI)[1]
-    assert ninja("string-to-lattice", "tra", "--words", "table.txt", "-o", "said.jsonl")[0] == 0
-    assert ninja("best", "said.jsonl")[1] == ninja("best", *KALDI)[1]
+    assert ninja("string-to-lattice", "tra", "--words", "table.txt", "-o", "ref.jsonl")[0] == 0
+    assert ninja("best", "ref.jsonl")[1] == ninja("best", *KALDI)[1]
     assert ninja("best-path", "slf", "-o", "/dev/null", "--write-lattices", "best.arrow")[0] == 0
     assert ninja("best", "best.arrow")[1] == ninja("best", *KALDI)[1]
-    assert ninja("oracle", "slf", "--ref", "said", "-o", "near", "--write-lattices", "near.arrow")[0] == 0
-    assert ninja("best", "near.arrow")[1] == (there / "near").read_text()
+    assert ninja("oracle", "slf", "--ref", "ref", "-o", "near", "--write-lattices", "near.arrow")[0] == 0
+    assert ninja("best", "near.arrow")[1] == (cwd / "near").read_text()
 
 
-def test_parts_are_written_in_any_format(ninja, there):
+def test_split_writes_other_formats(ninja, cwd):
     code, _, err = ninja("split", "native", "--nj", "2", "--to", "slf", "-o", "part.JOB", "--lossy", "refuse")
     assert (code, "slf cannot store: alignments" in err) == (1, True)
     assert ninja("split", "slf", "--nj", "2", "--to", "slf", "-o", "part.JOB")[0] == 0
     assert ninja("best", "part.1", "part.2")[1] == ninja("best", *KALDI)[1]
 
 
-def test_info_says_what_the_sources_hold(ninja, there):
-    figures = json.loads(ninja("info", "slf", "--json")[1])
-    plain = json.loads(ninja("info", *KALDI, "--json")[1])
-    assert (figures["formats"], plain["formats"]) == ({"slf": 3}, {"kaldi": 1})
-    assert (figures["with times"], figures["with alignments"]) == (3, 0)
-    assert (plain["with times"], plain["with alignments"]) == (0, 3)
+def test_info_counts_formats_times_and_alignments(ninja, cwd):
+    counts = json.loads(ninja("info", "slf", "--json")[1])
+    kaldi_counts = json.loads(ninja("info", *KALDI, "--json")[1])
+    assert (counts["formats"], kaldi_counts["formats"]) == ({"slf": 3}, {"kaldi": 1})
+    assert (counts["with times"], counts["with alignments"]) == (3, 0)
+    assert (kaldi_counts["with times"], kaldi_counts["with alignments"]) == (0, 3)
     for name in ("lattices", "states", "arcs", "frames", "depth", "words"):
-        assert figures[name] == plain[name], name
-    assert figures["symbol table"] == f"{plain['words'] + 1} words"
+        assert counts[name] == kaldi_counts[name], name
+    assert counts["symbol table"] == f"{kaldi_counts['words'] + 1} words"
     assert json.loads(ninja("info", "kaldi.ark", "--json")[1])["symbol table"] == "none"
     assert "formats                 3 slf" in ninja("info", "slf")[1]
     assert "--rnnlm requires --words" in ninja("info", "kaldi.ark", "--rnnlm", "none.pt")[2]
 
 
-def test_pages_need_no_symbol_table_where_words_are_spelled(ninja, there):
+def test_show_and_report_need_no_symbol_table_for_formats_with_words(ninja, cwd):
     key = next(iter(package.keys("kaldi.ark")))
-    assert ninja("show", "slf", "--key", key, "--ref", "said", "-o", "page.html")[0] == 0
+    assert ninja("show", "slf", "--key", key, "--ref", "ref", "-o", "page.html")[0] == 0
     word = ninja("best", "slf")[1].split()[1]
-    assert word in (there / "page.html").read_text()
-    code, _, err = ninja("report", "slf", "native", "--ref", "said", "-o", "report.html")
+    assert word in (cwd / "page.html").read_text()
+    code, _, err = ninja("report", "slf", "native", "--ref", "ref", "-o", "report.html")
     assert code == 0
-    expected = ninja("report", "kaldi.ark", "kaldi.ark", "--words", "table.txt", "--ref", "said", "-o", "r.html")[2]
+    expected = ninja("report", "kaldi.ark", "kaldi.ark", "--words", "table.txt", "--ref", "ref", "-o", "r.html")[2]
     assert err.splitlines()[0] == expected.splitlines()[0]
 
 
@@ -298,22 +299,22 @@ class _Input:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("given", [["native"], KALDI])
-def test_the_standard_input_is_known_by_its_content(ninja, there, monkeypatch, packed, given):
-    content = (there / given[0]).read_bytes()
-    for verb in (["best", "-"], ["score", "said", "-"], ["info", "-", "--json"]):
+@pytest.mark.parametrize("arguments", [["native"], KALDI])
+def test_the_format_of_standard_input_is_detected(ninja, cwd, monkeypatch, packed, arguments):
+    content = (cwd / arguments[0]).read_bytes()
+    for verb in (["best", "-"], ["score", "ref", "-"], ["info", "-", "--json"]):
         monkeypatch.setattr(sys, "stdin", _Input(gzip.compress(content) if packed else content))
-        out = ninja(*verb, *given[1:])[1]
-        assert out == ninja(*[given[0] if each == "-" else each for each in verb], *given[1:])[1]
+        out = ninja(*verb, *arguments[1:])[1]
+        assert out == ninja(*[arguments[0] if part == "-" else part for part in verb], *arguments[1:])[1]
 
 
-def test_transcripts_are_still_scored_as_transcripts(ninja, there):
-    assert ninja("score", "said", "said")[1].startswith("%WER 0.00")
-    code, _, err = ninja("score", "said", "said", "--oracle")
+def test_score_recognises_transcripts(ninja, cwd):
+    assert ninja("score", "ref", "ref")[1].startswith("%WER 0.00")
+    code, _, err = ninja("score", "ref", "ref", "--oracle")
     assert (code, "--oracle requires lattices and --words" in err) == (2, True)
-    code, _, err = ninja("score", "said", "kaldi.ark")
+    code, _, err = ninja("score", "ref", "kaldi.ark")
     assert (code, "set the symbol table with --words" in err) == (2, True)
-    code, _, err = ninja("score", "said", "openfst", "--from", "openfst")
+    code, _, err = ninja("score", "ref", "openfst", "--from", "openfst")
     assert (code, "set the symbol table with --words" in err) == (2, True)
 
 
@@ -321,82 +322,83 @@ def bare_archive(path):
     write_all(path, [from_arcs("u", [0], [1], [1], [1.0], finals={1: 0.0}, labels=[[3, 3]])])
 
 
-VERBS_OF_TWO = ["union A B -o out.ark", "interp A B -o out.ark", "combine A B -o out.ark", "compose A ark:B -o out.ark"]
-VERBS_OF_TWO += ["equivalent A B", "mbr-decode A --with B", "to-ctm-conf A --with B", "copy-backoff A B -o out.ark"]
-VERBS_OF_TWO += ["report A B --ref said -o out.html --lattices 0", "best A B", "merge A B -o out.ark"]
+TWO_SOURCE_COMMANDS = ["union A B -o out.ark", "interp A B -o out.ark", "combine A B -o out.ark", "equivalent A B"]
+TWO_SOURCE_COMMANDS += ["compose A ark:B -o out.ark", "mbr-decode A --with B", "to-ctm-conf A --with B"]
+TWO_SOURCE_COMMANDS += ["copy-backoff A B -o out.ark"]
+TWO_SOURCE_COMMANDS += ["report A B --ref ref -o out.html --lattices 0", "best A B", "merge A B -o out.ark"]
 
 
-@pytest.mark.parametrize("verb", VERBS_OF_TWO)
-def test_ids_of_an_archive_are_never_taken_for_the_words_of_another_source(ninja, there, verb):
+@pytest.mark.parametrize("verb", TWO_SOURCE_COMMANDS)
+def test_an_archive_of_ids_is_refused_with_a_source_of_words(ninja, cwd, verb):
     bare_archive("bare.ark")
-    for one, other in (("native", "bare.ark"), ("bare.ark", "native")):
-        arguments = [one if each == "A" else each.replace("B", other) for each in verb.split()]
+    for first, second in (("native", "bare.ark"), ("bare.ark", "native")):
+        arguments = [first if part == "A" else part.replace("B", second) for part in verb.split()]
         code, out, err = ninja(*arguments)
         assert code == 2
-        assert out == "" or verb == "best A B"  # which prints what it has read by then
+        assert out == "" or verb == "best A B"  # it prints lattices before it reads the second source
         assert "bare.ark contains word ids, but another source contains words" in err or (
             verb.startswith("report") and "set the symbol table with --words" in err
         )
 
 
-def test_the_vocabulary_of_files_that_spell_and_files_that_do_not_is_refused(there):
+def test_vocabulary_refuses_a_mixture_of_words_and_ids(cwd):
     bare_archive("bare.ark")
     assert vocabulary("bare.ark") is None
     assert len(vocabulary("slf")) == len(vocabulary(["slf", "native"]))
     with pytest.raises(OptionError, match=r"bare.ark contains word ids"):
         vocabulary(["slf", "bare.ark"])
-    assert vocabulary(["slf", "said"]) is not None  # no lattices: reading says so
+    assert vocabulary(["slf", "ref"]) is not None  # a file without lattices is reported when it is read
 
 
-def test_an_fst_of_ids_is_not_composed_with_words_that_are_spelled(ninja, there):
+def test_compose_refuses_an_fst_of_ids_for_a_format_with_words(ninja, cwd):
     key = next(iter(package.keys("kaldi.ark")))
     assert ninja("convert", *KALDI, "--to", "openfst", "-o", "fsts")[0] == 0
-    machine = f"fsts/{key}.fst"
-    code, _, err = ninja("compose", "slf", machine, "-o", "out.arrow")
-    assert (code, f"{machine} contains word ids" in err) == (2, True)
-    ninja("compose", "slf", machine, "--words", "table.txt", "-o", "out.arrow")
-    ninja("compose", *KALDI, machine, "-o", "out.ark")
+    fst = f"fsts/{key}.fst"
+    code, _, err = ninja("compose", "slf", fst, "-o", "out.arrow")
+    assert (code, f"{fst} contains word ids" in err) == (2, True)
+    ninja("compose", "slf", fst, "--words", "table.txt", "-o", "out.arrow")
+    ninja("compose", *KALDI, fst, "-o", "out.ark")
     assert ninja("equivalent", "out.arrow", "out.ark", "--words", "table.txt", "--delta", "0.01")[0] == 0
 
 
-def test_words_of_several_sources_have_one_table(ninja, there):
+def test_several_sources_share_one_symbol_table(ninja, cwd):
     table = SymbolTable.read("table.txt")
     names = [word for word, number in table if number]
-    turned = SymbolTable([("<eps>", 0), *((word, place) for place, word in enumerate(reversed(names), start=1))])
-    respelled = Words(turned).attach
-    write_all("other.arrow", (respelled(lattice) for _, lattice in package.read("native")))
+    entries = ((word, number) for number, word in enumerate(reversed(names), start=1))
+    attach = Words(SymbolTable([("<eps>", 0), *entries])).attach
+    write_all("other.arrow", (attach(lattice) for _, lattice in package.read("native")))
     assert ninja("equivalent", "slf", "other.arrow")[0] == 0
     assert ninja("best", "slf", "other.arrow")[1] == 2 * ninja("best", *KALDI)[1]
     expected = ninja("mbr-decode", *KALDI, "--with", "kaldi.ark")[1]
     assert ninja("mbr-decode", "other.arrow", "--with", "slf")[1] == expected
 
 
-def test_ids_that_are_no_words_any_more_get_no_names(ninja, there):
+def test_projected_labels_have_no_symbol_table(ninja, cwd):
     code, _, err = ninja("project", "native", "--project-output=false", "-o", "ids.ark")
     assert code == 0
     assert "wrote the symbol table to" not in err
-    assert not (there / "ids.words.txt").exists()
+    assert not (cwd / "ids.words.txt").exists()
     for jobs in ("1", "2"):
         assert ninja("project", "native", "--project-output=false", "--jobs", jobs, "-o", "ids.arrow")[0] == 0
         assert all(lattice.words is None for _, lattice in package.read("ids.arrow"))
 
 
-def test_alignments_are_compared_where_both_sources_have_some(ninja, there):
+def test_equivalent_compares_alignments_only_if_both_sources_have_them(ninja, cwd):
     code, _, err = ninja("equivalent", "slf", "native")
     assert (code, "3 lattices have alignments in only one source, which are ignored" in err) == (0, True)
-    with package.write("others.ark") as output:
+    with package.write("changed.ark") as output:
         for _, lattice in package.read("kaldi.ark"):
             labels = lattice.ali + np.int32(1)
             labels.flags.writeable = False
             output.write(replace(lattice, ali=labels))
-    assert ninja("equivalent", "kaldi.ark", "others.ark")[0] == 1
+    assert ninja("equivalent", "kaldi.ark", "changed.ark")[0] == 1
 
 
-def test_a_path_with_times_is_a_path_with_times_in_every_format_that_holds_them(ninja, there):
+def test_best_paths_keep_their_times_in_formats_with_times(ninja, cwd):
     for name in ("slf", "native"):
         assert ninja("1best", "slf", "--to", name, "-o", f"one.{name}d")[0] == 0
         assert ninja("nbest-to-ctm", f"one.{name}d")[0] == 0
         first = next(lattice for _, lattice in package.read("slf"))
-        found = next(lattice for _, lattice in package.read(f"one.{name}d"))
-        wanted = path_lattice(first, best_path(first))
-        assert connect(found).time.tolist() == wanted.time.tolist()
+        path = next(lattice for _, lattice in package.read(f"one.{name}d"))
+        expected = path_lattice(first, best_path(first))
+        assert connect(path).time.tolist() == expected.time.tolist()

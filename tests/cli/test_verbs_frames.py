@@ -21,41 +21,41 @@ from ninja.lattice import Scales
 from ninja.lattice.transition_model import TransitionModel
 
 KOREAN = SHARED / "golden" / "korean"
-needs_golden = pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's answers do not come with the project")
+needs_golden = pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's golden files are not part of the project")
 
 
-def only(what, steps):
-    return tuple(number for kind, number in steps if kind == what)
+def labels_of(steps):
+    return tuple(number for kind, number in steps if kind == "label")
 
 
 @given(timed_lattices(), st.sampled_from([0.5, 1.0]), st.data())
-def test_frame_posteriors_are_those_of_all_paths_together(lattice, acoustic_scale, data):
+def test_frame_posteriors_agree_with_enumeration_of_paths(lattice, acoustic_scale, data):
     ids = st.lists(st.integers(1, 4), min_size=lattice.ali.size, max_size=lattice.ali.size)
-    changed = np.array(data.draw(ids), np.int32)
-    lattice = type(lattice)(**{**{n: getattr(lattice, n) for n in lattice.__slots__}, "ali": changed})
+    ali = np.array(data.draw(ids), np.int32)
+    lattice = type(lattice)(**{**{name: getattr(lattice, name) for name in lattice.__slots__}, "ali": ali})
     shares, log_likelihood = frame_shares(lattice, acoustic_scale)
-    found = frame_posteriors(lattice, Scales(acoustic_scale))
-    frames = np.repeat(np.arange(len(found.begin) - 1), np.diff(found.begin)).tolist()
-    pairs = zip(frames, found.label.tolist(), strict=True)
-    assert dict(zip(pairs, found.posterior.tolist(), strict=True)) == pytest.approx(shares)
-    assert found.total == pytest.approx(log_likelihood)
-    assert np.add.reduceat(found.posterior, found.begin[:-1]) == pytest.approx(1.0) if frames else True
+    result = frame_posteriors(lattice, Scales(acoustic_scale))
+    frames = np.repeat(np.arange(len(result.begin) - 1), np.diff(result.begin)).tolist()
+    pairs = zip(frames, result.label.tolist(), strict=True)
+    assert dict(zip(pairs, result.posterior.tolist(), strict=True)) == pytest.approx(shares)
+    assert result.total == pytest.approx(log_likelihood)
+    assert np.add.reduceat(result.posterior, result.begin[:-1]) == pytest.approx(1.0) if frames else True
 
 
-def test_posteriors_of_final_labels_count_too():
+def test_frame_posteriors_include_labels_of_final_states():
     from ninja.graph import from_arcs
 
     lattice = from_arcs("a", [0], [1], [5], [1.0], finals={1: 0.5}, labels=[[3, 4]], final_labels={1: [6]})
-    found = frame_posteriors(lattice)
-    assert (found.begin.tolist(), found.label.tolist(), found.posterior.tolist()) == (
+    result = frame_posteriors(lattice)
+    assert (result.begin.tolist(), result.label.tolist(), result.posterior.tolist()) == (
         [0, 1, 2, 3],
         [3, 4, 6],
         [1, 1, 1],
     )
-    assert found.total == pytest.approx(-1.5)
+    assert result.total == pytest.approx(-1.5)
 
 
-def test_the_log_likelihood_of_a_path_without_costs_has_no_sign():
+def test_the_log_likelihood_of_a_path_without_costs_is_not_negative_zero():
     assert str(frame_posteriors(linear("a", [1], [3, 4])).total) == "0.0"
 
 
@@ -81,52 +81,52 @@ def small_model():
 @given(
     timed_lattices(max_arcs=8), st.sampled_from(["mpfe", "smbr"]), st.booleans(), st.sets(st.integers(1, 2)), st.data()
 )
-def test_accuracy_posteriors_are_those_of_all_paths_together(lattice, criterion, one_class, silences, data):
+def test_accuracy_posteriors_agree_with_enumeration_of_paths(lattice, criterion, one_class, silences, data):
     model, ids = small_model(), st.integers(1, 4)
-    changed = np.array(data.draw(st.lists(ids, min_size=lattice.ali.size, max_size=lattice.ali.size)), np.int32)
-    lattice = type(lattice)(**{**{n: getattr(lattice, n) for n in lattice.__slots__}, "ali": changed})
-    frames = len(only("label", symbols_and_costs(lattice)[0][0]))
+    ali = np.array(data.draw(st.lists(ids, min_size=lattice.ali.size, max_size=lattice.ali.size)), np.int32)
+    lattice = type(lattice)(**{**{name: getattr(lattice, name) for name in lattice.__slots__}, "ali": ali})
+    frames = len(labels_of(symbols_and_costs(lattice)[0][0]))
     alignment = data.draw(st.lists(ids, min_size=frames, max_size=frames))
     kind = (model.pdf if criterion == "smbr" else model.phone).tolist()
     silent = [phone in silences for phone in model.phone.tolist()]
     shares, expected = accuracy_shares(lattice, alignment, kind, silent, one_class)
     reference = np.array(alignment, np.int32)
-    found = accuracy_posteriors(
+    result = accuracy_posteriors(
         lattice, reference, model, criterion, silence_phones=silences, one_silence_class=one_class
     )
-    frame = np.repeat(np.arange(len(found.begin) - 1), np.diff(found.begin)).tolist()
-    values = dict(zip(zip(frame, found.label.tolist(), strict=True), found.posterior.tolist(), strict=True))
-    assert found.total == pytest.approx(expected)
+    frame = np.repeat(np.arange(len(result.begin) - 1), np.diff(result.begin)).tolist()
+    values = dict(zip(zip(frame, result.label.tolist(), strict=True), result.posterior.tolist(), strict=True))
+    assert result.total == pytest.approx(expected)
     for place in shares.keys() | values.keys():
         assert values.get(place, 0.0) == pytest.approx(shares.get(place, 0.0), abs=1e-9)
 
 
-def test_labels_of_final_states_have_accuracies_too():
+def test_accuracy_posteriors_include_labels_of_final_states():
     from ninja.graph import from_arcs
 
     lattice = from_arcs(
         "a", [0, 0], [1, 2], [5, 6], [1.0, 1.0], finals={1: 0.0, 2: 0.0}, labels=[[1], [2, 3]], final_labels={1: [4]}
     )
-    found = accuracy_posteriors(lattice, np.array([1, 4], np.int32), small_model(), "smbr")
-    assert found.total == pytest.approx(1.0)
-    assert dict(zip(found.label.tolist(), found.posterior.tolist(), strict=True)) == pytest.approx(
+    result = accuracy_posteriors(lattice, np.array([1, 4], np.int32), small_model(), "smbr")
+    assert result.total == pytest.approx(1.0)
+    assert dict(zip(result.label.tolist(), result.posterior.tolist(), strict=True)) == pytest.approx(
         {1: 0.5, 2: -0.5, 3: -0.5, 4: 0.5}
     )
 
 
-def test_a_final_state_with_a_way_on_counts_once():
+def test_a_final_state_with_outgoing_arcs_counts_once():
     from ninja.graph import from_arcs
 
     ends = {1: [4], 2: [4]}
     lattice = from_arcs(
         "a", [0, 1], [1, 2], [5, 6], [1.0, 1.0], finals={1: 0.0, 2: 0.0}, labels=[[1], []], final_labels=ends
     )
-    found = accuracy_posteriors(lattice, np.array([1, 4], np.int32), small_model(), "smbr")
-    assert found.total == pytest.approx(2.0)
-    assert found.posterior == pytest.approx(0.0)
+    result = accuracy_posteriors(lattice, np.array([1, 4], np.int32), small_model(), "smbr")
+    assert result.total == pytest.approx(2.0)
+    assert result.posterior == pytest.approx(0.0)
 
 
-def test_accuracies_need_an_alignment_of_the_lattice():
+def test_accuracy_posteriors_refuse_an_alignment_of_another_lattice():
     lattice, model = linear("a", [1], [1, 2]), small_model()
     with pytest.raises(LatticeError, match=r"key 'a': the lattice has . frames, but the alignment has 1"):
         accuracy_posteriors(lattice, np.array([1], np.int32), model, "mpfe")
@@ -140,16 +140,17 @@ def test_accuracies_need_an_alignment_of_the_lattice():
     ("labels", "phones", "lengths"),
     [
         ([1, 2, 2, 3], (1, 2), (3, 1)),  # the self-loop follows the transition that leaves the state
-        ([2, 2, 1, 3], (1, 2), (3, 1)),  # the self-loop goes before it
+        ([2, 2, 1, 3], (1, 2), (3, 1)),  # the self-loop precedes it
         ([1, 1, 3, 4], (1, 1, 2), (1, 1, 2)),
         ([1, 4, 4, 3], (1, 2), (1, 3)),
-        ([2], (1,), (1,)),  # broken off
+        ([2], (1,), (1,)),  # truncated
         ([], (), ()),
     ],
 )
-def test_phones_end_behind_their_final_transitions(labels, phones, lengths):
+def test_phones_end_after_their_final_transitions(labels, phones, lengths):
     model = small_model()
-    (found,) = pronunciations(linear("a", [7], labels), model)
-    assert (found.word, found.begin, found.phones, found.lengths) == (7, 0, phones, lengths)
+    (pronunciation,) = pronunciations(linear("a", [7], labels), model)
+    assert (pronunciation.word, pronunciation.begin) == (7, 0)
+    assert (pronunciation.phones, pronunciation.lengths) == (phones, lengths)
     with pytest.raises(LatticeError, match=r"the label 5, but the transition ids of final\.mdl are"):
         pronunciations(linear("a", [7], [5]), model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,11 +32,11 @@ from ninja.graph import (
 from ninja.lattice import Lattice, check
 
 KOREAN = SHARED / "golden" / "korean"
-needs_golden = pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's answers do not come with the project")
+needs_golden = pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's golden files are not part of the project")
 
 
 @given(lattices(max_states=6))
-def test_a_raw_lattice_has_the_same_paths_and_a_label_an_arc(lattice):
+def test_to_raw_keeps_paths_and_has_at_most_one_label_per_arc(lattice):
     raw = to_raw(lattice)
     check(raw)
     assert raw.kind == "raw"
@@ -44,7 +46,7 @@ def test_a_raw_lattice_has_the_same_paths_and_a_label_an_arc(lattice):
 
 
 @given(lattices(max_states=6))
-def test_a_compact_lattice_has_the_paths_of_the_raw_one_and_no_more_arcs(lattice):
+def test_to_compact_keeps_paths_without_adding_arcs(lattice):
     raw = to_raw(lattice)
     compact = to_compact(raw)
     check(compact)
@@ -54,53 +56,53 @@ def test_a_compact_lattice_has_the_paths_of_the_raw_one_and_no_more_arcs(lattice
 
 
 @given(lattices(kind="raw", max_states=7))
-def test_no_state_is_left_inside_a_chain(lattice):
+def test_to_compact_removes_states_inside_chains(lattice):
     compact = to_compact(lattice)
-    entered, leaving = np.bincount(compact.dst, minlength=compact.num_states), np.diff(compact.arc_begin)
+    num_in, num_out = np.bincount(compact.dst, minlength=compact.num_states), np.diff(compact.arc_begin)
     for state in range(1, compact.num_states):
-        if entered[state] == 1 and leaving[state] == 1 and not compact.is_final[state]:
+        if num_in[state] == 1 and num_out[state] == 1 and not compact.is_final[state]:
             assert compact.word[compact.arc_begin[state]] != 0
 
 
 @needs_golden
-def test_raw_lattices_are_as_large_as_kaldis():
+def test_raw_lattices_have_the_size_of_kaldi_lattices():
     expected = dict(ninja.read(KOREAN / "raw.ark.gz"))
     for _, lattice in ninja.read(KOREAN / "lat.ark.gz"):
         raw, kaldi = to_raw(lattice), expected[lattice.key]
         assert (raw.num_states, raw.num_arcs, raw.ali.size) == (kaldi.num_states, kaldi.num_arcs, kaldi.ali.size)
-        again = to_compact(raw)
-        ends = np.count_nonzero(np.diff(lattice.final_ali_begin))  # whose labels may become arcs of their own
-        assert lattice.num_arcs <= again.num_arcs <= lattice.num_arcs + ends
+        compact = to_compact(raw)
+        ends = np.count_nonzero(np.diff(lattice.final_ali_begin))  # their labels may become separate arcs
+        assert lattice.num_arcs <= compact.num_arcs <= lattice.num_arcs + ends
 
 
 @given(lattices(max_states=6))
-def test_projected_lattices_say_their_words_twice_or_their_labels_twice(lattice):
+def test_project_copies_words_to_labels_or_labels_to_words(lattice):
     words = project(lattice)
     assert words.kind == "raw"
-    assert [said for said, _ in symbols_and_costs(words)] == sorted(
-        tuple(step for step in twice(said)) for said in (only("word", said) for said, _ in symbols_and_costs(lattice))
+    assert [steps for steps, _ in symbols_and_costs(words)] == sorted(
+        tuple(word_and_label_steps(numbers_of("word", steps))) for steps, _ in symbols_and_costs(lattice)
     )
     labels = project(lattice, project_output=False)
-    assert sorted(only("label", said) for said, _ in symbols_and_costs(labels)) == sorted(
-        only("label", said) for said, _ in symbols_and_costs(lattice)
+    assert sorted(numbers_of("label", steps) for steps, _ in symbols_and_costs(labels)) == sorted(
+        numbers_of("label", steps) for steps, _ in symbols_and_costs(lattice)
     )
-    assert sorted(only("word", said) for said, _ in symbols_and_costs(labels)) == sorted(
-        only("label", said) for said, _ in symbols_and_costs(lattice)
+    assert sorted(numbers_of("word", steps) for steps, _ in symbols_and_costs(labels)) == sorted(
+        numbers_of("label", steps) for steps, _ in symbols_and_costs(lattice)
     )
 
 
-def only(what, steps):
-    return tuple(number for kind, number in steps if kind == what)
+def numbers_of(kind, steps):
+    return tuple(number for step_kind, number in steps if step_kind == kind)
 
 
-def twice(words):
+def word_and_label_steps(words):
     for word in words:
         yield ("word", word)
         yield ("label", word)
 
 
 @needs_golden
-def test_projected_lattices_are_equivalent_to_kaldis():
+def test_projected_lattices_are_equivalent_to_kaldi_lattices():
     expected = dict(ninja.read(KOREAN / "project.ark.gz"))
     for _, lattice in ninja.read(KOREAN / "lat.ark.gz"):
         projected = project(lattice)
@@ -110,42 +112,46 @@ def test_projected_lattices_are_equivalent_to_kaldis():
 
 
 @given(lattices())
-def test_without_alignments_only_words_and_costs_are_left(lattice):
-    bare = remove_alignments(lattice)
-    check(bare)
-    assert not bare.ali.size
-    assert not bare.final_ali.size
-    assert sorted(cost for _, cost in symbols_and_costs(bare)) == sorted(cost for _, cost in symbols_and_costs(lattice))
+def test_remove_alignments_keeps_words_and_costs(lattice):
+    unaligned = remove_alignments(lattice)
+    check(unaligned)
+    assert not unaligned.ali.size
+    assert not unaligned.final_ali.size
+    assert sorted(cost for _, cost in symbols_and_costs(unaligned)) == sorted(
+        cost for _, cost in symbols_and_costs(lattice)
+    )
 
 
-FACTORS = st.floats(-2, 2).map(lambda each: round(each, 3))
+FACTORS = st.floats(-2, 2).map(lambda factor: round(factor, 3))
 
 
 @given(lattices(), st.tuples(FACTORS, FACTORS, FACTORS, FACTORS))
-def test_scaling_is_a_product_with_a_matrix(lattice, factors):
-    of_lm, of_acoustic, acoustic2lm, lm2acoustic = factors
-    scaled = scale(lattice, of_lm, of_acoustic, acoustic2lm, lm2acoustic)
+def test_scale_multiplies_costs_by_a_matrix(lattice, factors):
+    lm_scale, acoustic_scale, acoustic2lm, lm2acoustic = factors
+    scaled = scale(lattice, lm_scale, acoustic_scale, acoustic2lm, lm2acoustic)
     for ends in ("", "final_"):
-        olds = zip(getattr(lattice, f"{ends}graph").tolist(), getattr(lattice, f"{ends}acoustic").tolist(), strict=True)
-        news = zip(getattr(scaled, f"{ends}graph").tolist(), getattr(scaled, f"{ends}acoustic").tolist(), strict=True)
-        for (graph, acoustic), new in zip(olds, news, strict=True):
+        old_costs, new_costs = (
+            zip(getattr(item, f"{ends}graph").tolist(), getattr(item, f"{ends}acoustic").tolist(), strict=True)
+            for item in (lattice, scaled)
+        )
+        for (graph, acoustic), new in zip(old_costs, new_costs, strict=True):
             if graph == np.inf:
                 assert new == (np.inf, np.inf)
                 continue
             assert new == pytest.approx(
-                (of_lm * graph + acoustic2lm * acoustic, lm2acoustic * graph + of_acoustic * acoustic), abs=1e-5
+                (lm_scale * graph + acoustic2lm * acoustic, lm2acoustic * graph + acoustic_scale * acoustic), abs=1e-5
             )
 
 
 @given(lattices(), st.floats(0.25, 2), st.floats(0.25, 2), st.floats(-0.2, 0.2), st.floats(-0.2, 0.2))
-def test_scaling_with_the_inverse_matrix_takes_it_back(lattice, a, b, c, d):
+def test_scaling_with_the_inverse_matrix_restores_the_costs(lattice, a, b, c, d):
     (e, f), (g, h) = np.linalg.inv([[a, c], [d, b]])
-    back = scale(scale(lattice, a, b, c, d), e, h, f, g)
+    restored = scale(scale(lattice, a, b, c, d), e, h, f, g)
     for name in ("graph", "acoustic", "final_graph", "final_acoustic"):
-        assert getattr(back, name) == pytest.approx(getattr(lattice, name), abs=1e-3)
+        assert getattr(restored, name) == pytest.approx(getattr(lattice, name), abs=1e-3)
 
 
-def test_scales_that_make_no_sense_are_refused():
+def test_invalid_scales_are_refused():
     lattice = linear("a", [1, 2], [3, 4], 1e30, -1e30)
     with pytest.raises(OptionError, match="acoustic2lm_scale is nan, but must be finite"):
         scale(lattice, acoustic2lm_scale=float("nan"))
@@ -159,49 +165,50 @@ PHONES = [0, 1, 1, 2, 2, 3, 3, 9]
 
 
 @given(timed_lattices(max_arcs=6), st.data())
-def test_boosting_counts_the_wrong_phones_of_each_path(lattice, data):
+def test_boost_counts_the_wrong_phones_of_each_path(lattice, data):
     ids = st.integers(1, len(PHONES) - 1)
-    frames = sum(what == "label" for what, _ in symbols_and_costs(lattice)[0][0])
-    many = st.lists(ids, min_size=lattice.ali.size, max_size=lattice.ali.size)
-    changed = np.array(data.draw(many), np.int32)
-    lattice = type(lattice)(**{**{n: getattr(lattice, n) for n in lattice.__slots__}, "ali": changed})
+    frames = len(numbers_of("label", symbols_and_costs(lattice)[0][0]))
+    label_lists = st.lists(ids, min_size=lattice.ali.size, max_size=lattice.ali.size)
+    ali = np.array(data.draw(label_lists), np.int32)
+    lattice = type(lattice)(**{**{name: getattr(lattice, name) for name in lattice.__slots__}, "ali": ali})
     alignment = data.draw(st.lists(ids, min_size=frames, max_size=frames))
     silences = data.draw(st.sets(st.sampled_from([1, 2, 9])))
-    b, most = data.draw(costs(0, 2)), data.draw(st.sampled_from([0.0, 0.25, 1.0]))
-    found = boost(lattice, np.array(alignment, np.int32), np.array(PHONES, np.int32), b, silences, most)
-    expected = boosted_costs(lattice, alignment, PHONES, b, silences, most)
-    for (said, (graph, _)), (told, cost) in zip(symbols_and_costs(found), expected, strict=True):
-        assert said == told
+    b, silence_error = data.draw(costs(0, 2)), data.draw(st.sampled_from([0.0, 0.25, 1.0]))
+    boosted = boost(lattice, np.array(alignment, np.int32), np.array(PHONES, np.int32), b, silences, silence_error)
+    expected = boosted_costs(lattice, alignment, PHONES, b, silences, silence_error)
+    for (steps, (graph, _)), (expected_steps, cost) in zip(symbols_and_costs(boosted), expected, strict=True):
+        assert steps == expected_steps
         assert graph == pytest.approx(cost, abs=1e-4)
 
 
 @given(lattices(max_states=5, max_labels=2, kind="compact"))
-def test_labels_of_final_states_are_boosted_too(lattice):
+def test_boost_includes_labels_of_final_states(lattice):
     try:
-        frames = len({len(only("label", said)) for said, _ in symbols_and_costs(lattice)}) == 1
+        has_equal_lengths = len({len(numbers_of("label", steps)) for steps, _ in symbols_and_costs(lattice)}) == 1
     except NinjaError:
         return
-    length = len(only("label", symbols_and_costs(lattice)[0][0]))
-    if not frames:
+    length = len(numbers_of("label", symbols_and_costs(lattice)[0][0]))
+    if not has_equal_lengths:
         return
     phones = np.arange(12001, dtype=np.int32)
     try:
-        found = boost(lattice, np.full(length, 12000, np.int32), phones, 1.0)
-    except LatticeError:  # times of inner states may still contradict each other
+        boosted = boost(lattice, np.full(length, 12000, np.int32), phones, 1.0)
+    except LatticeError:  # times of inner states can still contradict each other
         return
     expected = boosted_costs(lattice, [12000] * length, phones.tolist(), 1.0, set(), 0.0)
-    assert [graph for _, (graph, _) in symbols_and_costs(found)] == pytest.approx([cost for _, cost in expected])
+    assert [graph for _, (graph, _) in symbols_and_costs(boosted)] == pytest.approx([cost for _, cost in expected])
 
 
-def test_labels_of_final_states_are_compared_with_their_own_frames():
+def test_boost_compares_labels_of_final_states_with_the_last_frames():
     from ninja.graph import from_arcs
 
     lattice = from_arcs("a", [0], [1], [5], [1.0], finals={1: 2.0}, labels=[[1, 3]], final_labels={1: [5, 5]})
-    found = boost(lattice, np.array([2, 5, 6, 6], np.int32), np.array(PHONES, np.int32), 1.0)
-    assert (found.graph.tolist(), found.final_graph[1]) == ([0.0], 2.0)  # one wrong on the arc, none at the end
+    boosted = boost(lattice, np.array([2, 5, 6, 6], np.int32), np.array(PHONES, np.int32), 1.0)
+    # One wrong phone on the arc, none in the final state.
+    assert (boosted.graph.tolist(), boosted.final_graph[1]) == ([0.0], 2.0)
 
 
-def test_boosting_refuses_what_does_not_belong_together():
+def test_boost_refuses_other_alignments_other_models_and_invalid_options():
     lattice, phones = linear("a", [1], [3, 4, 5]), np.array(PHONES, np.int32)
     reference = np.array([3, 4, 5], np.int32)
     with pytest.raises(LatticeError, match="key 'a': the lattice has 3 frames, but the alignment has 2"):
@@ -221,53 +228,53 @@ def test_boosting_refuses_what_does_not_belong_together():
 
 
 @given(lattices(max_states=7), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0]))
-def test_a_machine_gives_each_word_sequence_its_best_cost(lattice, acoustic_scale, lm_scale):
+def test_to_fst_gives_each_word_sequence_its_best_cost(lattice, acoustic_scale, lm_scale):
     expected = best_sequences(lattice, acoustic_scale=acoustic_scale, lm_scale=lm_scale)
     for rm_eps in (True, False):
-        machine = to_fst(lattice, acoustic_scale, lm_scale, rm_eps=rm_eps)
-        assert machine_costs(machine) == pytest.approx(expected)
+        fst = to_fst(lattice, acoustic_scale, lm_scale, rm_eps=rm_eps)
+        assert machine_costs(fst) == pytest.approx(expected)
 
 
-def test_a_machine_without_a_path_is_refused():
+def test_to_fst_refuses_a_lattice_without_paths():
     inf = np.inf
     arcs = [0, 1, 1, 1], [1], [0], [0.0], [0.0]
-    lattice = Lattice.from_arrays("a", *arcs, [inf, inf, 0.0], [inf, inf, 0.0])  # the final state is not reached
+    lattice = Lattice.from_arrays("a", *arcs, [inf, inf, 0.0], [inf, inf, 0.0])  # the final state is unreachable
     with pytest.raises(LatticeError, match="key 'a': no path leads from the start to a final state"):
         to_fst(lattice)
 
 
 @given(lattices(max_states=6))
-def test_a_machine_of_labels_has_both_sides(lattice):
-    machine = to_fst(lattice, 1.0, 1.0, rm_eps=False, read_compact=False, project_output=False)
-    assert machine.num_arcs == to_raw(lattice).num_arcs
-    inputs = sorted(arc[0] for arcs in arcs_of(machine) for arc in arcs if arc[0])
+def test_to_fst_writes_labels_as_inputs_and_words_as_outputs(lattice):
+    fst = to_fst(lattice, 1.0, 1.0, rm_eps=False, read_compact=False, project_output=False)
+    assert fst.num_arcs == to_raw(lattice).num_arcs
+    inputs = sorted(arc[0] for arcs in arcs_of(fst) for arc in arcs if arc[0])
     assert inputs == sorted([*lattice.ali.tolist(), *lattice.final_ali.tolist()])
-    assert machine_costs(machine) == pytest.approx(best_sequences(lattice))
-    machine = to_fst(lattice, 1.0, 1.0, read_compact=False, project_output=False)
-    assert machine_costs(machine) == pytest.approx(best_sequences(lattice))
+    assert machine_costs(fst) == pytest.approx(best_sequences(lattice))
+    fst = to_fst(lattice, 1.0, 1.0, read_compact=False, project_output=False)
+    assert machine_costs(fst) == pytest.approx(best_sequences(lattice))
 
 
-def test_arcs_behind_an_epsilon_keep_the_best_cost_of_its_state():
+def test_to_fst_adds_the_costs_of_removed_epsilons_to_the_next_arcs():
     from ninja.graph import from_arcs
 
     lattice = from_arcs(
         "a", [0, 1, 1], [1, 2, 2], [0, 5, 6], [0.5, 1.0, 4.0], finals={2: 0.0}, labels=[[3], [], [4]], kind="raw"
     )
-    machine = to_fst(lattice, 0.0, 1.0, read_compact=False, project_output=False)
-    assert arcs_of(machine) == [[(3, 0, 1, 3.5), (3, 5, 2, 1.5)], [(4, 6, 2, 1.0)], []]
+    fst = to_fst(lattice, 0.0, 1.0, read_compact=False, project_output=False)
+    assert arcs_of(fst) == [[(3, 0, 1, 3.5), (3, 5, 2, 1.5)], [(4, 6, 2, 1.0)], []]
 
 
-def test_epsilons_go_where_an_arc_has_room_for_its_neighbours_word():
+def test_to_fst_moves_words_to_arcs_without_a_word():
     lattice = linear("a", [5, 6], [1, 2, 3, 4], 1.0, 2.0)
-    machine = to_fst(lattice, read_compact=False, project_output=False)
-    assert [len(arcs) for arcs in arcs_of(machine)] == [1, 1, 1, 1, 0]
-    assert [arcs[0][:2] for arcs in arcs_of(machine)[:-1]] == [(1, 5), (2, 6), (3, 0), (4, 0)]
+    fst = to_fst(lattice, read_compact=False, project_output=False)
+    assert [len(arcs) for arcs in arcs_of(fst)] == [1, 1, 1, 1, 0]
+    assert [arcs[0][:2] for arcs in arcs_of(fst)[:-1]] == [(1, 5), (2, 6), (3, 0), (4, 0)]
     with pytest.raises(OptionError, match=r"acoustic_scale is nan and lm_scale is 0\.0, but both must be finite"):
         to_fst(lattice, float("nan"))
 
 
 @given(st.lists(st.integers(1, 9)), st.lists(st.integers(1, 9)), costs(), costs())
-def test_a_linear_lattice_is_its_words_labels_and_costs(words, labels, graph, acoustic):
+def test_linear_has_the_words_labels_and_costs_of_its_arguments(words, labels, graph, acoustic):
     lattice = linear("a", words, labels, graph, acoustic)
     path = best_path(lattice)
     assert (path.words.tolist(), path.alignment.tolist()) == (words, labels)
@@ -275,7 +282,7 @@ def test_a_linear_lattice_is_its_words_labels_and_costs(words, labels, graph, ac
     assert paths(lattice) == [tuple(range(lattice.num_arcs))]
 
 
-def test_a_linear_lattice_refuses_epsilons():
+def test_linear_refuses_epsilons_and_negative_labels():
     with pytest.raises(LatticeError, match="key 'a': the word id is 0, but must be above 0"):
         linear("a", [1, 0])
     with pytest.raises(LatticeError, match="key 'a': the label is -1, but must be above 0"):
@@ -283,26 +290,23 @@ def test_a_linear_lattice_refuses_epsilons():
 
 
 @given(lattices(connected=False), st.integers(1, 5), st.integers(0, 3))
-def test_random_paths_are_paths_and_the_same_for_the_same_seed(lattice, n, seed):
+def test_random_paths_are_paths_of_the_lattice_and_repeat_with_a_seed(lattice, n, seed):
     try:
-        drawn = random_paths(lattice, n, seed)
-    except LatticeError:  # no path at all
+        samples = random_paths(lattice, n, seed)
+    except LatticeError:  # the lattice has no path
         return
-    told = {said for said, _ in symbols_and_costs(lattice)}
-    assert len(drawn) == n
-    assert all(symbols_and_costs(each)[0][0] in told for each in drawn)
-    assert [each.identical(again) for each, again in zip(drawn, random_paths(lattice, n, seed), strict=True)] == [
-        True
-    ] * n
+    paths_of_lattice = {steps for steps, _ in symbols_and_costs(lattice)}
+    assert len(samples) == n
+    assert all(symbols_and_costs(sample)[0][0] in paths_of_lattice for sample in samples)
+    for sample, repeated in zip(samples, random_paths(lattice, n, seed), strict=True):
+        assert sample.identical(repeated)
 
 
-def test_random_paths_take_all_ways_equally_often():
+def test_random_paths_choose_all_paths_equally_often():
     from ninja.graph import from_arcs
 
     lattice = from_arcs("a", [0, 0], [1, 1], [1, 2], [0, 100], finals={0: 0.0, 1: 0.0})
-    said = [tuple(best_path(each).words.tolist()) for each in random_paths(lattice, 3000)]
-    assert {each: pytest.approx(1000, abs=120) for each in ((), (1,), (2,))} == {
-        each: said.count(each) for each in set(said)
-    }
+    counts = Counter(tuple(best_path(sample).words.tolist()) for sample in random_paths(lattice, 3000))
+    assert counts == {words: pytest.approx(1000, abs=120) for words in ((), (1,), (2,))}
     with pytest.raises(OptionError, match="n is 0, but must be 1 or more"):
         random_paths(lattice, 0)

@@ -21,24 +21,24 @@ INTEGERS = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=6)
 
 
 @given(st.lists(st.tuples(KEYS, INTEGERS), max_size=5), st.sampled_from(["", "ark:", "ark,t:"]), st.booleans())
-def test_integers_come_back_as_they_were_written(tmp_path_factory, entries, form, packed):
-    path = tmp_path_factory.mktemp("numbers") / ("a.ark.gz" if packed else "a.ark")
+def test_integers_are_read_as_written(tmp_path_factory, entries, form, compressed):
+    path = tmp_path_factory.mktemp("numbers") / ("a.ark.gz" if compressed else "a.ark")
     with NumberWriter(f"{form}{path}") as table:
         for key, values in entries:
             table.integers(key, np.array(values, np.int32))
-    assert path.read_bytes()[:2] == (b"\x1f\x8b" if packed else path.read_bytes()[:2])
+    assert path.read_bytes()[:2] == (b"\x1f\x8b" if compressed else path.read_bytes()[:2])
     assert [(key, integers.tolist()) for key, integers in read_integers(f"ark:{path}")] == entries
 
 
 @given(st.lists(st.tuples(KEYS, st.floats(-1e6, 1e6, width=32)), max_size=5), st.sampled_from(["ark:", "ark,t:"]))
-def test_numbers_come_back_as_they_were_written(tmp_path_factory, entries, form):
+def test_floats_are_read_as_written(tmp_path_factory, entries, form):
     path = tmp_path_factory.mktemp("numbers") / "a.ark"
     with NumberWriter(f"{form}{path}") as table:
         for key, value in entries:
             table.number(key, value)
-    found = list(read_floats(str(path)))
-    assert [key for key, _ in found] == [key for key, _ in entries]
-    assert [value for _, value in found] == pytest.approx([value for _, value in entries], rel=1e-6)
+    values = list(read_floats(str(path)))
+    assert [key for key, _ in values] == [key for key, _ in entries]
+    assert [value for _, value in values] == pytest.approx([value for _, value in entries], rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_numbers_come_back_as_they_were_written(tmp_path_factory, entries, form)
     ],
     ids=["binary", "text", "no newline", "empty"],
 )
-def test_the_bytes_are_kaldis(tmp_path, content, expected):
+def test_integers_are_read_from_the_bytes_of_kaldi(tmp_path, content, expected):
     path = tmp_path / "a.ark"
     path.write_bytes(content)
     assert [(key, values.tolist()) for key, values in read_integers(str(path))] == expected
@@ -60,14 +60,14 @@ def test_the_bytes_are_kaldis(tmp_path, content, expected):
 
 
 @pytest.mark.parametrize("blank", [" ", "\t", " \t "])
-def test_a_script_file_lists_tables_of_numbers(tmp_path, blank):
+def test_script_files_separate_fields_by_blanks_or_tabs(tmp_path, blank):
     (tmp_path / "a.ark").write_bytes(b"a 7 8\nb 9\n")
     script = tmp_path / "a.scp"
     script.write_text(f"a{blank}{tmp_path}/a.ark:2\n\nb{blank}{tmp_path}/a.ark:8\n")
     assert [(key, integers.tolist()) for key, integers in read_integers(f"scp:{script}")] == [("a", [7, 8]), ("b", [9])]
 
 
-def test_a_permissive_script_file_leaves_out_what_cannot_be_read(tmp_path):
+def test_a_permissive_script_file_skips_unreadable_entries(tmp_path):
     (tmp_path / "a.ark").write_bytes(b"a 7 8\nb x\n")
     script = tmp_path / "a.scp"
     script.write_text(f"b {tmp_path}/a.ark:8\nc {tmp_path}/none.ark:2\na {tmp_path}/a.ark:2\n")
@@ -76,7 +76,7 @@ def test_a_permissive_script_file_leaves_out_what_cannot_be_read(tmp_path):
         list(read_integers(f"scp:{script}"))
 
 
-def test_binary_integers_are_written_as_kaldi_writes_them(tmp_path):
+def test_numbers_have_the_binary_layout_of_kaldi(tmp_path):
     with NumberWriter(f"ark:{tmp_path}/a") as table:
         table.integers("key", np.array([7, -1], np.int32))
     assert (tmp_path / "a").read_bytes() == b"key \0B\4\2\0\0\0\4\7\0\0\0\4\xff\xff\xff\xff"
@@ -86,11 +86,11 @@ def test_binary_integers_are_written_as_kaldi_writes_them(tmp_path):
 
 
 @given(st.binary(max_size=40), st.sampled_from([b"", b"a ", b"a \0B", b"a \0B\4\1\0\0\0"]))
-def test_damage_is_a_typed_error(tmp_path_factory, content, begin):
+def test_damaged_tables_raise_a_ninja_error(tmp_path_factory, content, begin):
     path = tmp_path_factory.mktemp("numbers") / "a.ark"
     path.write_bytes(begin + content)
     for read in (read_integers, read_floats):
-        with suppress(NinjaError):  # anything else is a bug
+        with suppress(NinjaError):  # other exceptions are bugs
             list(read(path))
 
 
@@ -113,7 +113,7 @@ def test_damage_is_a_typed_error(tmp_path_factory, content, begin):
         (read_integers, b"x" * 5000, "expected a key and a value"),
     ],
 )
-def test_malformed_numbers_are_refused_with_their_place(tmp_path, read, content, message):
+def test_malformed_numbers_are_reported_with_their_offset(tmp_path, read, content, message):
     path = tmp_path / "a.ark"
     path.write_bytes(content)
     with pytest.raises(FormatError) as error:
@@ -122,17 +122,17 @@ def test_malformed_numbers_are_refused_with_their_place(tmp_path, read, content,
     assert str(path) in str(error.value)
 
 
-def test_script_files_name_entries(tmp_path):
+def test_script_files_select_entries_by_offset(tmp_path):
     (tmp_path / "a.ark").write_bytes(b"a \0B\4\1\0\0\0\4\7\0\0\0b \0B\4\0\0\0\0")
     (tmp_path / "a.scp").write_text(f"b {tmp_path}/a.ark:16\na {tmp_path}/a.ark:2\n")
-    found = [(key, values.tolist()) for key, values in read_integers(f"scp:{tmp_path}/a.scp")]
-    assert found == [("b", []), ("a", [7])]
+    entries = [(key, values.tolist()) for key, values in read_integers(f"scp:{tmp_path}/a.scp")]
+    assert entries == [("b", []), ("a", [7])]
     (tmp_path / "a.scp").write_text("a\n")
     with pytest.raises(FormatError, match="1: expected a key and a file"):
         list(read_integers(f"scp:{tmp_path}/a.scp"))
 
 
-def test_words_and_script_files_need_a_text_table(tmp_path):
+def test_a_binary_table_refuses_words_and_script_files(tmp_path):
     with (
         pytest.raises(OptionError, match="a binary table cannot contain words; use ark,t:FILE"),
         NumberWriter(f"ark:{tmp_path}/a") as table,
@@ -143,17 +143,17 @@ def test_words_and_script_files_need_a_text_table(tmp_path):
         NumberWriter(f"ark,scp:{tmp_path}/a,{tmp_path}/b")
 
 
-@given(st.lists(st.tuples(KEYS, st.integers()), unique_by=lambda each: each[0]), st.data())
-def test_values_are_found_in_any_order_once(entries, data):
+@given(st.lists(st.tuples(KEYS, st.integers()), unique_by=lambda entry: entry[0]), st.data())
+def test_a_keyed_table_returns_each_value_once_in_any_order(entries, data):
     table = KeyedTable(entries)
     for key, value in data.draw(st.permutations(entries)):
         assert table.get(key) == value
         assert table.get(key) is None
-    assert table.get("not there") is None
+    assert table.get("missing key") is None
 
 
 @given(st.lists(KEYS, unique=True, min_size=1, max_size=30), st.data())
-def test_parts_are_stretches_of_about_the_same_size(keys, data):
+def test_part_of_divides_keys_into_consecutive_parts_of_similar_size(keys, data):
     num_parts = data.draw(st.integers(1, len(keys)))
     part = [part_of(keys, num_parts)[key] for key in keys]
     assert part == sorted(part)
@@ -163,7 +163,7 @@ def test_parts_are_stretches_of_about_the_same_size(keys, data):
 
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30), st.data())
-def test_no_group_is_spread_over_two_parts_and_no_part_is_empty(groups, data):
+def test_part_of_never_splits_a_group_or_leaves_a_part_empty(groups, data):
     keys = [f"key{number}" for number in range(len(groups))]
     group_of = dict(zip(keys, groups, strict=True))
     num_parts = data.draw(st.integers(1, len(set(groups))))
@@ -172,14 +172,14 @@ def test_no_group_is_spread_over_two_parts_and_no_part_is_empty(groups, data):
     assert len({(group_of[key], number) for key, number in part.items()}) == len(set(groups))
 
 
-def test_there_must_be_enough_for_each_part():
+def test_part_of_refuses_more_parts_than_keys_or_groups():
     with pytest.raises(OptionError, match="the number of parts is 3, but must be from 1 to 2, the number of lattices"):
         part_of(["a", "b"], 3)
     with pytest.raises(OptionError, match="the number of parts is 2, but must be from 1 to 1, the number of speakers"):
         part_of(["a", "b"], 2, {"a": "s", "b": "s"})
 
 
-def test_keys_are_the_first_fields(tmp_path):
+def test_read_keys_returns_the_first_field_of_each_line(tmp_path):
     (tmp_path / "keys").write_text("b some words\na\tx\r\nb\n")
     assert read_keys(tmp_path / "keys") == ["b", "a"]
     (tmp_path / "keys").write_text("a\n\nb\n")
@@ -187,17 +187,17 @@ def test_keys_are_the_first_fields(tmp_path):
         read_keys(tmp_path / "keys")
 
 
-def test_posteriors_are_written_as_kaldi_writes_them(tmp_path):
+def test_posteriors_have_the_layout_of_kaldi(tmp_path):
     entry = np.array([0, 2, 2, 3]), np.array([4, 7, 9], np.int32), np.array([0.25, 0.75, 1.0])
     with NumberWriter(str(tmp_path / "text")) as table:
         table.posteriors("key", *entry)
     assert (tmp_path / "text").read_text() == "key [ 4 0.25 7 0.75 ] [ ] [ 9 1 ]\n"
     with NumberWriter(f"ark:{tmp_path}/binary") as table:
         table.posteriors("key", *entry)
-    one, two = b"\4\1\0\0\0", b"\4\2\0\0\0"
+    one_pair, two_pairs = b"\4\1\0\0\0", b"\4\2\0\0\0"
     assert (tmp_path / "binary").read_bytes() == (
         b"key \0B\4\3\0\0\0"
-        + two + b"\4\4\0\0\0\4\0\0\x80\x3e" + b"\4\7\0\0\0\4\0\0\x40\x3f"
+        + two_pairs + b"\4\4\0\0\0\4\0\0\x80\x3e" + b"\4\7\0\0\0\4\0\0\x40\x3f"
         + b"\4\0\0\0\0"
-        + one + b"\4\x09\0\0\0\4\0\0\x80\x3f"
+        + one_pair + b"\4\x09\0\0\0\4\0\0\x80\x3f"
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Commands that compare words: lexical forms by --normalizer."""
+"""Commands that compare words by their lexical forms, as --normalizer defines them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_mbr_decode_prints_the_most_probable_written_forms(ninja, source, tmp_pa
     ]  # fmt: skip
 
 
-def test_without_a_normalizer_words_are_compared_as_they_are(ninja, source, tmp_path):
+def test_words_are_compared_verbatim_without_a_normalizer(ninja, source, tmp_path):
     code, _, err = ninja("mbr-decode", source, "--normalizer", "none", "--json", tmp_path / "networks")
     assert code == 0
     assert LOOKS_WRITTEN not in err
@@ -50,8 +50,8 @@ def test_systems_are_combined_by_lexical_words(ninja, source, tmp_path):
 
 def test_ctm_lines_have_written_words(ninja, tmp_path):
     words = [{"word": "Ann,", "start": 0.0, "end": 0.5}, {"word": "yes.", "start": 0.5, "end": 1.0}]
-    other = [words[0] | {"word": "ann"}, words[1] | {"word": "Yes!"}]
-    lists = {"key": "utt", "nbest": [{"words": words, "score": -1.0}, {"words": other, "score": -1.5}]}
+    second_words = [words[0] | {"word": "ann"}, words[1] | {"word": "Yes!"}]
+    lists = {"key": "utt", "nbest": [{"words": words, "score": -1.0}, {"words": second_words, "score": -1.5}]}
     (tmp_path / "list.jsonl").write_text(json.dumps(lists) + "\n")
     code, out, _ = ninja("to-ctm-conf", tmp_path / "list.jsonl")
     assert code == 0
@@ -74,13 +74,13 @@ def test_the_word_penalty_of_nbest_counts_lexical_words(ninja, tmp_path):
     assert ninja("best", source, "--word-penalty", "1")[1] == "utt no thanks\n"
 
 
-def test_sentence_confidence_is_that_of_lexical_words(ninja, source):
+def test_sentence_confidence_compares_lexical_words(ninja, source):
     assert ninja("confidence", source)[1].split() == ["utt", "0.4"]
     assert ninja("confidence", source, "--normalizer", "none")[1].split() == ["utt", "0.2"]
 
 
 @pytest.mark.parametrize("options", [(), ("--normalizer", "basic")])
-def test_lexical_words_are_those_of_the_symbol_table_next_to_the_lattices(ninja, source, tmp_path, options):
+def test_lexical_words_come_from_the_symbol_table_next_to_the_lattices(ninja, source, tmp_path, options):
     archive = tmp_path / "a.ark"
     assert ninja("convert", source, "-o", archive, "--to", "kaldi", "--words-out", tmp_path / "words.txt")[0] == 0
     assert ninja("confidence", archive, *options)[1].split() == ["utt", "0.4"]
@@ -99,7 +99,7 @@ def test_oracle_counts_lexical_words(ninja, source, tmp_path):
     assert "[ 2 / 6" in err
 
 
-def test_written_references_of_lexical_lattices_suffice(ninja, tmp_path):
+def test_oracle_accepts_written_references_of_lexical_lattices(ninja, tmp_path):
     lattices = write_list(tmp_path / "a.jsonl", ["ann is here", "anne is here"])
     (tmp_path / "text").write_text("utt Anne is here.\n")
     code, out, err = ninja("oracle", lattices, "--ref", tmp_path / "text")
@@ -107,7 +107,7 @@ def test_written_references_of_lexical_lattices_suffice(ninja, tmp_path):
     assert "%WER 0 [ 0 / 3" in err
 
 
-def test_a_normalizer_needs_words(ninja, small):
+def test_a_normalizer_requires_a_symbol_table(ninja, small):
     code, _, err = ninja("mbr-decode", small, "--normalizer", "basic")
     assert code == 1
     assert "the normalizer basic requires the symbol table of the lattice; set it with --words" in err
