@@ -19,7 +19,7 @@ from ninja.serve.scorer import Scorer
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker"
 BASE_MB = 125  # python:3.11-slim, unpacked
-MOST_MB = 300
+MAX_MB = 300
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -50,8 +50,8 @@ def test_the_build_copies_files_that_are_there_and_not_ignored() -> None:
     included = {
         line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")
     }
-    copied = [value.split() for name, value in instructions() if name == "COPY" and "--from" not in value]
-    sources = {source for *names, _ in copied for source in names}
+    copies = [value.split() for name, value in instructions() if name == "COPY" and "--from" not in value]
+    sources = {source for *names, _ in copies for source in names}
     assert sources == included
     assert all((ROOT / source).exists() for source in sources)
 
@@ -70,36 +70,36 @@ def test_the_light_image_has_the_libraries_of_the_readme_and_the_extra() -> None
 def test_the_lock_has_a_version_of_every_library() -> None:
     command = next(value for name, value in instructions() if name == "RUN" and value.startswith("grep"))
     program = command.partition(">")[0]
-    done = subprocess.run(["sh", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    versions = dict(line.split("==") for line in done.stdout.splitlines())
+    process = subprocess.run(["sh", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    versions = dict(line.split("==") for line in process.stdout.splitlines())
     for name in (*light_libraries(), "torch", "transformers", "anyio", "h11"):
         assert re.fullmatch(r"[\w.+]+", versions[name.replace("_", "-")]), name
 
 
-def required(names: list[str]) -> set[str]:
+def dependency_closure(names: list[str]) -> set[str]:
     """Return libraries with all that they need."""
-    needed: set[str] = set()
+    libraries: set[str] = set()
     while names:
         name = re.split(r"[^\w.-]", names.pop())[0].lower().replace("_", "-")
-        if name in needed:
+        if name in libraries:
             continue
-        needed.add(name)
+        libraries.add(name)
         lines = importlib.metadata.requires(name) or []
         names += [line for line in lines if not re.search(r"extra ==|python_version <|sys_platform", line)]
-    return needed
+    return libraries
 
 
 def test_the_light_image_is_smaller_than_its_bound() -> None:
     pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
-    size = sum(
+    library_size = sum(
         Path(str(file.locate())).stat().st_size
-        for name in required(light_libraries())
+        for name in dependency_closure(light_libraries())
         for file in importlib.metadata.files(name) or ()
         if Path(str(file.locate())).exists()
     )
     folders = ROOT / "ninja", ROOT / "models"
-    package = sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
-    assert BASE_MB + (size + package) / 1e6 < MOST_MB
+    package_size = sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
+    assert BASE_MB + (library_size + package_size) / 1e6 < MAX_MB
 
 
 def test_the_health_check_tells_a_server_that_answers_from_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +124,7 @@ def test_prometheus_reads_the_metrics_of_the_service() -> None:
     assert port in ninja["command"]
     assert ninja["build"]["target"] in [value.partition(" AS ")[2] for name, value in instructions() if name == "FROM"]
     assert (FOLDER / ninja["build"]["context"] / ninja["build"]["dockerfile"]).exists()
-    assert all(ports.startswith("127.0.0.1:") for other in compose["services"].values() for ports in other["ports"])
+    mappings = [mapping for container in compose["services"].values() for mapping in container["ports"]]
+    assert all(mapping.startswith("127.0.0.1:") for mapping in mappings)
     for mount in compose["services"]["prometheus"]["volumes"]:
         assert (FOLDER / mount.split(":")[0]).exists()

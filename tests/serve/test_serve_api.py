@@ -27,41 +27,41 @@ from ninja.serve import ServeOptions
 from ninja.serve.scorer import Scorer
 
 pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
-MANY = [random_lattice(seed) for seed in range(12)]
+LATTICES = [random_lattice(seed) for seed in range(12)]
 OPTIONS = RescoreOptions(acoustic_scale=0.5, unk_penalty=1.0, max_unknown=1.0, normalizer="none", algorithm="arcbeam")
-CHOSEN = ("acoustic_scale", "lm_weight", "word_penalty")
+EXPLICIT_OPTIONS = ("acoustic_scale", "lm_weight", "word_penalty")
 FORMATS = ["slf", "text", "binary", "native", "pfsg", "openfst", "fst-text"]
 
 
 def scorer(lm: FakeLM | None = None, **options: Any) -> Scorer:
     context = Context(Entities.from_dict({}))
-    return Scorer(lm or FakeLM(), OPTIONS, words=symbols(), context=context, chosen=CHOSEN, **options)
+    return Scorer(lm or FakeLM(), OPTIONS, words=symbols(), context=context, chosen=EXPLICIT_OPTIONS, **options)
 
 
-def words_of(lattice: Lattice) -> str:
+def best_text(lattice: Lattice) -> str:
     return " ".join(lattice.words.spell(ninja.graph.best_path(lattice, OPTIONS.scales).words))
 
 
-def expected(lattices: list[Lattice]) -> list[str]:
+def rescored_texts(lattices: list[Lattice]) -> list[str]:
     pairs = [(lattice.key, lattice) for lattice in lattices]
-    return [words_of(rescored) for _, rescored in rescore(pairs, FakeLM(), OPTIONS)]
+    return [best_text(rescored) for _, rescored in rescore(pairs, FakeLM(), OPTIONS)]
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with run_server(scorer()) as running:
-        yield running
+    with run_server(scorer()) as http_client:
+        yield http_client
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_lattice_in_any_format_gets_the_words_of_the_library(client: Client, format: str, tmp_path: Path) -> None:
     pytest.importorskip({"native": "pyarrow"}.get(format, "numpy"))
-    for lattice in MANY[:3]:
+    for lattice in LATTICES[:3]:
         body = file_of(lattice, format)
-        again = read_back(body, format, tmp_path)
+        round_trip = read_back(body, format, tmp_path)
         answer = client.rescore(body, "key=one&n=1")
         assert answer.status == 200, answer.body
-        assert answer.text == expected([again])[0]
+        assert answer.text == rescored_texts([round_trip])[0]
         assert answer.json["key"] == "one"
         assert answer.json["complete"] is True
 
@@ -78,7 +78,7 @@ def test_clients_at_once_get_the_results_of_their_own_lattices(client: Client) -
     with ThreadPoolExecutor(32) as threads:
         answers = list(threads.map(lambda lattice: client.rescore(file_of(lattice)), lattices))
     assert [answer.json["key"] for answer in answers] == [lattice.key for lattice in lattices]
-    assert [answer.text for answer in answers] == expected(lattices)
+    assert [answer.text for answer in answers] == rescored_texts(lattices)
 
 
 def test_an_n_best_list_in_json_is_rescored_as_a_lattice_of_it() -> None:
@@ -90,7 +90,7 @@ def test_an_n_best_list_in_json_is_rescored_as_a_lattice_of_it() -> None:
     lattice = ninja.from_nbest("utt", [(row["text"], row["am_score"], row["lm_score"]) for row in rows], words=table)
     with run_server(scorer()) as client:
         answer = client.rescore_json(nbest=rows, key="utt")
-    assert answer.text == expected([lattice])[0]
+    assert answer.text == rescored_texts([lattice])[0]
     assert {hypothesis["text"] for hypothesis in answer.json["nbest"]} == {"w1 w2", "w3 w2"}
     scores = [hypothesis["score"] for hypothesis in answer.json["nbest"]]
     assert scores == sorted(scores, reverse=True)
@@ -102,11 +102,11 @@ def test_words_have_times_confidences_and_alternatives(client: Client) -> None:
     content = json.dumps({"key": "utt", "nbest": rows})
     answer = client.rescore_json(lattice=content, format="json").json
     (word,) = answer["nbest"][0]["words"]
-    (places,) = answer["alternatives"]
+    (slot,) = answer["alternatives"]
     assert (word["start"], word["end"]) in ((0.1, 0.5), (0.1, 0.4))
-    assert {place["word"] for place in places} == {"w1", "w2"}
-    assert places[0] == {"word": word["word"], "confidence": word["confidence"]}
-    assert sum(place["confidence"] for place in places) == pytest.approx(1.0, abs=1e-5)
+    assert {alternative["word"] for alternative in slot} == {"w1", "w2"}
+    assert slot[0] == {"word": word["word"], "confidence": word["confidence"]}
+    assert sum(alternative["confidence"] for alternative in slot) == pytest.approx(1.0, abs=1e-5)
     subtitles = client.rescore_json(lattice=content, format="json", to="srt").body.decode()
     assert subtitles.splitlines()[2:] == [word["word"], ""]
     assert subtitles.startswith("1\n00:00:00,100 --> 00:00:00,")
@@ -114,11 +114,11 @@ def test_words_have_times_confidences_and_alternatives(client: Client) -> None:
 
 @pytest.mark.parametrize("format", ["slf", "text", "json"])
 def test_the_response_may_be_a_lattice_in_a_format(client: Client, format: str, tmp_path: Path) -> None:
-    lattice = MANY[0]
+    lattice = LATTICES[0]
     answer = client.rescore(file_of(lattice), f"to={format}")
     assert answer.status == 200, answer.body
     assert answer.headers["x-ninja-complete"] == "true"
-    assert words_of(read_back(answer.body, format, tmp_path)) == expected([lattice])[0]
+    assert best_text(read_back(answer.body, format, tmp_path)) == rescored_texts([lattice])[0]
 
 
 @pytest.mark.parametrize("format", ["text", "transcripts", "nbest-kaldi", "mesh"])
@@ -128,7 +128,7 @@ def test_a_format_whose_keys_are_fields_refuses_a_key_with_whitespace(client: Cl
 
 
 def test_the_body_may_be_compressed_or_in_base64(client: Client) -> None:
-    body = file_of(MANY[0])
+    body = file_of(LATTICES[0])
     plain = client.rescore(body).json
     assert client.rescore(gzip.compress(body)).json == plain
     assert client.rescore_json(lattice_base64=base64.b64encode(body).decode()).json == plain
@@ -140,12 +140,14 @@ def test_phrases_of_a_request_and_lists_of_the_server_change_the_words(tmp_path:
     path.write_text("w3\n")
     rows = [{"text": "w1 w2", "score": -1.0}, {"text": "w1 w3", "score": -1.1}]
     with run_server(scorer(lists={"contacts": path})) as client:
-        without = client.rescore_json(nbest=rows, n=1).text
-        other = ({"w1 w2", "w1 w3"} - {without}).pop()
-        assert client.rescore_json(nbest=rows, entities=[other.split()[1]]).text == other
-        assert client.rescore_json(nbest=rows, entities={"@name": [{"text": other.split()[1]}]}).text == other
+        baseline = client.rescore_json(nbest=rows, n=1).text
+        alternative = ({"w1 w2", "w1 w3"} - {baseline}).pop()
+        assert client.rescore_json(nbest=rows, entities=[alternative.split()[1]]).text == alternative
+        assert (
+            client.rescore_json(nbest=rows, entities={"@name": [{"text": alternative.split()[1]}]}).text == alternative
+        )
         assert client.rescore_json(nbest=rows, lists=["contacts"]).text == "w1 w3"
-        assert client.rescore_json(nbest=rows, n=1).text == without
+        assert client.rescore_json(nbest=rows, n=1).text == baseline
         answer = client.rescore_json(nbest=rows, lists=["other"])
         assert (answer.status, answer.json["detail"]) == (422, "there is no phrase list 'other'; available: contacts")
 
@@ -153,36 +155,36 @@ def test_phrases_of_a_request_and_lists_of_the_server_change_the_words(tmp_path:
 def test_a_deadline_returns_the_first_pass_and_says_that_the_search_was_not_complete() -> None:
     lm = GatedLM()
     with run_server(scorer(lm)) as client, ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(client.rescore, file_of(MANY[0]))
+        first = thread.submit(client.rescore, file_of(LATTICES[0]))
         client.wait_for("ninja_batch_lattices", 1)
-        late = ThreadPoolExecutor(1).submit(client.rescore, file_of(MANY[1]), "deadline_ms=1")
+        second = ThreadPoolExecutor(1).submit(client.rescore, file_of(LATTICES[1]), "deadline_ms=1")
         client.wait_for("ninja_requests_in_progress", 2)
         time.sleep(0.05)
         lm.gate.set()
-        answer = late.result()
-        assert waiting.result().json["complete"] is True
+        answer = second.result()
+        assert first.result().json["complete"] is True
     assert answer.json["complete"] is False
-    assert answer.text == words_of(MANY[1])
+    assert answer.text == best_text(LATTICES[1])
     assert answer.headers["x-ninja-complete"] == "false"
 
 
 def test_requests_beyond_the_limit_are_told_to_come_later() -> None:
     lm = GatedLM()
     with run_server(scorer(lm), ServeOptions(max_requests=1)) as client, ThreadPoolExecutor(1) as thread:
-        first = thread.submit(client.rescore, file_of(MANY[0]))
+        first = thread.submit(client.rescore, file_of(LATTICES[0]))
         client.wait_for("ninja_requests_in_progress", 1)
-        refused = client.rescore(file_of(MANY[1]))
-        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        refusal = client.rescore(file_of(LATTICES[1]))
+        assert (refusal.status, refusal.headers["retry-after"]) == (429, "1")
         lm.gate.set()
         assert first.result().status == 200
-        assert client.rescore(file_of(MANY[1])).status == 200
+        assert client.rescore(file_of(LATTICES[1])).status == 200
 
 
 def test_limits_are_refused_with_what_to_do() -> None:
     options = ServeOptions(max_body=20_000, max_lattice_arcs=3, max_phrases=2)
-    large = next(lattice for lattice in MANY if lattice.num_arcs > 3)
+    large = next(lattice for lattice in LATTICES if lattice.num_arcs > 3)
     with run_server(scorer(), options) as client:
-        refused = [
+        refusals = [
             client.rescore(b"x" * 20_001),
             client.rescore(gzip.compress(b"x" * 50_000)),
             client.rescore(file_of(large)),
@@ -192,38 +194,39 @@ def test_limits_are_refused_with_what_to_do() -> None:
             connection.sendall(b"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
             connection.sendall(b"7530\r\n" + b"x" * 30_000 + b"\r\n")
             assert b" 413 " in connection.recv(100)
-    assert [answer.status for answer in refused] == [413] * 4
-    assert refused[0].json["detail"] == "the body has more than 20000 bytes; prune the lattice first"
-    assert refused[1].json["detail"] == "the body unpacks to more than 20000 bytes; prune the lattice first"
+    assert [answer.status for answer in refusals] == [413] * 4
+    assert refusals[0].json["detail"] == "the body has more than 20000 bytes; prune the lattice first"
+    assert refusals[1].json["detail"] == "the body unpacks to more than 20000 bytes; prune the lattice first"
     arcs = f"the lattice has {large.num_arcs} arcs, but at most 3 are allowed; prune it first"
-    assert refused[2].json["detail"] == arcs
-    assert refused[3].json["detail"] == "the request has 3 phrases; at most 2 are allowed"
+    assert refusals[2].json["detail"] == arcs
+    assert refusals[3].json["detail"] == "the request has 3 phrases; at most 2 are allowed"
 
 
 def test_a_body_that_does_not_arrive_is_given_up() -> None:
     with run_server(scorer(), ServeOptions(max_seconds=0.3)) as client, client.connect() as connection:
         connection.sendall(b"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx")
         assert b" 408 " in connection.recv(100)
-        with client.connect() as silent:
-            silent.sendall(b"POST /v1/resc")
-            assert silent.recv(100) == b""
-        with client.connect() as second:  # the first request is answered, the head of the second does not arrive
-            second.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            received = b""
-            while not received.endswith(b"ok\n"):
-                received += second.recv(1000)
-            second.sendall(b"POST /v1/resc")
-            second.settimeout(20)
-            assert second.recv(100) == b""
+        with client.connect() as idle_connection:
+            idle_connection.sendall(b"POST /v1/resc")
+            assert idle_connection.recv(100) == b""
+        # The first request is answered; the header of the second does not arrive.
+        with client.connect() as second_connection:
+            second_connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            response = b""
+            while not response.endswith(b"ok\n"):
+                response += second_connection.recv(1000)
+            second_connection.sendall(b"POST /v1/resc")
+            second_connection.settimeout(20)
+            assert second_connection.recv(100) == b""
         assert client.metric("ninja_requests_in_progress") == 0
 
 
 def test_a_lattice_whose_client_has_gone_frees_its_place() -> None:
     lm = GatedLM()
     with run_server(scorer(lm), ServeOptions(max_requests=2)) as client, ThreadPoolExecutor(1) as thread:
-        first = thread.submit(client.rescore, file_of(MANY[0]))
+        first = thread.submit(client.rescore, file_of(LATTICES[0]))
         client.wait_for("ninja_batch_lattices", 1)
-        body = file_of(MANY[1])
+        body = file_of(LATTICES[1])
         with client.connect() as connection:
             head = f"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
             connection.sendall(head.encode() + body)
@@ -238,10 +241,10 @@ def test_requests_in_progress_are_answered_when_the_server_stops() -> None:
     lm = GatedLM()
     with ThreadPoolExecutor(1) as thread:
         with run_server(scorer(lm)) as client:
-            answer = thread.submit(client.rescore, file_of(MANY[0]))
+            answer = thread.submit(client.rescore, file_of(LATTICES[0]))
             client.wait_for("ninja_batch_lattices", 1)
             threading.Timer(0.2, lm.gate.set).start()
-        assert answer.result().text == expected(MANY[:1])[0]
+        assert answer.result().text == rescored_texts(LATTICES[:1])[0]
 
 
 def test_a_server_whose_models_are_closed_is_not_ready() -> None:
@@ -249,20 +252,20 @@ def test_a_server_whose_models_are_closed_is_not_ready() -> None:
     with run_server(models) as client:
         assert client.get("/readyz").status == 200
         models.close()
-        for answer in (client.get("/readyz"), client.rescore(file_of(MANY[0]))):
+        for answer in (client.get("/readyz"), client.rescore(file_of(LATTICES[0]))):
             assert (answer.status, answer.json["title"]) == (503, "Not available")
         assert client.get("/healthz").status == 200
 
 
 def test_a_token_is_needed_except_for_pages_and_health() -> None:
     token = "0123456789abcdef"
-    body = file_of(MANY[0])
+    body = file_of(LATTICES[0])
     with run_server(scorer(), token=token) as client:
         assert {client.get(path).status for path in ("/", "/docs", "/healthz", "/readyz", "/openapi.json")} == {200}
-        for wrong in ({}, {"Authorization": "Bearer 0123456789abcdeg"}, {"Authorization": f"Basic {token}"}):
-            client.headers = wrong
-            refused = client.rescore(body)
-            assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+        for headers in ({}, {"Authorization": "Bearer 0123456789abcdeg"}, {"Authorization": f"Basic {token}"}):
+            client.headers = headers
+            refusal = client.rescore(body)
+            assert (refusal.status, refusal.headers["www-authenticate"]) == (401, "Bearer")
             assert client.get("/metrics").status == 401
         client.headers = {"Authorization": f"Bearer {token}"}
         assert client.rescore(body).status == 200
@@ -282,8 +285,8 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
     secret.write_text("w1\n")
     rows = [{"text": "w1", "score": 0}]
 
-    def answers(path: Path) -> list[tuple[int, str]]:
-        sent = [
+    def send_all(path: Path) -> list[tuple[int, str]]:
+        answers = [
             client.rescore(f"utt {path}\n".encode()),
             client.rescore(f"{path}\n".encode()),
             client.rescore_json(nbest=rows, entities={"lists": {"a": {"file": str(path)}}}),
@@ -294,11 +297,11 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
             client.rescore_json(lattice="w1", format=str(path)),
             client.rescore_json(lattice="w1", format="espnet"),  # of a folder
         ]
-        return [(answer.status, answer.body.decode().replace(str(path), "PATH")) for answer in sent]
+        return [(answer.status, answer.body.decode().replace(str(path), "PATH")) for answer in answers]
 
-    existing = answers(secret)
-    assert [status for status, _ in existing] == [422, 422, 400, 400, 422, 422, 400, 422, 422]
-    assert existing == answers(missing)  # not even whether there is one
+    answers = send_all(secret)
+    assert [status for status, _ in answers] == [422, 422, 400, 400, 422, 422, 400, 422, 422]
+    assert answers == send_all(missing)  # not even whether there is one
 
 
 @pytest.mark.parametrize(
@@ -327,7 +330,7 @@ def test_a_body_that_is_no_json_object_is_refused(client: Client, body: bytes) -
 
 
 def test_the_detail_of_a_problem_is_the_message_of_the_library(client: Client, tmp_path: Path) -> None:
-    body = file_of(MANY[0]).replace(b"J=0", b"J=x", 1)
+    body = file_of(LATTICES[0]).replace(b"J=0", b"J=x", 1)
     path = tmp_path / "body"
     path.write_bytes(body)
     with pytest.raises(ninja.NinjaError) as failure:
@@ -346,15 +349,15 @@ def test_a_body_without_a_lattice_is_the_clients_fault(client: Client, body: byt
 
 
 def test_several_lattices_in_a_body_are_refused(client: Client) -> None:
-    answer = client.rescore(file_of(MANY[0], "text") + file_of(MANY[1].with_key("other"), "text"))
+    answer = client.rescore(file_of(LATTICES[0], "text") + file_of(LATTICES[1].with_key("other"), "text"))
     assert answer.json["detail"] == "body: the body contains several lattices; send each lattice in a separate request"
 
 
 def test_a_request_cannot_name_a_word_id_that_another_request_has_added(client: Client) -> None:
     assert client.rescore_json(nbest=[{"text": "neverheard", "score": 0}]).status == 200
-    lattice = MANY[0]
-    new = lattice.replace(word=np.where(lattice.word > 0, np.int32(len(symbols())), lattice.word), words=None)
-    assert client.rescore(file_of(new, "text")).status == 422
+    lattice = LATTICES[0]
+    new_lattice = lattice.replace(word=np.where(lattice.word > 0, np.int32(len(symbols())), lattice.word), words=None)
+    assert client.rescore(file_of(new_lattice, "text")).status == 422
     answer = client.rescore_json(nbest=[{"text": "neverheard", "score": 0}], to="text")
     assert "not all words of the lattice are in the server's symbol table" in answer.json["detail"]
 
@@ -368,13 +371,13 @@ def test_unknown_paths_and_methods_are_problems(client: Client) -> None:
     ):
         answer = client.send(method, path)
         assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
-        allowed = {("GET", 405): ["POST"], ("POST", 405): ["GET", "HEAD"]}.get((method, status), [])
-        assert sorted(answer.headers.get("allow", "").split(", ")) == (allowed or [""])
+        methods = {("GET", 405): ["POST"], ("POST", 405): ["GET", "HEAD"]}.get((method, status), [])
+        assert sorted(answer.headers.get("allow", "").split(", ")) == (methods or [""])
 
 
 def test_metrics_count_requests_and_the_language_model(client: Client) -> None:
     before = client.metric("ninja_lm_calls_total"), client.metric("ninja_lattices_total")
-    assert client.rescore(file_of(MANY[0])).status == 200
+    assert client.rescore(file_of(LATTICES[0])).status == 200
     after = client.metric("ninja_lm_calls_total"), client.metric("ninja_lattices_total")
     assert after[0] > before[0]
     assert after[1] == before[1] + 1
@@ -388,27 +391,29 @@ def test_the_openapi_document_describes_what_the_server_does(client: Client) -> 
         if isinstance(value, dict):
             yield from ([value["$ref"]] if "$ref" in value else [])
             value = list(value.values())
-        for inner in value if isinstance(value, list) else ():
-            yield from references(inner)
+        for child in value if isinstance(value, list) else ():
+            yield from references(child)
 
     for reference in references(document):
         assert reference.removeprefix("#/components/schemas/") in document["components"]["schemas"]
-    rescoring = document["paths"]["/v1/rescore"]["post"]
-    example = rescoring["requestBody"]["content"]["application/json"]["example"]
+    operation = document["paths"]["/v1/rescore"]["post"]
+    example = operation["requestBody"]["content"]["application/json"]["example"]
     answer = client.rescore_json(**example)
     assert answer.status == 200
     schema = document["components"]["schemas"]["Answer"]["properties"]
     assert set(answer.json) == set(schema)
     assert set(answer.json["nbest"][0]) == set(schema["nbest"]["items"]["properties"])
-    known = document["components"]["schemas"]["Request"]["properties"]
-    assert all(client.rescore_json(**{"nbest": [], name: object_of(name)}).status in (200, 400, 422) for name in known)
-    for format in known["to"]["enum"]:
+    properties = document["components"]["schemas"]["Request"]["properties"]
+    assert all(
+        client.rescore_json(**{"nbest": [], name: field_value(name)}).status in (200, 400, 422) for name in properties
+    )
+    for format in properties["to"]["enum"]:
         assert client.rescore_json(**example, to=format).status in (200, 422), format
     page = client.get("/docs").body.decode()
-    assert all(f"<code>{name}</code>" in page for name in known)
+    assert all(f"<code>{name}</code>" in page for name in properties)
 
 
-def object_of(name: str) -> Any:
+def field_value(name: str) -> Any:
     return {"n": 1, "deadline_ms": 5.0, "entities": ["a"], "lists": []}.get(name, "x")
 
 
@@ -422,10 +427,10 @@ def test_the_table_of_words_is_renewed_before_it_grows_without_bound() -> None:
     from ninja.serve.lattices import Vocabularies
 
     vocabularies = Vocabularies(symbols(), most=10)
-    first = vocabularies.current().words
+    first_table = vocabularies.current().words
     for number in range(11):
         rows = [(f"new{number}", -1.0)]
         vocabularies.attach(ninja.from_nbest("utt", rows))
-    second = vocabularies.current().words
-    assert second is not first
-    assert dict(second) == dict(symbols())
+    second_table = vocabularies.current().words
+    assert second_table is not first_table
+    assert dict(second_table) == dict(symbols())

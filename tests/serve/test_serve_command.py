@@ -45,7 +45,7 @@ NBEST = [{"text": "the cat sat", "score": -2.0}, {"text": "the cat sad", "score"
 
 
 @contextmanager
-def started(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+def server_process(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
     command = [sys.executable, "-m", "ninja", "serve", "--port", "0", *MODEL, *options]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
@@ -60,7 +60,7 @@ def started(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 
 
 def test_the_command_answers_writes_no_file_and_ends_on_sigterm(tmp_path: Path) -> None:
-    with started(tmp_path) as (process, client):
+    with server_process(tmp_path) as (process, client):
         assert client.get("/readyz").status == 200
         answer = client.rescore_json(nbest=NBEST, key="utt1")
         assert answer.status == 200
@@ -112,8 +112,8 @@ def test_a_short_token_is_no_secret(tmp_path: Path) -> None:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has neither M_ARENA_MAX nor malloc_stats")
 def test_share_arena(monkeypatch):
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
-    count = [
+    num_arenas = [
         subprocess.run([sys.executable, "-c", ARENAS, *options], capture_output=True, check=True).stderr.count(b"Arena")
         for options in ((), ("share",))
     ]
-    assert count[0] > count[1] == 1
+    assert num_arenas[0] > num_arenas[1] == 1

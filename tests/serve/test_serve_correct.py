@@ -44,8 +44,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
 @pytest.fixture(scope="module")
 def client(models: Scorer) -> Iterator[Client]:
     limits = ServeOptions(max_body=20_000, max_lattice_arcs=400, max_phrases=10)
-    with run_server(models, limits) as running:
-        yield running
+    with run_server(models, limits) as http_client:
+        yield http_client
 
 
 def correct(client: Client, body: bytes, query: str = "phrase=Jon+Chen") -> Answer:
@@ -75,9 +75,9 @@ def test_a_document_is_corrected_as_by_the_command(client: Client, name: str, tm
     assert answer.json["transcript"].encode() == output.read_bytes() != body
     assert [(change["before"], change["after"], change["probability"]) for change in answer.json["changes"]] == expected
     if name == "hypotheses/whisper.json":
-        value = correct_json(client, transcript=json.loads(body), entities=NAMES).json
-        assert value["transcript"] == json.loads(output.read_bytes())
-        assert value["changes"] == answer.json["changes"]
+        document = correct_json(client, transcript=json.loads(body), entities=NAMES).json
+        assert document["transcript"] == json.loads(output.read_bytes())
+        assert document["changes"] == answer.json["changes"]
 
 
 def test_lists_of_the_server_and_classes_of_a_request_are_used(client: Client) -> None:
@@ -86,8 +86,8 @@ def test_lists_of_the_server_and_classes_of_a_request_are_used(client: Client) -
     assert correct(client, gzip.compress(SRT), "list=contacts&format=srt").json == expected
     answer = correct_json(client, transcript=SRT.decode(), entities={"@name": [{"text": "Jon Chen"}]}).json
     assert (answer["transcript"], answer["changes"][0]["class"]) == (expected["transcript"], "@name")
-    refused = correct(client, SRT, "list=other")
-    assert (refused.status, refused.json["detail"]) == (422, "there is no phrase list 'other'; available: contacts")
+    refusal = correct(client, SRT, "list=other")
+    assert (refusal.status, refusal.json["detail"]) == (422, "there is no phrase list 'other'; available: contacts")
 
 
 def test_every_utterance_of_json_lines_is_corrected_and_the_rest_is_unchanged(client: Client) -> None:
@@ -95,8 +95,8 @@ def test_every_utterance_of_json_lines_is_corrected_and_the_rest_is_unchanged(cl
             for number, text in enumerate(["call jon chan", "no name", "jon chan"])]  # fmt: skip
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     answer = correct(client, lines.encode())
-    texts = [json.loads(line)["nbest"][0] for line in answer.json["transcript"].splitlines()]
-    assert [(row["text"], row["other"]) for row in texts] == [
+    hypotheses = [json.loads(line)["nbest"][0] for line in answer.json["transcript"].splitlines()]
+    assert [(hypothesis["text"], hypothesis["other"]) for hypothesis in hypotheses] == [
         ("call Jon Chen", [0]), ("no name", [1]), ("Jon Chen", [2])
     ]  # fmt: skip
     assert [change["utt"] for change in answer.json["changes"]] == ["utt0", "utt2"]
@@ -104,16 +104,16 @@ def test_every_utterance_of_json_lines_is_corrected_and_the_rest_is_unchanged(cl
 
 def test_requests_beyond_a_limit_are_told_what_to_do(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     phrases = "&".join(f"phrase=x{number}" for number in range(11))
-    long = "1\n00:00:00,100 --> 00:00:01,000\n" + "a " * 401
-    refused = [
+    subtitles = "1\n00:00:00,100 --> 00:00:01,000\n" + "a " * 401
+    refusals = [
         correct(client, b"x" * 20_001),
         correct(client, gzip.compress(SRT + b"\n" * 20_000)),
         correct(client, SRT, phrases),
-        correct(client, long.encode()),
+        correct(client, subtitles.encode()),
     ]
     monkeypatch.setattr(corrections_module, "MAX_WORDS", 3)
-    refused.append(correct(client, SRT))
-    assert [(answer.status, answer.json["detail"]) for answer in refused] == [
+    refusals.append(correct(client, SRT))
+    assert [(answer.status, answer.json["detail"]) for answer in refusals] == [
         (413, "the body has more than 20000 bytes; divide the transcript"),
         (413, "the body unpacks to more than 20000 bytes; divide the transcript"),
         (413, "the request has 11 phrases; at most 10 are allowed"),
@@ -125,28 +125,27 @@ def test_requests_beyond_a_limit_are_told_what_to_do(client: Client, monkeypatch
 def test_a_correction_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     from threading import Event
 
-    begun, gate = Event(), Event()
+    gate = Event()
 
-    class Slow:
+    class SlowCorrector:
         num_calls = 0
 
         def changes(self, *arguments: Any) -> list[Any]:
             self.num_calls += 1
-            begun.set()
             assert gate.wait(60)
             return []
 
-    models, slow = scorer(), Slow()
-    monkeypatch.setattr(models.corrections, "_corrector", slow)
-    two = json.dumps({"key": "utt", "nbest": [{"text": text, "score": 0} for text in ("a", "b")]}).encode()
+    models, corrector = scorer(), SlowCorrector()
+    monkeypatch.setattr(models.corrections, "_corrector", corrector)
+    body = json.dumps({"key": "utt", "nbest": [{"text": text, "score": 0} for text in ("a", "b")]}).encode()
     with run_server(models, ServeOptions(max_seconds=0.2)) as client:
-        answer = correct(client, two)
+        answer = correct(client, body)
         detail = "the transcript was not corrected within 0.2 s; divide it"
         assert (answer.status, answer.json["detail"]) == (504, detail)
         assert client.metric("ninja_requests_in_progress") == 0
         gate.set()
         assert correct(client, SRT).status == 200
-    assert slow.num_calls == 2  # the second hypothesis of the first request is not corrected
+    assert corrector.num_calls == 2  # the second hypothesis of the first request is not corrected
 
 
 @pytest.mark.parametrize(
@@ -193,20 +192,20 @@ def test_a_number_beyond_all_floats_is_refused(client: Client) -> None:
 def test_a_transcript_opens_no_file(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-").write_bytes(SRT)  # the name of standard input
-    opened: list[Any] = []
-    monkeypatch.setattr("ninja.formats.hypotheses.document.open_stream", opened.append)
+    streams: list[Any] = []
+    monkeypatch.setattr("ninja.formats.hypotheses.document.open_stream", streams.append)
     body = b"u1 call jon chan\nu2 -\n"
     answer = correct(client, body, "phrase=Jon+Chen&format=transcripts")
     assert answer.json["transcript"] == "u1 call Jon Chen\nu2 -\n"
-    assert (opened, [path.name for path in tmp_path.iterdir()]) == ([], ["-"])
+    assert (streams, [path.name for path in tmp_path.iterdir()]) == ([], ["-"])
 
 
 def test_corrections_are_counted_and_need_the_token(client: Client) -> None:
     before = client.metric("ninja_corrections_total")
     assert len(correct(client, SRT).json["changes"]) == 1
     assert client.metric("ninja_corrections_total") == before + 1
-    with run_server(scorer(), token="0123456789abcdef") as closed:
-        assert correct(closed, SRT).status == 401
+    with run_server(scorer(), token="0123456789abcdef") as protected_client:
+        assert correct(protected_client, SRT).status == 401
 
 
 def test_the_words_of_transcripts_take_bounded_memory(

@@ -44,13 +44,13 @@ HYPOTHESES = st.lists(
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     options = RescoreOptions(unk_penalty=1.0)
-    context, letters = Context(Entities.from_dict({})), CorrectOptions(letters_only=True)
-    scorer = Scorer(FakeLM(), options, words=symbols(), context=context, correct_options=letters)
-    with run_server(scorer) as running:
-        yield running
+    context, correct_options = Context(Entities.from_dict({})), CorrectOptions(letters_only=True)
+    scorer = Scorer(FakeLM(), options, words=symbols(), context=context, correct_options=correct_options)
+    with run_server(scorer) as http_client:
+        yield http_client
 
 
-def is_answered(client: Client, status: int, document: bytes, media_type: str) -> None:
+def check_answer(status: int, document: bytes, media_type: str) -> None:
     assert status in (200, 400, 413, 422), document
     if status != 200:
         assert media_type == "application/problem+json"
@@ -64,7 +64,7 @@ def test_any_json_object_is_answered(client: Client, fields: dict[str, Any], nbe
     transcript = {"transcript": fields if nbest is None else {"nbest": nbest}, "entities": ["w1 w2"]}
     for path, content in (("rescore", lattice), ("correct", transcript)):
         answer = client.send("POST", f"/v1/{path}", json.dumps(content).encode(), Content_Type="application/json")
-        is_answered(client, answer.status, answer.body, answer.headers["content-type"])
+        check_answer(answer.status, answer.body, answer.headers["content-type"])
 
 
 @settings(max_examples=12)
@@ -77,8 +77,8 @@ def test_any_json_object_is_answered(client: Client, fields: dict[str, Any], nbe
 def test_damaged_lattices_are_answered(
     client: Client, body: bytes, changes: list[tuple[int, bytes]], end: int | None, query: list[tuple[str, str]]
 ) -> None:
-    for place, content in changes:
-        place %= len(body)
-        body = body[:place] + content + body[place + len(content) :]
+    for offset, content in changes:
+        offset %= len(body)
+        body = body[:offset] + content + body[offset + len(content) :]
     answer = client.rescore(body[:end], urlencode(query, errors="surrogatepass"))
-    is_answered(client, answer.status, answer.body, answer.headers["content-type"])
+    check_answer(answer.status, answer.body, answer.headers["content-type"])

@@ -28,24 +28,25 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     path.write_text("w4\n")
     options = RescoreOptions(unk_penalty=0.5, normalizer="none")
     context = Context(Entities.from_dict({}))
-    with run_server(Scorer(FakeLM(), options, words=symbols(), context=context, lists={"<contacts>": path})) as running:
-        yield running
+    with run_server(
+        Scorer(FakeLM(), options, words=symbols(), context=context, lists={"<contacts>": path})
+    ) as http_client:
+        yield http_client
 
 
 @contextmanager
-def opened(browser: Any, client: Client, width: int) -> Iterator[Any]:
+def open_server_page(browser: Any, client: Client, width: int) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": width, "height": 800})
     try:
         page = context.new_page()
-        watched = PageMonitor(page)
+        monitor = PageMonitor(page)
         page.goto(f"http://127.0.0.1:{client.port}/")
         yield page
-        assert {url.split("/")[2] for url in watched.requests if not url.startswith(("data:", "blob:"))} == {
+        assert {url.split("/")[2] for url in monitor.requests if not url.startswith(("data:", "blob:"))} == {
             f"127.0.0.1:{client.port}"
         }
-        errors = [
-            error for error in watched.errors if "status of 422" not in error
-        ]  # Chromium logs answers of problems
+        # Chromium logs responses with an error status.
+        errors = [error for error in monitor.errors if "status of 422" not in error]
         assert not errors, "\n".join(errors)
     finally:
         context.close()
@@ -53,7 +54,7 @@ def opened(browser: Any, client: Client, width: int) -> Iterator[Any]:
 
 def test_a_list_is_rescored_edited_and_downloaded_on_a_small_screen(browser: Any, client: Client) -> None:
     expected = client.rescore_json(nbest=NBEST, key="utt", entities=["w2"]).json
-    with opened(browser, client, 420) as page:
+    with open_server_page(browser, client, 420) as page:
         assert page.locator("#lists label").inner_text().strip() == "<contacts>"
         page.fill("#source", json.dumps({"key": "utt", "nbest": NBEST}))
         page.fill("#names", "w2\n")
@@ -61,27 +62,29 @@ def test_a_list_is_rescored_edited_and_downloaded_on_a_small_screen(browser: Any
         page.wait_for_selector("#words button")
         words = page.locator("#words button").all_inner_texts()
         assert words == [word["word"] for word in expected["nbest"][0]["words"]]
-        first = page.locator("#words button.changed").all_inner_texts()
-        assert first == [word for word, old in zip(words, ["w1", "w2"], strict=True) if word != old]
+        changed_words = page.locator("#words button.changed").all_inner_texts()
+        assert changed_words == [word for word, old in zip(words, ["w1", "w2"], strict=True) if word != old]
         page.locator("#words button").last.click()
-        shown = page.locator("#choices button").all_inner_texts()
-        assert shown == [f"{e['word']} {100 * e['confidence']:.1f}%" for e in expected["alternatives"][-1]]
+        choices = page.locator("#choices button").all_inner_texts()
+        assert choices == [
+            f"{choice['word']} {100 * choice['confidence']:.1f}%" for choice in expected["alternatives"][-1]
+        ]
         page.locator("#choices button").last.click()
-        other = expected["alternatives"][-1][-1]["word"]
-        assert page.locator("#words button").last.inner_text() == other
+        alternative = expected["alternatives"][-1][-1]["word"]
+        assert page.locator("#words button").last.inner_text() == alternative
         assert "changed" in page.locator("#words button").last.get_attribute("class")
         with page.expect_download() as download:
             page.click("#download")
         content = json.loads(Path(download.value.path()).read_text())
         assert download.value.suggested_filename == "utt.json"
-        assert content["text"] == f"w1 {other}"
+        assert content["text"] == f"w1 {alternative}"
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 def test_a_dropped_file_is_rescored_and_a_problem_is_shown(browser: Any, client: Client, tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"key": "of-file", "nbest": NBEST}))
-    with opened(browser, client, 1280) as page:
+    with open_server_page(browser, client, 1280) as page:
         page.set_input_files("#file", path)
         page.click("#send")
         page.wait_for_selector("#words button")

@@ -27,27 +27,29 @@ from ninja.serve.scorer import Scorer
 pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
 pytest.importorskip("wsproto", reason="the extra ninja-asr[serve] is not installed")
 OPTIONS = RescoreOptions(acoustic_scale=0.5, unk_penalty=1.0, max_unknown=1.0, normalizer="none", algorithm="arcbeam")
-CHOSEN = ("acoustic_scale", "lm_weight", "word_penalty")
+EXPLICIT_OPTIONS = ("acoustic_scale", "lm_weight", "word_penalty")
 UNITS = ["<b>", "|", *(f"w{digit}" for digit in range(1, 4))]
 CTC = {"units": UNITS, "blank": "<b>", "scheme": "words", "frame_shift": 0.02}
 
 
 def scorer(lm: FakeLM | None = None, **options: Any) -> Scorer:
     context = Context(Entities.from_dict({}))
-    return Scorer(lm or FakeLM(), OPTIONS, words=symbols(), context=context, chosen=CHOSEN, max_latency=0.0, **options)
+    return Scorer(
+        lm or FakeLM(), OPTIONS, words=symbols(), context=context, chosen=EXPLICIT_OPTIONS, max_latency=0.0, **options
+    )
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with run_server(scorer(), ServeOptions(max_body=20_000, max_phrases=2)) as running:
-        yield running
+    with run_server(scorer(), ServeOptions(max_body=20_000, max_phrases=2)) as http_client:
+        yield http_client
 
 
 def best_words(lattice: Lattice, scales: Scales) -> list[str]:
     return lattice.words.spell([word for word in best_path(lattice, scales).words.tolist() if word])
 
 
-def offline(lattice: Lattice) -> list[str]:
+def offline_words(lattice: Lattice) -> list[str]:
     ((_, rescored),) = rescore([(lattice.key, lattice)], FakeLM(), OPTIONS)
     return best_words(rescored, OPTIONS.scales)
 
@@ -56,14 +58,14 @@ def test_a_growing_lattice_ends_with_the_words_of_the_whole(client: Client) -> N
     stream = client.stream()
     stream.send({"key": "utt1", "agreement": 2, "min_posterior": 0.0})
     for seed in range(3):
-        part = random_lattice(seed, 8)
-        answer = stream.ask({"lattice": file_of(part).decode()} if seed else file_of(part))
-        assert answer["stable"] + answer["tail"] == offline(part)
+        lattice = random_lattice(seed, 8)
+        answer = stream.ask({"lattice": file_of(lattice).decode()} if seed else file_of(lattice))
+        assert answer["stable"] + answer["tail"] == offline_words(lattice)
         assert answer["final"] is False
-    whole = random_lattice(7)
-    answer = stream.ask({"lattice_base64": base64.b64encode(file_of(whole)).decode(), "final": True})
-    assert (answer["stable"], answer["tail"], answer["final"]) == (offline(whole), [], True)
-    rescored = client.rescore(file_of(whole), "key=utt1").json
+    full_lattice = random_lattice(7)
+    answer = stream.ask({"lattice_base64": base64.b64encode(file_of(full_lattice)).decode(), "final": True})
+    assert (answer["stable"], answer["tail"], answer["final"]) == (offline_words(full_lattice), [], True)
+    rescored = client.rescore(file_of(full_lattice), "key=utt1").json
     assert answer["result"] == rescored
     assert (stream.receive(), stream.code) == (None, 1000)
 
@@ -95,8 +97,8 @@ def test_frames_of_a_ctc_model_end_with_the_words_of_the_whole_matrix(client: Cl
     assert answer["stable"] + answer["tail"]
     answer = stream.ask({"frames": base64.b64encode(matrix[12:].tobytes()).decode(), "final": True})
     table = symbols().growing_copy()
-    whole = ctc_lattice(matrix, ctc_units(UNITS, "<b>", "words"), "utt", words=table, frame_shift=0.02)
-    assert answer["stable"] == offline(whole)
+    lattice = ctc_lattice(matrix, ctc_units(UNITS, "<b>", "words"), "utt", words=table, frame_shift=0.02)
+    assert answer["stable"] == offline_words(lattice)
     assert answer["result"]["nbest"][0]["words"][0]["start"] >= 0.0
 
 
@@ -104,17 +106,17 @@ def test_phrases_of_a_session_apply_to_its_updates(client: Client) -> None:
     rows = [{"text": "w1 w2", "score": -1.0}, {"text": "w1 w3", "score": -1.1}]
     stream = client.stream()
     stream.send({})
-    without = stream.ask({"nbest": rows, "final": True})["stable"]
-    other = ({"w2", "w3"} - {without[1]}).pop()
+    baseline = stream.ask({"nbest": rows, "final": True})["stable"]
+    alternative = ({"w2", "w3"} - {baseline[1]}).pop()
     stream = client.stream()
-    stream.send({"entities": [other]})
-    assert stream.ask({"nbest": rows, "final": True})["stable"] == ["w1", other]
+    stream.send({"entities": [alternative]})
+    assert stream.ask({"nbest": rows, "final": True})["stable"] == ["w1", alternative]
 
 
 def test_sessions_at_once_get_their_own_words(client: Client) -> None:
     lattices = [random_lattice(seed, 10).with_key(f"utt{seed}") for seed in range(16)]
 
-    def words(lattice: Lattice) -> list[str]:
+    def stable_words(lattice: Lattice) -> list[str]:
         stream = client.stream()
         stream.send({"key": lattice.key})
         stream.ask(file_of(random_lattice(99, 5)))
@@ -123,14 +125,14 @@ def test_sessions_at_once_get_their_own_words(client: Client) -> None:
         return answer["stable"]
 
     with ThreadPoolExecutor(16) as threads:
-        assert list(threads.map(words, lattices)) == [offline(lattice) for lattice in lattices]
+        assert list(threads.map(stable_words, lattices)) == [offline_words(lattice) for lattice in lattices]
 
 
 BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 600
 
 
 @pytest.mark.parametrize(
-    ("first", "update", "status", "detail"),
+    ("first_message", "update", "status", "detail"),
     [
         ("{", None, 400, "the content is not JSON: "),
         ("[1]", None, 400, "expected a JSON object, found a list"),
@@ -157,10 +159,10 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
     ],
 )  # fmt: skip
 def test_a_fault_ends_its_session_with_the_words_of_the_command_line(
-    client: Client, first: Any, update: Any, status: int, detail: str
+    client: Client, first_message: Any, update: Any, status: int, detail: str
 ) -> None:
     stream = client.stream()
-    stream.send(first)
+    stream.send(first_message)
     if update is not None:
         stream.send(update)
     problem = stream.receive()
@@ -187,30 +189,30 @@ def test_a_message_that_is_too_large_ends_its_session(client: Client) -> None:
 def test_the_sessions_the_time_between_messages_and_arcs_are_bounded() -> None:
     with run_server(scorer(), ServeOptions(max_sessions=1, max_idle=0.3, max_lattice_arcs=3)) as client:
         stream = client.stream()
-        refused = client.stream().refusal
-        assert refused is not None
-        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-        assert refused.json["detail"] == "1 sessions are open; try again later"
+        refusal = client.stream().refusal
+        assert refusal is not None
+        assert (refusal.status, refusal.headers["retry-after"]) == (429, "1")
+        assert refusal.json["detail"] == "1 sessions are open; try again later"
         assert stream.receive()["detail"] == "no message was received within 0.3 s"
         assert (stream.receive(), stream.code) == (None, 1008)
         client.wait_for("ninja_sessions", 0)
         stream = client.stream()
         stream.send({})
-        large = random_lattice(1, 8)
-        detail = f"the lattice has {large.num_arcs} arcs, but at most 3 are allowed; prune it first"
-        assert stream.ask(file_of(large))["detail"] == detail
+        large_lattice = random_lattice(1, 8)
+        detail = f"the lattice has {large_lattice.num_arcs} arcs, but at most 3 are allowed; prune it first"
+        assert stream.ask(file_of(large_lattice))["detail"] == detail
 
 
 def test_a_session_needs_the_token_and_the_origin_of_the_server() -> None:
     with run_server(scorer(), token="0123456789abcdef") as client:
-        refused = client.stream().refusal
-        assert refused is not None
-        assert (refused.status, refused.json["title"]) == (401, "Unauthorized")
+        refusal = client.stream().refusal
+        assert refusal is not None
+        assert (refusal.status, refusal.json["title"]) == (401, "Unauthorized")
         client.headers = {"Authorization": "Bearer 0123456789abcdef"}
         for origin in ("https://example.org", "http://[x"):
-            other = client.stream(Origin=origin).refusal
-            assert other is not None
-            assert (other.status, other.json["detail"]) == (403, "pages of other sites cannot open sessions")
+            refusal = client.stream(Origin=origin).refusal
+            assert refusal is not None
+            assert (refusal.status, refusal.json["detail"]) == (403, "pages of other sites cannot open sessions")
         assert client.stream(Origin=f"http://127.0.0.1:{client.port}").refusal is None
 
 
@@ -223,11 +225,11 @@ def test_an_update_in_progress_is_answered_when_the_server_stops() -> None:
             answers = threads.submit(lambda: [stream.ask(file_of(random_lattice(1, 8))), stream.receive()])
             client.wait_for("ninja_batch_lattices", 1)
             threading.Timer(0.2, lm.gate.set).start()
-            closed = threads.submit(idle.receive)
+            idle_reception = threads.submit(idle.receive)
         answer, end = answers.result()
-        assert answer["stable"] + answer["tail"] == offline(random_lattice(1, 8))
+        assert answer["stable"] + answer["tail"] == offline_words(random_lattice(1, 8))
         assert (end, stream.code) == (None, 1012)
-        assert (closed.result(), idle.code) == (None, 1012)
+        assert (idle_reception.result(), idle.code) == (None, 1012)
 
 
 def test_an_update_that_takes_too_long_ends_its_session() -> None:
@@ -235,10 +237,10 @@ def test_an_update_that_takes_too_long_ends_its_session() -> None:
     with run_server(scorer(lm), ServeOptions(max_seconds=0.2)) as client:
         stream = client.stream()
         stream.send({})
-        opening = threading.Timer(2.0, lm.gate.set)
-        opening.start()
+        timer = threading.Timer(2.0, lm.gate.set)
+        timer.start()
         problem = stream.ask(file_of(random_lattice(1, 8)))
-        opening.cancel()
+        timer.cancel()
         assert (problem.get("status"), problem.get("detail")) == (
             504, "the update was not rescored within 0.2 s; send a smaller lattice, or fewer frames at once"
         )  # fmt: skip
@@ -251,17 +253,17 @@ def test_a_client_that_does_not_read_its_answers_ends_its_session() -> None:
         stream.send({})
         update = {"nbest": [{"text": "w" * 500_000, "score": -1.0}]}
 
-        def send_on() -> None:
+        def send_forever() -> None:
             with suppress(OSError):  # the server has closed the connection
                 while True:
                     stream.send(update)
 
-        sending = threading.Thread(target=send_on)
-        sending.start()
+        sender = threading.Thread(target=send_forever)
+        sender.start()
         client.wait_for("ninja_sessions", 1)
         client.wait_for("ninja_sessions", 0)
-        sending.join(60)
-        assert not sending.is_alive()
+        sender.join(60)
+        assert not sender.is_alive()
         stream.close()
 
 
