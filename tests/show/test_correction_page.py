@@ -43,8 +43,8 @@ def test_decisions_by_keyboard_and_buttons_are_saved_as_json(browser, tmp_path):
             page.keyboard.press("s")
         assert download.value.suggested_filename == "corrections.json"
         download.value.save_as(tmp_path / "saved.json")
-    saved = json.loads((tmp_path / "saved.json").read_text())
-    assert saved == {"accepted": [CHANGES[0], CHANGES[2]], "rejected": [CHANGES[1]], "undecided": []}
+    decisions = json.loads((tmp_path / "saved.json").read_text())
+    assert decisions == {"accepted": [CHANGES[0], CHANGES[2]], "rejected": [CHANGES[1]], "undecided": []}
 
 
 def test_a_page_without_corrections_says_so(browser, tmp_path):

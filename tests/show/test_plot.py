@@ -14,13 +14,13 @@ from ninja.tune.boosts import ContextSettings, Figures, Point, TunedContext
 from ninja.tune.plot import plot_trade_off
 
 
-def tuned(boost=4.0):
-    curve = tuple(Point(each, Figures(30.0 - each, 10.0 + each, 50.0, 0)) for each in (0.0, 4.0, 8.0))
+def tuned_context(boost=4.0):
+    curve = tuple(Point(value, Figures(30.0 - value, 10.0 + value, 50.0, 0)) for value in (0.0, 4.0, 8.0))
     settings = ContextSettings(ContextOptions(keyword_boost=boost), 0.1, 0.0)
     figures = curve[1].figures
-    nothing = np.array([0, 1])
+    counts = np.array([0, 1])
     return TunedContext(
-        settings, figures, figures, figures, curve, 15.0, paired_difference(nothing, nothing, nothing), (), ()
+        settings, figures, figures, figures, curve, 15.0, paired_difference(counts, counts, counts), (), ()
     )
 
 
@@ -29,18 +29,18 @@ def test_the_same_curves_are_the_same_picture(tmp_path, kind, head) -> None:
     pytest.importorskip("matplotlib")
     pictures = []
     for name in ("one", "two"):
-        plot_trade_off(tmp_path / f"{name}.{kind}", tuned())
+        plot_trade_off(tmp_path / f"{name}.{kind}", tuned_context())
         pictures.append((tmp_path / f"{name}.{kind}").read_bytes())
     assert pictures[0] == pictures[1]
     assert pictures[0].startswith(head)
-    plot_trade_off(tmp_path / f"other.{kind}", tuned(8.0))
+    plot_trade_off(tmp_path / f"other.{kind}", tuned_context(8.0))
     assert (tmp_path / f"other.{kind}").read_bytes() != pictures[0]
 
 
 def test_values_that_cannot_be_drawn_are_named(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(OptionError, match=r"x\.pdf: pictures can be written only as \.svg or \.png"):
-        plot_trade_off(tmp_path / "x.pdf", tuned())
+        plot_trade_off(tmp_path / "x.pdf", tuned_context())
     assert not list(tmp_path.iterdir())
 
 
@@ -49,4 +49,4 @@ def test_without_matplotlib_the_library_to_install_is_named(tmp_path, monkeypatc
     with pytest.raises(
         DependencyError, match="a picture needs matplotlib, which is not installed; pip install matplotlib"
     ):
-        plot_trade_off(tmp_path / "x.svg", tuned())
+        plot_trade_off(tmp_path / "x.svg", tuned_context())

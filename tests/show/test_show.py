@@ -52,11 +52,11 @@ def test_the_excess_of_an_arc_is_that_of_its_best_path(lattice, acoustic_scale, 
         return
     scales = {"acoustic_scale": acoustic_scale, "word_penalty": word_penalty}
     through = through_costs(lattice, **scales)
-    found = detours(lattice, scales_of(scales))
+    ordering = detours(lattice, scales_of(scales))
     best = best_path(lattice, scales_of(scales)).cost(scales_of(scales))
     for arc in range(lattice.num_arcs):
         expected = through[arc] - best if arc in through else np.inf
-        assert found.excess[arc] == pytest.approx(expected, abs=1e-4)
+        assert ordering.excess[arc] == pytest.approx(expected, abs=1e-4)
 
 
 @given(lattices(connected=False))
@@ -64,12 +64,12 @@ def test_detours_hold_each_arc_of_a_complete_path_once_and_any_first_few_are_con
     if not paths(lattice):
         return
     best = best_path(lattice)
-    found = detours(lattice, paths=[best.arcs])
-    arcs = [arc for row in found.arcs for arc in row]
-    assert sorted(arcs) == np.flatnonzero(np.isfinite(found.excess)).tolist()
+    ordering = detours(lattice, paths=[best.arcs])
+    arcs = [arc for row in ordering.arcs for arc in row]
+    assert sorted(arcs) == np.flatnonzero(np.isfinite(ordering.excess)).tolist()
     keep = np.zeros(lattice.num_arcs, np.bool_)
-    for number, row in enumerate(found.arcs):
-        assert all(lattice.dst[one] == lattice.src[other] for one, other in pairwise(row))
+    for number, row in enumerate(ordering.arcs):
+        assert all(lattice.dst[arc] == lattice.src[next_arc] for arc, next_arc in pairwise(row))
         if number == 0 and len(best.arcs):
             assert list(row) == best.arcs.tolist()
         keep[list(row)] = True
@@ -78,19 +78,19 @@ def test_detours_hold_each_arc_of_a_complete_path_once_and_any_first_few_are_con
 
 @given(lattices())
 def test_detours_come_in_the_order_in_which_a_growing_beam_lets_them_in(lattice):
-    found = detours(lattice)
-    first = [found.excess[list(row)].max() for row in found.arcs]
-    assert np.all(np.diff(first) >= -1e-6)
+    ordering = detours(lattice)
+    entry_costs = [ordering.excess[list(row)].max() for row in ordering.arcs]
+    assert np.all(np.diff(entry_costs) >= -1e-6)
 
 
 @given(lattices(max_word=3), st.lists(st.integers(1, 3), max_size=4))
 def test_a_given_path_comes_before_cheaper_ones(lattice, reference):
-    best, nearest = best_path(lattice), oracle(lattice, reference)
-    found = detours(lattice, paths=[best.arcs, nearest.arcs])
-    marked = {*best.arcs.tolist(), *nearest.arcs.tolist()}
-    inside = [set(row) <= marked for row in found.arcs]
-    assert inside == sorted(inside, reverse=True)
-    assert {arc for row, own in zip(found.arcs, inside, strict=True) if own for arc in row} == marked
+    best, oracle_path = best_path(lattice), oracle(lattice, reference)
+    ordering = detours(lattice, paths=[best.arcs, oracle_path.arcs])
+    marked = {*best.arcs.tolist(), *oracle_path.arcs.tolist()}
+    is_marked = [set(row) <= marked for row in ordering.arcs]
+    assert is_marked == sorted(is_marked, reverse=True)
+    assert {arc for row, flag in zip(ordering.arcs, is_marked, strict=True) if flag for arc in row} == marked
 
 
 def test_a_lattice_without_a_complete_path_is_refused():
@@ -117,13 +117,13 @@ def test_arcs_lead_to_the_right_and_lanes_are_shared_by_no_two_arcs_at_once(latt
     rows = detours(lattice, paths=[best_path(lattice).arcs]).arcs
     layout = lay_out(lattice, rows, ["word"] * lattice.num_arcs)
     src = lattice.src
-    used: dict[int, list[tuple[float, float]]] = {}
+    extents: dict[int, list[tuple[float, float]]] = {}
     for row in rows:
         assert all(layout.x[lattice.dst[arc]] - layout.x[src[arc]] >= SMALLEST_STEP for arc in row)
         (lane,) = {int(layout.arc_lane[arc]) for arc in row}
         extent = (layout.x[src[row[0]]] + 1, layout.x[lattice.dst[row[-1]]] - 1)
-        assert all(extent[1] <= begin or end <= extent[0] for begin, end in used.get(lane, []))
-        used.setdefault(lane, []).append(extent)
+        assert all(extent[1] <= begin or end <= extent[0] for begin, end in extents.get(lane, []))
+        extents.setdefault(lane, []).append(extent)
     if rows:
         assert set(layout.arc_lane[list(rows[0])].tolist()) <= {0}
 
@@ -133,8 +133,8 @@ def test_states_stand_in_the_order_of_their_times(lattice):
     layout = lay_out(lattice, detours(lattice).arcs, [""] * lattice.num_arcs)
     if layout.unit == "frame":
         assert layout.time.tolist() == state_times(lattice).tolist()
-        drawn = np.flatnonzero(~np.isnan(layout.x))
-        assert (layout.x[drawn] >= layout.time[drawn] * layout.width - 1e-6).all()
+        states = np.flatnonzero(~np.isnan(layout.x))
+        assert (layout.x[states] >= layout.time[states] * layout.width - 1e-6).all()
 
 
 def test_without_times_states_stand_by_their_number_of_arcs_from_the_start():
@@ -171,33 +171,33 @@ def test_figures_on_the_page_are_those_of_the_lattice(lattice):
 
 
 def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
-    lattice = max(examples.values(), key=lambda each: each.num_arcs)
+    lattice = max(examples.values(), key=lambda lattice: lattice.num_arcs)
     assert lattice.num_arcs > 10_000
     options = ShowOptions(Scales(0.1), max_arcs=500)
     drawing = draw(lattice, None, options)
-    drawn = set(drawing.arcs.tolist())
-    assert 400 < len(drawn) <= 500
-    assert set(drawing.best.arcs.tolist()) <= drawn
-    rest = np.setdiff1d(np.arange(lattice.num_arcs), drawing.arcs)
-    rest = rest[np.isfinite(drawing.excess[rest])]
-    assert drawing.excess[rest].min() >= drawing.excess[drawing.arcs].max() - 1e-6
+    arcs = set(drawing.arcs.tolist())
+    assert 400 < len(arcs) <= 500
+    assert set(drawing.best.arcs.tolist()) <= arcs
+    hidden = np.setdiff1d(np.arange(lattice.num_arcs), drawing.arcs)
+    hidden = hidden[np.isfinite(drawing.excess[hidden])]
+    assert drawing.excess[hidden].min() >= drawing.excess[drawing.arcs].max() - 1e-6
     message = drawing.left_out()
     assert message.startswith(
-        f"{len(rest):,} of {lattice.num_arcs:,} arcs are not drawn, because at most 500 are drawn"
+        f"{len(hidden):,} of {lattice.num_arcs:,} arcs are not drawn, because at most 500 are drawn"
     )
-    assert f"at least {drawing.excess[rest].min():.3g} more" in message
+    assert f"at least {drawing.excess[hidden].min():.3g} more" in message
     assert message in data_of(lattice_page(drawing))["leftOut"]
 
 
 def test_the_marked_paths_are_drawn_whatever_they_take(examples, words):
     references = {line.split()[0]: line.split()[1:] for line in TEXT.read_text().splitlines()}
-    lattice = max(examples.values(), key=lambda each: each.num_arcs)
+    lattice = max(examples.values(), key=lambda lattice: lattice.num_arcs)
     drawing = draw(lattice, references[lattice.key], ShowOptions(Scales(0.1), max_arcs=1))
-    nearest = oracle(lattice, words.ids(references[lattice.key]))
-    assert {*drawing.arcs.tolist()} == {*drawing.best.arcs.tolist(), *nearest.arcs.tolist()}
+    oracle_path = oracle(lattice, words.ids(references[lattice.key]))
+    assert {*drawing.arcs.tolist()} == {*drawing.best.arcs.tolist(), *oracle_path.arcs.tolist()}
     data = data_of(lattice_page(drawing))
-    wrong = sum(said != heard for said, heard in data["pairs"]["oracle"])
-    assert wrong == nearest.edits
+    num_errors = sum(reference != hypothesis for reference, hypothesis in data["pairs"]["oracle"])
+    assert num_errors == oracle_path.edits
 
 
 def test_arcs_that_lead_nowhere_are_counted():
@@ -261,36 +261,40 @@ def test_a_page_fetches_nothing_and_runs_no_script_but_its_own():
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
     assert policy.startswith("default-src 'none'")
     assert re.fullmatch(r"(?:'sha256-[\w+/=]{44}' ?){4}", re.search(r"script-src ([^;]*)", policy)[1])
-    outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert not re.search(r"(?:src|href|url)\s*[=(]", outside)
+    markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"(?:src|href|url)\s*[=(]", markup)
 
 
 def test_the_picture_for_notebooks_escapes_words():
-    drawn = picture(hostile())
-    assert "<script" not in drawn
-    assert "<img" not in drawn
-    assert "&lt;/script&gt;" in drawn
+    html = picture(hostile())
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "&lt;/script&gt;" in html
 
 
 # ---- Notebooks.
 
 
 def test_a_lattice_has_a_picture_of_bounded_size_for_notebooks(examples):
-    lattice = max(examples.values(), key=lambda each: each.num_arcs)
-    drawn = picture(lattice)
-    assert drawn.count("<path") <= 60
-    assert len(drawn) < 40_000
-    assert f"of {lattice.num_arcs:,} arcs are drawn" in drawn
+    lattice = max(examples.values(), key=lambda lattice: lattice.num_arcs)
+    html = picture(lattice)
+    assert html.count("<path") <= 60
+    assert len(html) < 40_000
+    assert f"of {lattice.num_arcs:,} arcs are drawn" in html
 
 
 def test_notebooks_draw_lattices(monkeypatch):
-    drawn_by = {}
-    html = SimpleNamespace(for_type_by_name=lambda module, name, function: drawn_by.update({(module, name): function}))
-    shell = SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": html}))
+    functions = {}
+
+    def register(module, name, function):
+        functions[module, name] = function
+
+    formatter = SimpleNamespace(for_type_by_name=register)
+    shell = SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": formatter}))
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     runpy.run_path(str(ROOT / "ninja" / "__init__.py"))
     lattice = dead_end()
-    assert drawn_by[type(lattice).__module__, type(lattice).__qualname__](lattice) == picture(lattice)
+    assert functions[type(lattice).__module__, type(lattice).__qualname__](lattice) == picture(lattice)
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))  # not in a notebook
     runpy.run_path(str(ROOT / "ninja" / "__init__.py"))
 
@@ -301,9 +305,9 @@ def test_the_picture_never_fails(lattice):
 
 
 def test_lattices_that_cannot_be_drawn_are_summarised():
-    drawn = picture(dead_end())
-    assert "Lattice(&#x27;dead&#x27;, 3 states, 1 arc, compact)" in drawn
-    assert "no path leads from the start to a final state" in drawn
+    html = picture(dead_end())
+    assert "Lattice(&#x27;dead&#x27;, 3 states, 1 arc, compact)" in html
+    assert "no path leads from the start to a final state" in html
 
 
 def test_a_huge_lattice_is_only_summed_up(monkeypatch):
@@ -358,8 +362,8 @@ def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
 )
 def test_wrong_calls_say_what_to_do(ninja, tmp_path, arguments, code, message):
     page = tmp_path / "page.html"
-    found, _, err = ninja("show", ARCHIVE, *arguments, "-o", page)
-    assert found == code
+    exit_code, _, err = ninja("show", ARCHIVE, *arguments, "-o", page)
+    assert exit_code == code
     assert message in err
     assert not page.exists()
 

@@ -69,27 +69,27 @@ def test_a_click_on_an_arc_shows_the_figures_that_the_library_gives(browser, pag
     probability, time, src = posteriors(lattice, Scales(SCALE)), state_times(lattice), lattice.src
     with open_page(browser, page_file) as page:
         arcs = arcs_in_view(page)
-        clicked = 0
+        num_clicked = 0
         for arc in arcs:
             place = page.evaluate("arc => ninja.position(arc)", arc)
             page.mouse.click(place["x"], place["y"])
             if page.evaluate("ninja.selected()") != arc:  # a state or another arc lies on top there
                 continue
-            clicked += 1
-            shown = panel(page)
+            num_clicked += 1
+            figures = panel(page)
             begin, end = int(time[src[arc]]), int(time[lattice.dst[arc]])
             assert page.locator(".panel h2").inner_text() == lattice.words.word(int(lattice.word[arc]))
-            assert shown["begin"] == f"{begin * 0.01:.2f} s (frame {begin})"
-            assert shown["end"] == f"{end * 0.01:.2f} s (frame {end})"
-            assert float(shown["posterior"]) == pytest.approx(probability[arc], rel=1e-5)
-            assert float(shown["graph"]) == pytest.approx(lattice.graph[arc], rel=1e-6)
-            assert float(shown["acoustic"]) == pytest.approx(lattice.acoustic[arc], rel=1e-6)
+            assert figures["begin"] == f"{begin * 0.01:.2f} s (frame {begin})"
+            assert figures["end"] == f"{end * 0.01:.2f} s (frame {end})"
+            assert float(figures["posterior"]) == pytest.approx(probability[arc], rel=1e-5)
+            assert float(figures["graph"]) == pytest.approx(lattice.graph[arc], rel=1e-6)
+            assert float(figures["acoustic"]) == pytest.approx(lattice.acoustic[arc], rel=1e-6)
             cost = float(lattice.graph[arc]) + SCALE * float(lattice.acoustic[arc])
-            assert float(shown["cost"]) == pytest.approx(cost, rel=1e-5)
-            assert shown["states"] == f"{src[arc]} → {lattice.dst[arc]}"
-            if clicked == 12:
+            assert float(figures["cost"]) == pytest.approx(cost, rel=1e-5)
+            assert figures["states"] == f"{src[arc]} → {lattice.dst[arc]}"
+            if num_clicked == 12:
                 break
-        assert clicked == 12
+        assert num_clicked == 12
 
 
 def test_arcs_run_in_the_lanes_that_were_chosen_for_them(browser, page_file):
@@ -97,21 +97,23 @@ def test_arcs_run_in_the_lanes_that_were_chosen_for_them(browser, page_file):
     lane = dict(zip(data["id"], data["lane"], strict=True))
     with open_page(browser, page_file) as page:
         page.wait_for_function("() => ninja.cy.edges().every((edge) => Number.isFinite(edge.midpoint().y))")
-        drawn = page.evaluate("ninja.cy.edges().map((edge) => [+edge.id().slice(1), edge.midpoint().y])")
-        heights = {number: {round(y, 3) for arc, y in drawn if lane[arc] == number} for number in set(lane.values())}
-        heights = {number: found for number, found in heights.items() if found}
-        assert all(len(found) == 1 for found in heights.values())
-        in_order = [min(heights[number]) for number in sorted(heights)]
-        assert in_order == sorted(set(in_order))
+        positions = page.evaluate("ninja.cy.edges().map((edge) => [+edge.id().slice(1), edge.midpoint().y])")
+        heights = {
+            number: {round(y, 3) for arc, y in positions if lane[arc] == number} for number in set(lane.values())
+        }
+        heights = {number: values for number, values in heights.items() if values}
+        assert all(len(values) == 1 for values in heights.values())
+        lane_heights = [min(heights[number]) for number in sorted(heights)]
+        assert lane_heights == sorted(set(lane_heights))
 
 
 def test_the_best_and_the_oracle_path_can_be_marked_and_unmarked(browser, page_file, lattice):
     best = best_path(lattice, Scales(SCALE)).arcs.tolist()
-    nearest = oracle(lattice, lattice.words.ids(read_text(TEXT)[KEY]))
-    assert best != nearest.arcs.tolist()
+    oracle_path = oracle(lattice, lattice.words.ids(read_text(TEXT)[KEY]))
+    assert best != oracle_path.arcs.tolist()
     with open_page(browser, page_file) as page:
         colours = {}
-        for name, arcs in (("best", best), ("oracle", nearest.arcs.tolist())):
+        for name, arcs in (("best", best), ("oracle", oracle_path.arcs.tolist())):
             box = page.locator(f'input[name="{name}"]')
             assert sorted(page.evaluate("name => ninja.marked(name)", name)) == sorted(arcs)
             box.click()
@@ -120,20 +122,20 @@ def test_the_best_and_the_oracle_path_can_be_marked_and_unmarked(browser, page_f
             box.click()
             assert sorted(page.evaluate("name => ninja.marked(name)", name)) == sorted(arcs)
         assert colours["best"] != colours["oracle"] != page.screenshot()  # it can be seen, too
-        spoken = page.locator(".spoken").inner_text()
+        alignment = page.locator(".spoken").inner_text()
         total = len(read_text(TEXT)[KEY])
-        assert f"oracle path, {nearest.edits} of {total} wrong" in spoken
+        assert f"oracle path, {oracle_path.edits} of {total} wrong" in alignment
         page.locator('input[name="oracle"]').click()
-        chosen = next(arc for arc in nearest.arcs.tolist() if arc not in best)
-        assert page.evaluate("arc => ninja.select(arc)", chosen)["oracle"]
+        oracle_arc = next(arc for arc in oracle_path.arcs.tolist() if arc not in best)
+        assert page.evaluate("arc => ninja.select(arc)", oracle_arc)["oracle"]
         assert panel(page)["paths"] == "oracle"
 
 
 def test_the_slider_shows_more_arcs_and_fewer(browser, page_file, lattice):
     with open_page(browser, page_file) as page:
-        at_first = page.evaluate("ninja.shown()")
-        assert at_first <= 250 < lattice.num_arcs
-        assert f"{lattice.num_arcs - at_first:,} less likely arcs are hidden" in page.locator(".notice").inner_text()
+        num_shown = page.evaluate("ninja.shown()")
+        assert num_shown <= 250 < lattice.num_arcs
+        assert f"{lattice.num_arcs - num_shown:,} less likely arcs are hidden" in page.locator(".notice").inner_text()
         page.locator('input[name="shown"]').press("End")
         page.wait_for_function("total => ninja.shown() === total", arg=lattice.num_arcs)
         assert page.evaluate(DRAWN) == lattice.num_arcs
@@ -150,14 +152,14 @@ def test_a_search_finds_every_arc_of_a_word_and_steps_through_them_in_time(brows
     with open_page(browser, page_file) as page:
         box = page.locator('input[name="search"]')
         box.fill("observe")
-        found = page.evaluate("ninja.search('observe')")
-        assert {lattice.words.word(int(lattice.word[arc])) for arc in found} >= {"observe"}
-        assert set(arcs.tolist()) <= set(found)
+        hits = page.evaluate("ninja.search('observe')")
+        assert {lattice.words.word(int(lattice.word[arc])) for arc in hits} >= {"observe"}
+        assert set(arcs.tolist()) <= set(hits)
         box.press("Enter")
-        assert page.evaluate("ninja.selected()") == found[0]
+        assert page.evaluate("ninja.selected()") == hits[0]
         box.press("Enter")
-        assert page.evaluate("ninja.selected()") == found[1]
-        assert page.locator(".hits").inner_text() == f"2 of {len(found)}"
+        assert page.evaluate("ninja.selected()") == hits[1]
+        assert page.locator(".hits").inner_text() == f"2 of {len(hits)}"
         box.fill("nobody says this")
         assert page.locator(".hits").inner_text() == "none"
 
@@ -219,7 +221,9 @@ def test_labels_of_short_arcs_do_not_overlap(browser, tmp_path):
         )
         labels.sort()
         assert len(labels) == count
-        assert all(one + width / 2 <= other - beside / 2 + 2 for (one, width), (other, beside) in pairwise(labels))
+        assert all(
+            x + width / 2 <= next_x - next_width / 2 + 2 for (x, width), (next_x, next_width) in pairwise(labels)
+        )
 
 
 def test_the_wheel_zooms_and_dragging_moves(browser, page_file):
@@ -239,7 +243,7 @@ def test_the_wheel_zooms_and_dragging_moves(browser, page_file):
 def test_the_dark_page_is_dark(browser, page_file):
     with open_page(browser, page_file, "dark") as page:
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert max(int(each) for each in colour[4:-1].split(",")) < 64
+        assert max(int(component) for component in colour[4:-1].split(",")) < 64
 
 
 def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
@@ -249,7 +253,7 @@ def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
         assert page.evaluate("ninja.total()") == len(HOSTILE)
         for arc, word in enumerate(HOSTILE):
             assert page.evaluate("arc => ninja.select(arc).word", arc) == word
-            assert page.locator(".panel h2").evaluate("each => each.textContent") == word
+            assert page.locator(".panel h2").evaluate("element => element.textContent") == word
         assert page.locator("h1").inner_text() == HOSTILE[0]
         assert page.title() == f"{HOSTILE[0]}: lattice"
         assert page.locator("img").count() == 0
@@ -257,8 +261,8 @@ def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
 
 def test_a_script_that_got_in_would_not_run(browser, tmp_path, page_file):
     path = tmp_path / "broken.html"
-    broken = "<body><script>window.ran = true</script><img src='https://example.invalid/x.png'>"
-    path.write_text(page_file.read_text().replace("<body>", broken, 1))
+    attack = "<body><script>window.ran = true</script><img src='https://example.invalid/x.png'>"
+    path.write_text(page_file.read_text().replace("<body>", attack, 1))
     context = browser.new_context()
     page = context.new_page()
     page.goto(path.as_uri())
@@ -270,26 +274,29 @@ def test_a_script_that_got_in_would_not_run(browser, tmp_path, page_file):
 @pytest.mark.parametrize("kind", ["one state", "no times"])
 def test_small_and_odd_lattices_are_shown(browser, tmp_path, kind):
     if kind == "one state":
-        odd = Lattice.from_arrays("k", [0, 0], [], [], [], [], [0.5])
+        lattice = Lattice.from_arrays("k", [0, 0], [], [], [], [], [0.5])
     else:
-        odd = Lattice.from_arrays("k", [0, 2, 3, 3], [1, 2, 2], [1, 0, 3], [0, 5, 0], [0] * 3, [np.inf, np.inf, 0.0])
+        lattice = Lattice.from_arrays(
+            "k", [0, 2, 3, 3], [1, 2, 2], [1, 0, 3], [0, 5, 0], [0] * 3, [np.inf, np.inf, 0.0]
+        )
     path = tmp_path / "odd.html"
-    path.write_text(lattice_page(draw(odd)))
+    path.write_text(lattice_page(draw(lattice)))
     with open_page(browser, path) as page:
-        assert page.evaluate("[ninja.cy.nodes().length, ninja.cy.edges().length]") == [odd.num_states, odd.num_arcs]
+        assert page.evaluate("ninja.cy.nodes().length") == lattice.num_states
+        assert page.evaluate("ninja.cy.edges().length") == lattice.num_arcs
         assert "no consistent times" in page.locator(".notice").inner_text()
-        if odd.num_arcs:
+        if lattice.num_arcs:
             click_arc(page, 0)
             assert panel(page)["end"] == "step 1"
 
 
 def test_arcs_without_a_duration_between_large_dots_are_drawn(browser, tmp_path):
     labels = {"ali_begin": [0, 0, 0, 0, 4], "ali": [1, 1, 1, 1], "words": SymbolTable.from_words(["<eps>", "a", "b"])}
-    short = Lattice.from_arrays(
+    lattice = Lattice.from_arrays(
         "k", [0, 3, 4, 4], [1, 1, 1, 2], [1, 2, 0, 1], [0, 1, 2, 0], [0] * 4, [np.inf, 0.5, 0.0], **labels
     )
     path = tmp_path / "short.html"
-    path.write_text(lattice_page(draw(short)))
+    path.write_text(lattice_page(draw(lattice)))
     with open_page(browser, path) as page:
         page.wait_for_function("() => ninja.cy.edges().every((edge) => Number.isFinite(edge.midpoint().x))")
         for arc in (0, 1, 2):
@@ -298,9 +305,9 @@ def test_arcs_without_a_duration_between_large_dots_are_drawn(browser, tmp_path)
 
 
 def test_five_thousand_arcs_can_be_shown_and_moved(browser, tmp_path):
-    lattices = (each for _, each in read(ARCHIVE, words=SymbolTable.read(WORDS)))
+    lattices = (lattice for _, lattice in read(ARCHIVE, words=SymbolTable.read(WORDS)))
     path = tmp_path / "large.html"
-    path.write_text(lattice_page(draw(next(each for each in lattices if each.num_arcs > 10_000), None)))
+    path.write_text(lattice_page(draw(next(lattice for lattice in lattices if lattice.num_arcs > 10_000), None)))
     assert path.stat().st_size < 1_500_000
     with open_page(browser, path) as page:
         page.evaluate("ninja.show(1e9)")
@@ -314,8 +321,8 @@ def test_five_thousand_arcs_can_be_shown_and_moved(browser, tmp_path):
 
 def sausage(num_words: int) -> tuple[Lattice, list[str]]:
     """Return a long utterance of long words, each of which has a costlier alternative that was spoken."""
-    said = [f"pronunciation{place}" for place in range(num_words)]
-    table = SymbolTable.from_words(["<eps>", *said, *(f"mispronounced{place}" for place in range(num_words))])
+    reference = [f"pronunciation{place}" for place in range(num_words)]
+    table = SymbolTable.from_words(["<eps>", *reference, *(f"mispronounced{place}" for place in range(num_words))])
     rival = np.arange(num_words) + 1 + num_words
     word = np.stack([rival, rival - num_words], axis=1).ravel()
     dst = np.repeat(np.arange(num_words), 2) + 1
@@ -324,7 +331,7 @@ def sausage(num_words: int) -> tuple[Lattice, list[str]]:
     final[-1] = 0.0
     cost = np.tile([1.0, 2.0], num_words)
     time = np.arange(num_words + 1) * 20
-    return Lattice.from_arrays("long", begin, dst, word, cost, cost * 0, final, time=time, words=table), said
+    return Lattice.from_arrays("long", begin, dst, word, cost, cost * 0, final, time=time, words=table), reference
 
 
 @pytest.fixture(scope="module")
@@ -339,15 +346,13 @@ def test_all_rows_of_the_alignment_can_be_seen_and_the_page_is_not_wider_than_th
     with open_page(browser, long_page, size=(width, 800)) as page:
         area = page.locator(".spoken")
         assert area.locator(".pairs").count() == 2
-        assert area.evaluate("each => [each.scrollHeight - each.clientHeight, getComputedStyle(each).overflowY]") == [
-            0,
-            "visible",
-        ]
+        assert area.evaluate("element => element.scrollHeight - element.clientHeight") == 0
+        assert area.evaluate("element => getComputedStyle(element).overflowY") == "visible"
         last = area.locator(".pairs").last.locator(".pair").last
         last.scroll_into_view_if_needed()
         box = last.bounding_box()
-        above = "([x, y]) => document.elementFromPoint(x, y).closest('.pair') !== null"
-        assert page.evaluate(above, [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2])
+        is_visible = "([x, y]) => document.elementFromPoint(x, y).closest('.pair') !== null"
+        assert page.evaluate(is_visible, [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2])
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert page.locator(".stage").bounding_box()["height"] >= 300
 
@@ -355,16 +360,16 @@ def test_all_rows_of_the_alignment_can_be_seen_and_the_page_is_not_wider_than_th
 def test_the_best_path_has_the_colour_of_the_legend_and_keeps_its_words_when_all_is_shown(browser, page_file, lattice):
     best = best_path(lattice, Scales(SCALE))
     with open_page(browser, page_file, size=(1000, 800)) as page:
-        swatch = page.locator(".swatch.best").evaluate("each => getComputedStyle(each).backgroundColor")
-        ask = """arc => {
+        swatch = page.locator(".swatch.best").evaluate("element => getComputedStyle(element).backgroundColor")
+        script = """arc => {
           const edge = ninja.cy.getElementById(`a${arc}`), zoom = ninja.cy.zoom();
           const { x1, x2, y1, y2 } = edge.boundingBox({ includeEdges: false, includeNodes: false });
           return { colour: edge.style("line-color"), width: edge.numericStyle("width") * zoom,
-            letters: edge.numericStyle("font-size") * zoom, box: [x1, x2, y1, y2].map((each) => each * zoom) };
+            fontSize: edge.numericStyle("font-size") * zoom, box: [x1, x2, y1, y2].map((side) => side * zoom) };
         }"""
-        colour = page.evaluate(ask, int(best.arcs[0]))["colour"]
+        colour = page.evaluate(script, int(best.arcs[0]))["colour"]
         page.locator('input[name="best"]').click()
-        assert page.evaluate(ask, int(best.arcs[0]))["colour"].replace(" ", "") != swatch.replace(" ", "")
+        assert page.evaluate(script, int(best.arcs[0]))["colour"].replace(" ", "") != swatch.replace(" ", "")
         page.locator('input[name="best"]').click()
         assert colour.replace(" ", "") == swatch.replace(" ", "")
         page.locator('[name="fit"]').click()
@@ -373,31 +378,31 @@ def test_the_best_path_has_the_colour_of_the_legend_and_keeps_its_words_when_all
             "arc => ninja.cy.getElementById(`a${arc}`).numericStyle('font-size') * ninja.cy.zoom() > 10.9",
             arg=int(best.arcs[0]),
         )
-        drawn = [page.evaluate(ask, arc) for arc in best.arcs.tolist() if lattice.word[arc]]
-        assert all(each["letters"] >= 10.9 and each["width"] >= 2.9 for each in drawn)
-        middles = [((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1) for x1, x2, y1, y2 in (each["box"] for each in drawn)]
+        labels = [page.evaluate(script, arc) for arc in best.arcs.tolist() if lattice.word[arc]]
+        assert all(label["fontSize"] >= 10.9 and label["width"] >= 2.9 for label in labels)
+        middles = [((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1) for x1, x2, y1, y2 in (label["box"] for label in labels)]
         rim = 8  # pixels around the letters, on both sides together
-        for one, (x, y, wide) in enumerate(middles):  # no word lies on another
-            for other_x, other_y, other_wide in middles[:one]:
-                assert abs(y - other_y) >= 11 or abs(x - other_x) >= (wide + other_wide) / 2 - rim
+        for index, (x, y, width) in enumerate(middles):  # no word lies on another
+            for other_x, other_y, other_width in middles[:index]:
+                assert abs(y - other_y) >= 11 or abs(x - other_x) >= (width + other_width) / 2 - rim
 
 
 def test_the_page_says_how_much_lies_to_the_right_and_goes_there(browser, long_page):
     with open_page(browser, long_page) as page:
-        go, back = page.locator('[name="right"]'), page.locator('[name="left"]')
-        assert go.is_visible()
-        assert not back.is_visible()
-        left = float(go.inner_text().split()[0])
-        assert go.inner_text() == f"{left:.1f} s more ›"
-        assert 0 < left < 37 * 0.2
-        go.click()
+        right_button, left_button = page.locator('[name="right"]'), page.locator('[name="left"]')
+        assert right_button.is_visible()
+        assert not left_button.is_visible()
+        seconds = float(right_button.inner_text().split()[0])
+        assert right_button.inner_text() == f"{seconds:.1f} s more ›"
+        assert 0 < seconds < 37 * 0.2
+        right_button.click()
         page.wait_for_function("() => !document.querySelector('.beyond.left').hidden")
         for _ in range(30):
-            if not go.is_visible():
+            if not right_button.is_visible():
                 break
-            go.click()
+            right_button.click()
             page.wait_for_timeout(30)
-        assert not go.is_visible()
+        assert not right_button.is_visible()
         page.locator('[name="fit"]').click()
         page.wait_for_function("() => document.querySelector('.beyond.left').hidden")
-        assert not go.is_visible()
+        assert not right_button.is_visible()
