@@ -46,7 +46,7 @@ def test_final_images_run_without_root_and_have_a_health_check() -> None:
     assert [name for name, _ in instructions()[names.index("USER") :] if name in ("RUN", "ADD")] == []
 
 
-def test_the_build_copies_files_that_are_there_and_not_ignored() -> None:
+def test_the_build_copies_only_existing_files_that_are_not_ignored() -> None:
     included = {
         line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")
     }
@@ -56,7 +56,7 @@ def test_the_build_copies_files_that_are_there_and_not_ignored() -> None:
     assert all((ROOT / source).exists() for source in sources)
 
 
-def test_the_light_image_has_the_libraries_of_the_readme_and_the_extra() -> None:
+def test_the_light_image_installs_the_libraries_of_the_readme_and_the_serve_extra() -> None:
     readme = re.search(
         r"^pip install (click .*?) && pip install --no-deps", (ROOT / "README.md").read_text(), re.MULTILINE
     )
@@ -67,7 +67,7 @@ def test_the_light_image_has_the_libraries_of_the_readme_and_the_extra() -> None
     assert sorted(light_libraries()) == sorted([*readme[1].split(), *serve])
 
 
-def test_the_lock_has_a_version_of_every_library() -> None:
+def test_the_lock_file_pins_every_library() -> None:
     command = next(value for name, value in instructions() if name == "RUN" and value.startswith("grep"))
     program = command.partition(">")[0]
     process = subprocess.run(["sh", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -89,7 +89,7 @@ def dependency_closure(names: list[str]) -> set[str]:
     return libraries
 
 
-def test_the_light_image_is_smaller_than_its_bound() -> None:
+def test_the_light_image_is_below_its_size_limit() -> None:
     pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
     library_size = sum(
         Path(str(file.locate())).stat().st_size
@@ -102,7 +102,7 @@ def test_the_light_image_is_smaller_than_its_bound() -> None:
     assert BASE_MB + (library_size + package_size) / 1e6 < MAX_MB
 
 
-def test_the_health_check_tells_a_server_that_answers_from_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_health_check_passes_only_while_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
     check = next(value for name, value in instructions() if name == "HEALTHCHECK").partition("CMD ")[2]
     _, option, program = re.findall(r'"([^"]*)"', check)
@@ -113,7 +113,7 @@ def test_the_health_check_tells_a_server_that_answers_from_none(monkeypatch: pyt
     assert subprocess.run(command, timeout=60, stderr=subprocess.DEVNULL).returncode != 0
 
 
-def test_prometheus_reads_the_metrics_of_the_service() -> None:
+def test_prometheus_scrapes_the_metrics_of_the_service() -> None:
     yaml = pytest.importorskip("yaml")
     compose = yaml.safe_load((FOLDER / "compose.yaml").read_text())
     scrape = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]

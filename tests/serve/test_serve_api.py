@@ -54,7 +54,7 @@ def client() -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_lattice_in_any_format_gets_the_words_of_the_library(client: Client, format: str, tmp_path: Path) -> None:
+def test_rescoring_any_format_agrees_with_the_library(client: Client, format: str, tmp_path: Path) -> None:
     pytest.importorskip({"native": "pyarrow"}.get(format, "numpy"))
     for lattice in LATTICES[:3]:
         body = file_of(lattice, format)
@@ -73,7 +73,7 @@ def read_back(body: bytes, format: str, folder: Path) -> Lattice:
     return lattice
 
 
-def test_clients_at_once_get_the_results_of_their_own_lattices(client: Client) -> None:
+def test_concurrent_clients_receive_the_results_of_their_own_lattices(client: Client) -> None:
     lattices = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(32)]
     with ThreadPoolExecutor(32) as threads:
         answers = list(threads.map(lambda lattice: client.rescore(file_of(lattice)), lattices))
@@ -81,7 +81,7 @@ def test_clients_at_once_get_the_results_of_their_own_lattices(client: Client) -
     assert [answer.text for answer in answers] == rescored_texts(lattices)
 
 
-def test_an_n_best_list_in_json_is_rescored_as_a_lattice_of_it() -> None:
+def test_an_n_best_list_in_json_is_rescored_like_its_lattice() -> None:
     rows = [
         {"text": "w1 w2", "am_score": -1.0, "lm_score": -2.0},
         {"text": "w3 w2", "am_score": -1.5, "lm_score": -1.0},
@@ -113,7 +113,7 @@ def test_words_have_times_confidences_and_alternatives(client: Client) -> None:
 
 
 @pytest.mark.parametrize("format", ["slf", "text", "json"])
-def test_the_response_may_be_a_lattice_in_a_format(client: Client, format: str, tmp_path: Path) -> None:
+def test_the_response_can_be_a_lattice(client: Client, format: str, tmp_path: Path) -> None:
     lattice = LATTICES[0]
     answer = client.rescore(file_of(lattice), f"to={format}")
     assert answer.status == 200, answer.body
@@ -122,12 +122,12 @@ def test_the_response_may_be_a_lattice_in_a_format(client: Client, format: str, 
 
 
 @pytest.mark.parametrize("format", ["text", "transcripts", "nbest-kaldi", "mesh"])
-def test_a_format_whose_keys_are_fields_refuses_a_key_with_whitespace(client: Client, format: str) -> None:
+def test_formats_with_keys_as_fields_refuse_whitespace_in_keys(client: Client, format: str) -> None:
     answer = client.rescore_json(nbest=[{"text": "w1", "score": 0}], key="a\nb c", to=format)
     assert (answer.status, "whitespace" in answer.json["detail"]) == (422, True)
 
 
-def test_the_body_may_be_compressed_or_in_base64(client: Client) -> None:
+def test_the_body_can_be_compressed_or_encoded_in_base64(client: Client) -> None:
     body = file_of(LATTICES[0])
     plain = client.rescore(body).json
     assert client.rescore(gzip.compress(body)).json == plain
@@ -135,7 +135,7 @@ def test_the_body_may_be_compressed_or_in_base64(client: Client) -> None:
     assert client.rescore_json(lattice=body.decode()).json == plain
 
 
-def test_phrases_of_a_request_and_lists_of_the_server_change_the_words(tmp_path: Path) -> None:
+def test_request_phrases_and_server_lists_change_the_words(tmp_path: Path) -> None:
     path = tmp_path / "contacts.txt"
     path.write_text("w3\n")
     rows = [{"text": "w1 w2", "score": -1.0}, {"text": "w1 w3", "score": -1.1}]
@@ -152,7 +152,7 @@ def test_phrases_of_a_request_and_lists_of_the_server_change_the_words(tmp_path:
         assert (answer.status, answer.json["detail"]) == (422, "there is no phrase list 'other'; available: contacts")
 
 
-def test_a_deadline_returns_the_first_pass_and_says_that_the_search_was_not_complete() -> None:
+def test_an_expired_deadline_returns_the_first_pass_marked_incomplete() -> None:
     lm = GatedLM()
     with run_server(scorer(lm)) as client, ThreadPoolExecutor(1) as thread:
         first = thread.submit(client.rescore, file_of(LATTICES[0]))
@@ -168,7 +168,7 @@ def test_a_deadline_returns_the_first_pass_and_says_that_the_search_was_not_comp
     assert answer.headers["x-ninja-complete"] == "false"
 
 
-def test_requests_beyond_the_limit_are_told_to_come_later() -> None:
+def test_requests_above_the_limit_are_refused_with_retry_after() -> None:
     lm = GatedLM()
     with run_server(scorer(lm), ServeOptions(max_requests=1)) as client, ThreadPoolExecutor(1) as thread:
         first = thread.submit(client.rescore, file_of(LATTICES[0]))
@@ -180,7 +180,7 @@ def test_requests_beyond_the_limit_are_told_to_come_later() -> None:
         assert client.rescore(file_of(LATTICES[1])).status == 200
 
 
-def test_limits_are_refused_with_what_to_do() -> None:
+def test_bodies_lattices_and_phrases_above_their_limits_are_refused() -> None:
     options = ServeOptions(max_body=20_000, max_lattice_arcs=3, max_phrases=2)
     large = next(lattice for lattice in LATTICES if lattice.num_arcs > 3)
     with run_server(scorer(), options) as client:
@@ -202,7 +202,7 @@ def test_limits_are_refused_with_what_to_do() -> None:
     assert refusals[3].json["detail"] == "the request has 3 phrases; at most 2 are allowed"
 
 
-def test_a_body_that_does_not_arrive_is_given_up() -> None:
+def test_requests_that_do_not_arrive_completely_time_out() -> None:
     with run_server(scorer(), ServeOptions(max_seconds=0.3)) as client, client.connect() as connection:
         connection.sendall(b"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx")
         assert b" 408 " in connection.recv(100)
@@ -221,7 +221,7 @@ def test_a_body_that_does_not_arrive_is_given_up() -> None:
         assert client.metric("ninja_requests_in_progress") == 0
 
 
-def test_a_lattice_whose_client_has_gone_frees_its_place() -> None:
+def test_a_disconnected_client_frees_its_slot() -> None:
     lm = GatedLM()
     with run_server(scorer(lm), ServeOptions(max_requests=2)) as client, ThreadPoolExecutor(1) as thread:
         first = thread.submit(client.rescore, file_of(LATTICES[0]))
@@ -237,7 +237,7 @@ def test_a_lattice_whose_client_has_gone_frees_its_place() -> None:
         assert first.result().status == 200
 
 
-def test_requests_in_progress_are_answered_when_the_server_stops() -> None:
+def test_a_stopping_server_answers_requests_in_progress() -> None:
     lm = GatedLM()
     with ThreadPoolExecutor(1) as thread:
         with run_server(scorer(lm)) as client:
@@ -247,7 +247,7 @@ def test_requests_in_progress_are_answered_when_the_server_stops() -> None:
         assert answer.result().text == rescored_texts(LATTICES[:1])[0]
 
 
-def test_a_server_whose_models_are_closed_is_not_ready() -> None:
+def test_a_server_with_closed_models_is_not_ready() -> None:
     models = scorer()
     with run_server(models) as client:
         assert client.get("/readyz").status == 200
@@ -257,7 +257,7 @@ def test_a_server_whose_models_are_closed_is_not_ready() -> None:
         assert client.get("/healthz").status == 200
 
 
-def test_a_token_is_needed_except_for_pages_and_health() -> None:
+def test_a_token_is_required_except_for_pages_and_health() -> None:
     token = "0123456789abcdef"
     body = file_of(LATTICES[0])
     with run_server(scorer(), token=token) as client:
@@ -272,7 +272,7 @@ def test_a_token_is_needed_except_for_pages_and_health() -> None:
         assert "security" in client.get("/openapi.json").json["paths"]["/v1/rescore"]["post"]
 
 
-def test_a_token_may_have_any_characters() -> None:
+def test_a_token_can_contain_any_characters() -> None:
     token = "schlüssel-für-ninja"
     with run_server(scorer(), token=token) as client:
         client.headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")}  # the bytes that curl sends
@@ -318,18 +318,18 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
         ({"nbest": [], "key": ""}, "key is '', but must be a string of 1 to 1024 characters"),
     ],
 )  # fmt: skip
-def test_malformed_requests_are_told_which_field_is_wrong(client: Client, fields: dict, detail: str) -> None:
+def test_errors_of_malformed_requests_name_the_field(client: Client, fields: dict, detail: str) -> None:
     answer = client.rescore_json(**fields)
     assert (answer.status, answer.headers["content-type"]) == (400, "application/problem+json")
     assert answer.json["detail"].startswith(detail)
 
 
 @pytest.mark.parametrize("body", [b"{", b"[1]", b'{"n": 1, "n": 2}', b"\xff", b"[" * 100_000, b"1" * 5000, b"NaN"])
-def test_a_body_that_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
+def test_a_body_other_than_a_json_object_is_refused(client: Client, body: bytes) -> None:
     assert client.send("POST", "/v1/rescore", body, Content_Type="application/json").status == 400
 
 
-def test_the_detail_of_a_problem_is_the_message_of_the_library(client: Client, tmp_path: Path) -> None:
+def test_the_problem_detail_is_the_error_message_of_the_library(client: Client, tmp_path: Path) -> None:
     body = file_of(LATTICES[0]).replace(b"J=0", b"J=x", 1)
     path = tmp_path / "body"
     path.write_bytes(body)
@@ -344,7 +344,7 @@ def test_the_detail_of_a_problem_is_the_message_of_the_library(client: Client, t
 @pytest.mark.parametrize(
     "body", [b"", b"\0" * 100, b"hello world\n", b"\xd6\xfd\xb2\x7e" + b"\0" * 60, b"\x1f\x8b" + b"\0" * 20]
 )
-def test_a_body_without_a_lattice_is_the_clients_fault(client: Client, body: bytes) -> None:
+def test_a_body_without_a_lattice_is_unprocessable(client: Client, body: bytes) -> None:
     assert client.rescore(body).status == 422
 
 
@@ -353,7 +353,7 @@ def test_several_lattices_in_a_body_are_refused(client: Client) -> None:
     assert answer.json["detail"] == "body: the body contains several lattices; send each lattice in a separate request"
 
 
-def test_a_request_cannot_name_a_word_id_that_another_request_has_added(client: Client) -> None:
+def test_a_request_cannot_use_word_ids_added_by_another_request(client: Client) -> None:
     assert client.rescore_json(nbest=[{"text": "neverheard", "score": 0}]).status == 200
     lattice = LATTICES[0]
     new_lattice = lattice.replace(word=np.where(lattice.word > 0, np.int32(len(symbols())), lattice.word), words=None)
@@ -362,7 +362,7 @@ def test_a_request_cannot_name_a_word_id_that_another_request_has_added(client: 
     assert "not all words of the lattice are in the server's symbol table" in answer.json["detail"]
 
 
-def test_unknown_paths_and_methods_are_problems(client: Client) -> None:
+def test_unknown_paths_and_methods_are_answered_with_problem_documents(client: Client) -> None:
     for method, path, status in (
         ("GET", "/v2", 404),
         ("GET", "/v1/rescore", 405),
@@ -375,7 +375,7 @@ def test_unknown_paths_and_methods_are_problems(client: Client) -> None:
         assert sorted(answer.headers.get("allow", "").split(", ")) == (methods or [""])
 
 
-def test_metrics_count_requests_and_the_language_model(client: Client) -> None:
+def test_metrics_count_lattices_and_language_model_calls(client: Client) -> None:
     before = client.metric("ninja_lm_calls_total"), client.metric("ninja_lattices_total")
     assert client.rescore(file_of(LATTICES[0])).status == 200
     after = client.metric("ninja_lm_calls_total"), client.metric("ninja_lattices_total")
@@ -384,7 +384,7 @@ def test_metrics_count_requests_and_the_language_model(client: Client) -> None:
     assert client.metric("ninja_lm_seconds_total") >= 0
 
 
-def test_the_openapi_document_describes_what_the_server_does(client: Client) -> None:
+def test_the_openapi_document_describes_rescoring(client: Client) -> None:
     document = client.get("/openapi.json").json
 
     def references(value: Any) -> Iterator[str]:
@@ -417,13 +417,13 @@ def field_value(name: str) -> Any:
     return {"n": 1, "deadline_ms": 5.0, "entities": ["a"], "lists": []}.get(name, "x")
 
 
-def test_a_penalty_that_depends_on_other_requests_is_refused() -> None:
+def test_an_unknown_word_penalty_that_depends_on_other_requests_is_refused() -> None:
     with pytest.raises(OptionError, match="so scores would depend on other requests; set unk_penalty or, with"):
         Scorer(FakeLM(), RescoreOptions())
     Scorer(FakeLM(), RescoreOptions(), words=symbols()).close()
 
 
-def test_the_table_of_words_is_renewed_before_it_grows_without_bound() -> None:
+def test_the_symbol_table_of_requests_is_renewed_at_its_size_limit() -> None:
     from ninja.serve.lattices import Vocabularies
 
     vocabularies = Vocabularies(symbols(), most=10)

@@ -59,7 +59,7 @@ def server_process(folder: Path, *options: str) -> Iterator[tuple[subprocess.Pop
         process.wait()
 
 
-def test_the_command_answers_writes_no_file_and_ends_on_sigterm(tmp_path: Path) -> None:
+def test_the_command_answers_requests_writes_no_file_and_exits_on_sigterm(tmp_path: Path) -> None:
     with server_process(tmp_path) as (process, client):
         assert client.get("/readyz").status == 200
         answer = client.rescore_json(nbest=NBEST, key="utt1")
@@ -86,7 +86,7 @@ def test_the_command_answers_writes_no_file_and_ends_on_sigterm(tmp_path: Path) 
         (["--iterate", "forward"], "iterate cannot be used in a server"),
     ],
 )
-def test_options_that_cannot_be_used_are_refused(
+def test_invalid_options_are_refused(
     options: list[str],
     message: str,
     tmp_path: Path,
@@ -100,7 +100,7 @@ def test_options_that_cannot_be_used_are_refused(
     assert message in capsys.readouterr().err
 
 
-def test_a_short_token_is_no_secret(tmp_path: Path) -> None:
+def test_a_short_token_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("password\n")
     with pytest.raises(OptionError, match="the token must have at least 16 characters and no whitespace"):
@@ -110,7 +110,7 @@ def test_a_short_token_is_no_secret(tmp_path: Path) -> None:
 # M_ARENA_MAX and malloc_stats(), with which the test counts arenas, exist in glibc only; elsewhere share_arena does
 # nothing. CI runs on glibc.
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has neither M_ARENA_MAX nor malloc_stats")
-def test_share_arena(monkeypatch):
+def test_share_arena_limits_malloc_to_one_arena(monkeypatch):
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
     num_arenas = [
         subprocess.run([sys.executable, "-c", ARENAS, *options], capture_output=True, check=True).stderr.count(b"Arena")

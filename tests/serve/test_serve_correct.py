@@ -57,7 +57,7 @@ def correct_json(client: Client, **fields: Any) -> Answer:
 
 
 @pytest.mark.parametrize("name", ["hypotheses/whisper.json", "nbest.json"])
-def test_a_document_is_corrected_as_by_the_command(client: Client, name: str, tmp_path: Path) -> None:
+def test_corrections_of_the_server_agree_with_the_command(client: Client, name: str, tmp_path: Path) -> None:
     rows = [{"text": "call jon chan", "score": -1.0}, {"text": "call john", "score": -1.5}]
     content = json.dumps({"key": "utt", "nbest": rows}).encode()
     body = content if name == "nbest.json" else (DATA / name).read_bytes()
@@ -80,7 +80,7 @@ def test_a_document_is_corrected_as_by_the_command(client: Client, name: str, tm
         assert document["changes"] == answer.json["changes"]
 
 
-def test_lists_of_the_server_and_classes_of_a_request_are_used(client: Client) -> None:
+def test_corrections_use_server_lists_and_request_classes(client: Client) -> None:
     expected = correct(client, SRT).json
     assert expected["transcript"] == SRT.decode().replace("Chan", "Chen")
     assert correct(client, gzip.compress(SRT), "list=contacts&format=srt").json == expected
@@ -90,7 +90,7 @@ def test_lists_of_the_server_and_classes_of_a_request_are_used(client: Client) -
     assert (refusal.status, refusal.json["detail"]) == (422, "there is no phrase list 'other'; available: contacts")
 
 
-def test_every_utterance_of_json_lines_is_corrected_and_the_rest_is_unchanged(client: Client) -> None:
+def test_corrections_of_json_lines_leave_other_fields_unchanged(client: Client) -> None:
     rows = [{"key": f"utt{number}", "nbest": [{"text": text, "score": -1.0, "other": [number]}]}
             for number, text in enumerate(["call jon chan", "no name", "jon chan"])]  # fmt: skip
     lines = "".join(json.dumps(row) + "\n" for row in rows)
@@ -102,7 +102,7 @@ def test_every_utterance_of_json_lines_is_corrected_and_the_rest_is_unchanged(cl
     assert [change["utt"] for change in answer.json["changes"]] == ["utt0", "utt2"]
 
 
-def test_requests_beyond_a_limit_are_told_what_to_do(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corrections_above_a_limit_are_refused_with_advice(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     phrases = "&".join(f"phrase=x{number}" for number in range(11))
     subtitles = "1\n00:00:00,100 --> 00:00:01,000\n" + "a " * 401
     refusals = [
@@ -122,7 +122,7 @@ def test_requests_beyond_a_limit_are_told_what_to_do(client: Client, monkeypatch
     ]
 
 
-def test_a_correction_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_correction_above_the_time_limit_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     from threading import Event
 
     gate = Event()
@@ -160,7 +160,7 @@ def test_a_correction_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
         (SRT, "phrase=a&format=transcripts:keys=none", 422, "unknown input format 'transcripts:keys=none'"),
     ],
 )
-def test_requests_that_cannot_be_corrected_are_told_why(
+def test_invalid_correction_requests_are_refused_with_a_reason(
     client: Client, body: bytes, query: str, status: int, detail: str
 ) -> None:
     answer = correct(client, body, query)
@@ -178,18 +178,18 @@ def test_requests_that_cannot_be_corrected_are_told_why(
          "entities contains 'file', which is neither a class (@…, $…, <…>) nor 'phrases'"),
     ],
 )  # fmt: skip
-def test_malformed_corrections_are_told_which_field_is_wrong(client: Client, fields: dict, detail: str) -> None:
+def test_errors_of_malformed_corrections_name_the_field(client: Client, fields: dict, detail: str) -> None:
     answer = correct_json(client, **fields)
     assert (answer.status, answer.json["detail"]) == (400, detail)
 
 
-def test_a_number_beyond_all_floats_is_refused(client: Client) -> None:
+def test_a_number_above_the_largest_float_is_refused(client: Client) -> None:
     body = b'{"transcript": {"segments": [{"text": "a", "x": 1e999}]}, "entities": {"@a": ["b"]}}'
     answer = client.send("POST", "/v1/correct", body, Content_Type="application/json")
     assert (answer.status, answer.json["detail"]) == (400, "transcript contains a number that is too large")
 
 
-def test_a_transcript_opens_no_file(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correcting_a_transcript_opens_no_file(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-").write_bytes(SRT)  # the name of standard input
     streams: list[Any] = []
@@ -200,7 +200,7 @@ def test_a_transcript_opens_no_file(client: Client, tmp_path: Path, monkeypatch:
     assert (streams, [path.name for path in tmp_path.iterdir()]) == ([], ["-"])
 
 
-def test_corrections_are_counted_and_need_the_token(client: Client) -> None:
+def test_corrections_are_counted_and_require_the_token(client: Client) -> None:
     before = client.metric("ninja_corrections_total")
     assert len(correct(client, SRT).json["changes"]) == 1
     assert client.metric("ninja_corrections_total") == before + 1
@@ -208,7 +208,7 @@ def test_corrections_are_counted_and_need_the_token(client: Client) -> None:
         assert correct(protected_client, SRT).status == 401
 
 
-def test_the_words_of_transcripts_take_bounded_memory(
+def test_caches_of_transcript_words_are_bounded(
     client: Client, models: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ninja.context.sound import pronunciation
@@ -226,7 +226,7 @@ def test_the_words_of_transcripts_take_bounded_memory(
     assert len(surprise._unigram) == size
 
 
-def test_a_client_that_has_gone_frees_its_place(client: Client) -> None:
+def test_a_disconnected_correction_client_frees_its_slot(client: Client) -> None:
     with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
         head = f"POST /v1/correct?phrase=a HTTP/1.1\r\nHost: x\r\nContent-Length: {len(SRT)}\r\n\r\n"
         connection.sendall(head.encode() + SRT)

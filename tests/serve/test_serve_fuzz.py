@@ -59,7 +59,9 @@ def check_answer(status: int, document: bytes, media_type: str) -> None:
 
 @settings(max_examples=10)
 @given(fields=st.dictionaries(NAMES, VALUES, max_size=4), nbest=st.none() | HYPOTHESES)
-def test_any_json_object_is_answered(client: Client, fields: dict[str, Any], nbest: list[Any] | None) -> None:
+def test_any_json_object_receives_a_valid_response(
+    client: Client, fields: dict[str, Any], nbest: list[Any] | None
+) -> None:
     lattice = fields if nbest is None else {"key": "utt", **fields, "nbest": nbest}
     transcript = {"transcript": fields if nbest is None else {"nbest": nbest}, "entities": ["w1 w2"]}
     for path, content in (("rescore", lattice), ("correct", transcript)):
@@ -74,7 +76,7 @@ def test_any_json_object_is_answered(client: Client, fields: dict[str, Any], nbe
     end=st.none() | st.integers(0, 4000),
     query=st.lists(st.tuples(NAMES, TEXTS), max_size=2),
 )
-def test_damaged_lattices_are_answered(
+def test_damaged_lattices_receive_a_valid_response(
     client: Client, body: bytes, changes: list[tuple[int, bytes]], end: int | None, query: list[tuple[str, str]]
 ) -> None:
     for offset, content in changes:

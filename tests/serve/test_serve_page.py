@@ -52,7 +52,7 @@ def open_server_page(browser: Any, client: Client, width: int) -> Iterator[Any]:
         context.close()
 
 
-def test_a_list_is_rescored_edited_and_downloaded_on_a_small_screen(browser: Any, client: Client) -> None:
+def test_an_n_best_list_is_rescored_edited_and_downloaded_on_a_small_screen(browser: Any, client: Client) -> None:
     expected = client.rescore_json(nbest=NBEST, key="utt", entities=["w2"]).json
     with open_server_page(browser, client, 420) as page:
         assert page.locator("#lists label").inner_text().strip() == "<contacts>"
@@ -81,7 +81,7 @@ def test_a_list_is_rescored_edited_and_downloaded_on_a_small_screen(browser: Any
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_a_dropped_file_is_rescored_and_a_problem_is_shown(browser: Any, client: Client, tmp_path: Path) -> None:
+def test_a_selected_file_is_rescored_and_an_error_is_shown(browser: Any, client: Client, tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"key": "of-file", "nbest": NBEST}))
     with open_server_page(browser, client, 1280) as page:
@@ -97,7 +97,7 @@ def test_a_dropped_file_is_rescored_and_a_problem_is_shown(browser: Any, client:
         assert page.locator("#result").is_hidden()
 
 
-def test_the_policy_allows_only_the_script_of_the_page(client: Client) -> None:
+def test_the_content_security_policy_allows_only_the_script_of_the_page(client: Client) -> None:
     answer = client.get("/")
     policy = answer.headers["content-security-policy"]
     assert "script-src 'sha256-" in policy

@@ -54,7 +54,7 @@ def offline_words(lattice: Lattice) -> list[str]:
     return best_words(rescored, OPTIONS.scales)
 
 
-def test_a_growing_lattice_ends_with_the_words_of_the_whole(client: Client) -> None:
+def test_streaming_a_growing_lattice_agrees_with_offline_rescoring(client: Client) -> None:
     stream = client.stream()
     stream.send({"key": "utt1", "agreement": 2, "min_posterior": 0.0})
     for seed in range(3):
@@ -88,7 +88,7 @@ def frames(words: list[int], rng: np.random.Generator) -> np.ndarray:
     return (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).astype("<f4")
 
 
-def test_frames_of_a_ctc_model_end_with_the_words_of_the_whole_matrix(client: Client) -> None:
+def test_streaming_ctc_frames_agrees_with_offline_rescoring(client: Client) -> None:
     matrix = frames([1, 2, 3, 1, 2], np.random.default_rng(1))
     stream = client.stream()
     stream.send({"key": "utt", "ctc": CTC})
@@ -113,7 +113,7 @@ def test_phrases_of_a_session_apply_to_its_updates(client: Client) -> None:
     assert stream.ask({"nbest": rows, "final": True})["stable"] == ["w1", alternative]
 
 
-def test_sessions_at_once_get_their_own_words(client: Client) -> None:
+def test_concurrent_sessions_receive_their_own_words(client: Client) -> None:
     lattices = [random_lattice(seed, 10).with_key(f"utt{seed}") for seed in range(16)]
 
     def stable_words(lattice: Lattice) -> list[str]:
@@ -158,7 +158,7 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
         ({}, {"lattice": "utt secret.txt\n"}, 422, "body: "),
     ],
 )  # fmt: skip
-def test_a_fault_ends_its_session_with_the_words_of_the_command_line(
+def test_an_invalid_message_ends_its_session_with_an_error(
     client: Client, first_message: Any, update: Any, status: int, detail: str
 ) -> None:
     stream = client.stream()
@@ -170,7 +170,7 @@ def test_a_fault_ends_its_session_with_the_words_of_the_command_line(
     assert (stream.receive(), stream.code) == (None, 1008)
 
 
-def test_the_frames_of_a_session_are_limited(client: Client) -> None:
+def test_the_frames_of_a_session_are_bounded(client: Client) -> None:
     stream = client.stream()
     stream.send({"ctc": CTC})
     assert stream.ask(BLANKS)["final"] is False
@@ -179,14 +179,14 @@ def test_the_frames_of_a_session_are_limited(client: Client) -> None:
     assert (problem["status"], problem["detail"]) == (413, detail)
 
 
-def test_a_message_that_is_too_large_ends_its_session(client: Client) -> None:
+def test_a_message_above_the_size_limit_ends_its_session(client: Client) -> None:
     stream = client.stream()
     stream.send({})
     stream.send(b"x" * 20_001)
     assert (stream.receive(), stream.code) == (None, 1009)
 
 
-def test_the_sessions_the_time_between_messages_and_arcs_are_bounded() -> None:
+def test_sessions_idle_time_and_lattice_arcs_are_bounded() -> None:
     with run_server(scorer(), ServeOptions(max_sessions=1, max_idle=0.3, max_lattice_arcs=3)) as client:
         stream = client.stream()
         refusal = client.stream().refusal
@@ -203,7 +203,7 @@ def test_the_sessions_the_time_between_messages_and_arcs_are_bounded() -> None:
         assert stream.ask(file_of(large_lattice))["detail"] == detail
 
 
-def test_a_session_needs_the_token_and_the_origin_of_the_server() -> None:
+def test_a_session_requires_the_token_and_the_origin_of_the_server() -> None:
     with run_server(scorer(), token="0123456789abcdef") as client:
         refusal = client.stream().refusal
         assert refusal is not None
@@ -216,7 +216,7 @@ def test_a_session_needs_the_token_and_the_origin_of_the_server() -> None:
         assert client.stream(Origin=f"http://127.0.0.1:{client.port}").refusal is None
 
 
-def test_an_update_in_progress_is_answered_when_the_server_stops() -> None:
+def test_a_stopping_server_answers_updates_in_progress() -> None:
     lm = GatedLM()
     with ThreadPoolExecutor(2) as threads:
         with run_server(scorer(lm)) as client:
@@ -232,7 +232,7 @@ def test_an_update_in_progress_is_answered_when_the_server_stops() -> None:
         assert (idle_reception.result(), idle.code) == (None, 1012)
 
 
-def test_an_update_that_takes_too_long_ends_its_session() -> None:
+def test_an_update_above_the_time_limit_ends_its_session() -> None:
     lm = GatedLM()
     with run_server(scorer(lm), ServeOptions(max_seconds=0.2)) as client:
         stream = client.stream()
@@ -247,7 +247,7 @@ def test_an_update_that_takes_too_long_ends_its_session() -> None:
         lm.gate.set()
 
 
-def test_a_client_that_does_not_read_its_answers_ends_its_session() -> None:
+def test_a_session_ends_if_its_client_does_not_read() -> None:
     with run_server(scorer(), ServeOptions(max_seconds=1.0)) as client:
         stream = client.stream()
         stream.send({})
@@ -267,7 +267,7 @@ def test_a_client_that_does_not_read_its_answers_ends_its_session() -> None:
         stream.close()
 
 
-def test_a_session_outlives_the_time_limit_of_requests_and_may_end_without_a_word() -> None:
+def test_a_session_is_not_subject_to_the_request_time_limit() -> None:
     with run_server(scorer(), ServeOptions(max_seconds=2.0)) as client:
         stream = client.stream()
         stream.send({})

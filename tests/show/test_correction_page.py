@@ -47,7 +47,7 @@ def test_decisions_by_keyboard_and_buttons_are_saved_as_json(browser, tmp_path):
     assert decisions == {"accepted": [CHANGES[0], CHANGES[2]], "rejected": [CHANGES[1]], "undecided": []}
 
 
-def test_a_page_without_corrections_says_so(browser, tmp_path):
+def test_a_page_without_corrections_shows_zero_counts(browser, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(correction_page([], 1))
     with open_page(browser, path) as page:

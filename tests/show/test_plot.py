@@ -25,7 +25,7 @@ def tuned_context(boost=4.0):
 
 
 @pytest.mark.parametrize(("kind", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
-def test_the_same_curves_are_the_same_picture(tmp_path, kind, head) -> None:
+def test_equal_curves_are_written_as_equal_bytes(tmp_path, kind, head) -> None:
     pytest.importorskip("matplotlib")
     pictures = []
     for name in ("one", "two"):
@@ -37,14 +37,14 @@ def test_the_same_curves_are_the_same_picture(tmp_path, kind, head) -> None:
     assert (tmp_path / f"other.{kind}").read_bytes() != pictures[0]
 
 
-def test_values_that_cannot_be_drawn_are_named(tmp_path) -> None:
+def test_unsupported_picture_formats_are_refused(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(OptionError, match=r"x\.pdf: pictures can be written only as \.svg or \.png"):
         plot_trade_off(tmp_path / "x.pdf", tuned_context())
     assert not list(tmp_path.iterdir())
 
 
-def test_without_matplotlib_the_library_to_install_is_named(tmp_path, monkeypatch) -> None:
+def test_a_missing_matplotlib_is_reported_with_its_install_command(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(
         DependencyError, match="a picture needs matplotlib, which is not installed; pip install matplotlib"

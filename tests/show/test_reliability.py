@@ -30,7 +30,7 @@ def test_a_diagram_has_a_point_for_each_bin_with_words(tmp_path):
     assert (tmp_path / "b.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()
 
 
-def test_other_pictures_are_refused(tmp_path):
+def test_reliability_diagrams_in_formats_other_than_svg_are_refused(tmp_path):
     with pytest.raises(OptionError, match=re.escape("a.png: reliability diagrams are SVG files")):
         plot_reliability(tmp_path / "a.png", score_confidences([0.5], [True]))
     assert not list(tmp_path.iterdir())

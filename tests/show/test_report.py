@@ -75,7 +75,7 @@ def page_file(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 # ---- Figures.
 
 
-def test_rates_are_those_of_the_library(example_lattices, files, page_file):
+def test_rates_of_the_report_agree_with_the_library(example_lattices, files, page_file):
     transcripts = read_text(TEXT)
     keys = [lattice.key for lattice in example_lattices[1:-1]]
     references = {key: transcripts[key] for key in keys}
@@ -100,7 +100,7 @@ def test_rates_are_those_of_the_library(example_lattices, files, page_file):
         assert figures["arcs"][side] == f"{sum(lattice.num_arcs for lattice in lattices.values()):,}"
 
 
-def test_alignments_are_those_of_the_library(example_lattices, files, page_file):
+def test_alignments_of_the_report_agree_with_the_library(example_lattices, files, page_file):
     references, words = read_text(TEXT), SymbolTable.read(WORDS)
     sides = {name: dict(read(path, words=words)) for name, path in zip(("before", "after"), files, strict=True)}
     rows = data_of(page_file.read_text())["utterances"]
@@ -119,7 +119,7 @@ TRANSCRIPT = st.lists(WORD, max_size=5)
 
 
 @given(st.lists(st.tuples(TRANSCRIPT, TRANSCRIPT, TRANSCRIPT), min_size=1, max_size=8))
-def test_gained_and_lost_and_the_rates_fit_together(utterances):
+def test_changes_of_utterances_sum_to_the_change_of_the_error_count(utterances):
     keys = [str(number) for number in range(len(utterances))]
     references = dict(zip(keys, (reference for reference, _, _ in utterances), strict=True))
     sides = [
@@ -158,7 +158,7 @@ def test_the_histogram_of_depths_counts_every_lattice_once(before, after):
 
 @example([0.6])  # 0.6 / 0.1 is below 6, and 6 * 0.1 above 0.6
 @given(st.lists(st.floats(0.1, 1e4), min_size=1, max_size=30))
-def test_depths_are_counted_between_round_numbers(values):
+def test_bins_of_the_depth_histogram_begin_at_round_numbers(values):
     histogram = depths(values, values)
     marks = [float(text.rstrip("+")) for _, text in histogram.labels]
     size = marks[1] - marks[0] if len(marks) > 1 else marks[0]
@@ -169,14 +169,14 @@ def test_depths_are_counted_between_round_numbers(values):
 
 
 @pytest.mark.parametrize("count", [9, 99, 999, 9999])
-def test_counts_above_the_bars_of_depths_do_not_overlap(count):
+def test_labels_of_the_depth_histogram_do_not_overlap(count):
     histogram = depths([float(place % 120) for place in range(count)], [float(place % 110) for place in range(count)])
     labels = [(bar.x + bar.width / 2, DIGIT * len(str(bar.count)) / 2) for bar in histogram.bars]  # middle, half width
     assert all(x + half <= next_x - next_half + 0.2 for (x, half), (next_x, next_half) in pairwise(labels))
     assert len(histogram.bars) > 6
 
 
-def test_an_outcome_needs_words():
+def test_an_outcome_requires_a_symbol_table():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [float("inf"), 0.0])
     with pytest.raises(LatticeError, match="key 'k': the lattice has word ids but no symbol table"):
         Outcomes({})(lattice)
@@ -217,7 +217,7 @@ def test_missing_utterances_are_listed_and_counted(ninja, example_lattices, file
     assert ninja("report", *files, "--ref", text, "--words", WORDS, "-o", page, "--strict")[0] == 1
 
 
-def test_nothing_is_said_of_what_is_not_missing(ninja, example_lattices, files, tmp_path):
+def test_a_complete_report_has_no_section_for_missing_utterances(ninja, example_lattices, files, tmp_path):
     references = read_text(TEXT)
     text = tmp_path / "text"
     text.write_text("".join(f"{lattice.key} {' '.join(references[lattice.key])}\n" for lattice in example_lattices[1:]))
@@ -230,7 +230,7 @@ def test_nothing_is_said_of_what_is_not_missing(ninja, example_lattices, files, 
     assert f"0 utterances have fewer errors, 0 have more, {NUM_LATTICES - 1} have the same number" in page.read_text()
 
 
-def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, example_lattices, files, tmp_path):
+def test_a_failed_lattice_does_not_affect_the_others(ninja, example_lattices, files, tmp_path):
     before = tmp_path / "before.txt"
     write_all(f"ark,t:{before}", example_lattices[1:3] + example_lattices[4:])
     with before.open("a") as stream:
@@ -244,7 +244,7 @@ def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, example_lattices, f
     assert example_lattices[3].key in failures
 
 
-def test_sets_that_share_no_utterance_are_refused(ninja, files, tmp_path):
+def test_inputs_without_a_common_utterance_are_refused(ninja, files, tmp_path):
     text = tmp_path / "text"
     text.write_text("nobody hello\n")
     exit_code, _, err = ninja("report", *files, "--ref", text, "--words", WORDS, "-o", tmp_path / "report.html")
@@ -255,13 +255,13 @@ def test_sets_that_share_no_utterance_are_refused(ninja, files, tmp_path):
         compare({"k": []}, {}, {})
 
 
-def test_the_standard_input_cannot_be_read_twice(ninja, files):
+def test_standard_input_cannot_be_read_twice(ninja, files):
     exit_code, _, err = ninja("report", "-", files[1], "--ref", TEXT, "--words", WORDS)
     assert exit_code == 2
     assert "use a file instead of -, or --lattices 0" in err
 
 
-def test_workers_give_the_same_page(ninja, files, page_file, tmp_path):
+def test_worker_processes_write_the_same_page(ninja, files, page_file, tmp_path):
     path = tmp_path / "report.html"
     options = ["--ref", TEXT, "--words", WORDS, *SCALES, "--frame-shift", 0.01, "--lattices", 3, "-o", path]
     assert ninja("report", *files, *options, "--jobs", 2)[0] == 0
@@ -272,7 +272,7 @@ def test_workers_give_the_same_page(ninja, files, page_file, tmp_path):
 
 
 @pytest.mark.parametrize("width", [420, 1440])
-def test_nothing_is_wider_than_the_window(browser, page_file, width):
+def test_no_element_is_wider_than_the_window(browser, page_file, width):
     wide_elements = """windowWidth => [...document.querySelectorAll("body *")].filter((element) => {
       const { right, width } = element.getBoundingClientRect();
       const overflows = element.matches(".scroll, .card") && element.scrollWidth > element.clientWidth;
@@ -289,7 +289,7 @@ def test_nothing_is_wider_than_the_window(browser, page_file, width):
         assert page.locator("dialog .spoken .pairs").last.is_visible()
 
 
-def test_the_page_shows_who_gained_and_lost_and_leads_to_their_lattices(browser, page_file):
+def test_the_page_lists_changed_utterances_and_opens_their_lattices(browser, page_file):
     data = data_of(page_file.read_text())
     change_by_key = {row["key"]: row["after"]["errors"] - row["before"]["errors"] for row in data["utterances"]}
     with open_page(browser, page_file) as page:
@@ -336,7 +336,7 @@ def test_the_table_sorts_filters_and_opens_alignments(browser, page_file):
         assert page.locator("#all tbody tr").count() == 0
 
 
-def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
+def test_words_with_markup_are_shown_as_text(browser, tmp_path):
     word = "</script><script>alert(1)</script>"
     key = '"><img/src=x/onerror=alert(1)>'
     outcomes = [{key: Outcome((hypothesis,), 1, 1.0, ErrorRate())} for hypothesis in ("b", word)]

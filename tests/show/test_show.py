@@ -47,7 +47,7 @@ def examples(words):
 
 
 @given(lattices(connected=False), st.sampled_from([0.1, 1.0]), st.sampled_from([0.0, 0.5]))
-def test_the_excess_of_an_arc_is_that_of_its_best_path(lattice, acoustic_scale, word_penalty):
+def test_the_excess_of_an_arc_is_the_excess_cost_of_its_best_path(lattice, acoustic_scale, word_penalty):
     if not paths(lattice):
         return
     scales = {"acoustic_scale": acoustic_scale, "word_penalty": word_penalty}
@@ -60,7 +60,7 @@ def test_the_excess_of_an_arc_is_that_of_its_best_path(lattice, acoustic_scale, 
 
 
 @given(lattices(connected=False))
-def test_detours_hold_each_arc_of_a_complete_path_once_and_any_first_few_are_connected(lattice):
+def test_detours_partition_the_arcs_and_every_prefix_is_connected(lattice):
     if not paths(lattice):
         return
     best = best_path(lattice)
@@ -77,14 +77,14 @@ def test_detours_hold_each_arc_of_a_complete_path_once_and_any_first_few_are_con
 
 
 @given(lattices())
-def test_detours_come_in_the_order_in_which_a_growing_beam_lets_them_in(lattice):
+def test_detours_are_in_the_order_in_which_a_growing_beam_includes_them(lattice):
     ordering = detours(lattice)
     entry_costs = [ordering.excess[list(row)].max() for row in ordering.arcs]
     assert np.all(np.diff(entry_costs) >= -1e-6)
 
 
 @given(lattices(max_word=3), st.lists(st.integers(1, 3), max_size=4))
-def test_a_given_path_comes_before_cheaper_ones(lattice, reference):
+def test_specified_paths_precede_cheaper_detours(lattice, reference):
     best, oracle_path = best_path(lattice), oracle(lattice, reference)
     ordering = detours(lattice, paths=[best.arcs, oracle_path.arcs])
     marked = {*best.arcs.tolist(), *oracle_path.arcs.tolist()}
@@ -113,7 +113,7 @@ def dead_end() -> Lattice:
 
 
 @given(st.one_of(lattices(), timed_lattices()))
-def test_arcs_lead_to_the_right_and_lanes_are_shared_by_no_two_arcs_at_once(lattice):
+def test_arcs_point_right_and_do_not_overlap_in_a_lane(lattice):
     rows = detours(lattice, paths=[best_path(lattice).arcs]).arcs
     layout = lay_out(lattice, rows, ["word"] * lattice.num_arcs)
     src = lattice.src
@@ -129,7 +129,7 @@ def test_arcs_lead_to_the_right_and_lanes_are_shared_by_no_two_arcs_at_once(latt
 
 
 @given(timed_lattices())
-def test_states_stand_in_the_order_of_their_times(lattice):
+def test_states_are_placed_in_the_order_of_their_times(lattice):
     layout = lay_out(lattice, detours(lattice).arcs, [""] * lattice.num_arcs)
     if layout.unit == "frame":
         assert layout.time.tolist() == state_times(lattice).tolist()
@@ -137,7 +137,7 @@ def test_states_stand_in_the_order_of_their_times(lattice):
         assert (layout.x[states] >= layout.time[states] * layout.width - 1e-6).all()
 
 
-def test_without_times_states_stand_by_their_number_of_arcs_from_the_start():
+def test_states_without_times_are_placed_by_their_number_of_arcs_from_the_start():
     lattice = Lattice.from_arrays("k", [0, 2, 3, 3], [1, 2, 2], [1, 2, 3], [0, 5, 0], [0, 0, 0], [np.inf, np.inf, 0.0])
     drawing = draw(lattice)
     assert drawing.layout.unit == "step"
@@ -145,7 +145,7 @@ def test_without_times_states_stand_by_their_number_of_arcs_from_the_start():
     assert data_of(lattice_page(drawing))["frameShift"] is None
 
 
-def test_times_that_contradict_each_other_are_not_used():
+def test_contradictory_times_are_ignored():
     lattice = Lattice.from_arrays(
         "k", [0, 2, 2], [1, 1], [1, 2], [0, 1], [0, 0], [np.inf, 0.0], ali_begin=[0, 1, 3], ali=[1, 1, 1]
     )
@@ -158,7 +158,7 @@ def test_times_that_contradict_each_other_are_not_used():
 
 
 @given(lattices(max_states=6))
-def test_figures_on_the_page_are_those_of_the_lattice(lattice):
+def test_figures_on_the_page_agree_with_the_lattice(lattice):
     drawing = draw(lattice, None, ShowOptions(Scales(0.5)))
     data = data_of(lattice_page(drawing))["arc"]
     expected = posteriors(lattice, Scales(0.5))
@@ -170,7 +170,7 @@ def test_figures_on_the_page_are_those_of_the_lattice(lattice):
     assert best == set(best_path(lattice, Scales(0.5)).arcs.tolist())
 
 
-def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
+def test_a_large_lattice_is_reduced_to_max_arcs_with_a_notice(examples):
     lattice = max(examples.values(), key=lambda lattice: lattice.num_arcs)
     assert lattice.num_arcs > 10_000
     options = ShowOptions(Scales(0.1), max_arcs=500)
@@ -189,7 +189,7 @@ def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
     assert message in data_of(lattice_page(drawing))["leftOut"]
 
 
-def test_the_marked_paths_are_drawn_whatever_they_take(examples, words):
+def test_marked_paths_are_drawn_even_above_max_arcs(examples, words):
     references = {line.split()[0]: line.split()[1:] for line in TEXT.read_text().splitlines()}
     lattice = max(examples.values(), key=lambda lattice: lattice.num_arcs)
     drawing = draw(lattice, references[lattice.key], ShowOptions(Scales(0.1), max_arcs=1))
@@ -200,7 +200,7 @@ def test_the_marked_paths_are_drawn_whatever_they_take(examples, words):
     assert num_errors == oracle_path.edits
 
 
-def test_arcs_that_lead_nowhere_are_counted():
+def test_arcs_on_no_complete_path_are_counted():
     lattice = Lattice.from_arrays("k", [0, 2, 2, 2], [1, 2], [1, 2], [0, 0], [0, 0], [np.inf, np.inf, 0.0])
     assert (
         draw(lattice).left_out()
@@ -224,12 +224,12 @@ def test_a_lattice_of_one_state_is_shown():
         ({"frame_shift": np.inf}, "inf"),
     ],
 )
-def test_senseless_options_are_refused(options, message):
+def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         ShowOptions(**options)
 
 
-def test_a_reference_needs_words():
+def test_a_reference_requires_a_symbol_table():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0.0])
     with pytest.raises(
         LatticeError, match=r"key 'k': the lattice has no symbol table, which is required to show a reference"
@@ -240,7 +240,7 @@ def test_a_reference_needs_words():
 # ---- Words are data.
 
 
-def test_words_cannot_end_the_script_they_stand_in():
+def test_words_cannot_end_the_script_that_contains_them():
     page = lattice_page(draw(hostile(), HOSTILE))
     for word in HOSTILE:
         if "<" in word:
@@ -250,13 +250,13 @@ def test_words_cannot_end_the_script_they_stand_in():
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_embedded_data_are_what_was_given_and_hold_no_character_of_markup(data):
+def test_embedded_data_are_unchanged_and_contain_no_markup_characters(data):
     text = script_json({"it": data})
     assert not set("<>&") & set(text)
     assert json.loads(text) == {"it": data}
 
 
-def test_a_page_fetches_nothing_and_runs_no_script_but_its_own():
+def test_a_page_loads_nothing_and_runs_only_its_own_scripts():
     page = lattice_page(draw(hostile()))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
     assert policy.startswith("default-src 'none'")
@@ -275,7 +275,7 @@ def test_the_picture_for_notebooks_escapes_words():
 # ---- Notebooks.
 
 
-def test_a_lattice_has_a_picture_of_bounded_size_for_notebooks(examples):
+def test_the_picture_for_notebooks_has_a_bounded_size(examples):
     lattice = max(examples.values(), key=lambda lattice: lattice.num_arcs)
     html = picture(lattice)
     assert html.count("<path") <= 60
@@ -310,7 +310,7 @@ def test_lattices_that_cannot_be_drawn_are_summarised():
     assert "no path leads from the start to a final state" in html
 
 
-def test_a_huge_lattice_is_only_summed_up(monkeypatch):
+def test_a_huge_lattice_is_summarised(monkeypatch):
     monkeypatch.setattr("ninja.show.notebook.LARGEST", 0)
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0.0])
     assert "too large for a picture" in picture(lattice)
@@ -339,7 +339,7 @@ def test_omitted_arcs_are_reported_on_stderr(ninja, tmp_path, examples):
     assert "arcs are not drawn, because at most 100 are drawn" in err
 
 
-def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
+def test_the_only_lattice_of_a_file_is_shown_without_a_key(ninja, tmp_path, examples):
     lattice = next(iter(examples.values()))
     write_all(str(tmp_path / "one.ark"), [lattice])
     code, out, _ = ninja("show", tmp_path / "one.ark")
@@ -360,7 +360,7 @@ def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
         (["--key", "libri-1089-134686-0003", "--acoustic-scale", "nan"], 2, "--acoustic-scale is nan"),
     ],
 )
-def test_wrong_calls_say_what_to_do(ninja, tmp_path, arguments, code, message):
+def test_invalid_calls_are_refused_with_advice(ninja, tmp_path, arguments, code, message):
     page = tmp_path / "page.html"
     exit_code, _, err = ninja("show", ARCHIVE, *arguments, "-o", page)
     assert exit_code == code
@@ -368,7 +368,7 @@ def test_wrong_calls_say_what_to_do(ninja, tmp_path, arguments, code, message):
     assert not page.exists()
 
 
-def test_a_reference_finds_the_words_beside_the_lattices(ninja, tmp_path):
+def test_the_symbol_table_beside_the_lattices_is_used(ninja, tmp_path):
     archive, key = tmp_path / "lat.ark.gz", "libri-1089-134686-0003"
     shutil.copy(ARCHIVE, archive)
     page = tmp_path / "page.html"
@@ -382,7 +382,7 @@ def test_a_reference_finds_the_words_beside_the_lattices(ninja, tmp_path):
     assert ninja("report", archive, archive, "--ref", TEXT, "-o", page)[0] == 0
 
 
-def test_a_reference_of_another_key_is_no_reference(ninja, tmp_path):
+def test_a_missing_reference_is_reported_with_its_key(ninja, tmp_path):
     (tmp_path / "text").write_text("somebody hello\n")
     key = "libri-1089-134686-0003"
     code, _, err = ninja("show", ARCHIVE, "--key", key, "--words", WORDS, "--ref", tmp_path / "text")
@@ -390,7 +390,7 @@ def test_a_reference_of_another_key_is_no_reference(ninja, tmp_path):
     assert f"key '{key}': there is no reference for this key" in err
 
 
-def test_damage_of_another_lattice_is_said_and_does_not_matter(ninja, tmp_path):
+def test_a_damaged_lattice_does_not_affect_another_lattice(ninja, tmp_path):
     archive = tmp_path / "lat.txt"
     archive.write_text("bad \n0 1 x 1,2,\n\ngood \n0 1 5 1,2,1_1\n1 0,0,\n\n")
     code, out, err = ninja("show", archive, "--key", "good")

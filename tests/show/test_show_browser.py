@@ -65,7 +65,7 @@ def arcs_in_view(page: Any) -> list[int]:
     )
 
 
-def test_a_click_on_an_arc_shows_the_figures_that_the_library_gives(browser, page_file, lattice):
+def test_a_click_on_an_arc_shows_the_figures_of_the_library(browser, page_file, lattice):
     probability, time, src = posteriors(lattice, Scales(SCALE)), state_times(lattice), lattice.src
     with open_page(browser, page_file) as page:
         arcs = arcs_in_view(page)
@@ -92,7 +92,7 @@ def test_a_click_on_an_arc_shows_the_figures_that_the_library_gives(browser, pag
         assert num_clicked == 12
 
 
-def test_arcs_run_in_the_lanes_that_were_chosen_for_them(browser, page_file):
+def test_arcs_are_drawn_in_the_lanes_of_the_layout(browser, page_file):
     data = data_of(page_file.read_text())["arc"]
     lane = dict(zip(data["id"], data["lane"], strict=True))
     with open_page(browser, page_file) as page:
@@ -107,7 +107,7 @@ def test_arcs_run_in_the_lanes_that_were_chosen_for_them(browser, page_file):
         assert lane_heights == sorted(set(lane_heights))
 
 
-def test_the_best_and_the_oracle_path_can_be_marked_and_unmarked(browser, page_file, lattice):
+def test_the_best_and_oracle_paths_can_be_marked_and_unmarked(browser, page_file, lattice):
     best = best_path(lattice, Scales(SCALE)).arcs.tolist()
     oracle_path = oracle(lattice, lattice.words.ids(read_text(TEXT)[KEY]))
     assert best != oracle_path.arcs.tolist()
@@ -131,7 +131,7 @@ def test_the_best_and_the_oracle_path_can_be_marked_and_unmarked(browser, page_f
         assert panel(page)["paths"] == "oracle"
 
 
-def test_the_slider_shows_more_arcs_and_fewer(browser, page_file, lattice):
+def test_the_slider_changes_the_number_of_arcs(browser, page_file, lattice):
     with open_page(browser, page_file) as page:
         num_shown = page.evaluate("ninja.shown()")
         assert num_shown <= 250 < lattice.num_arcs
@@ -146,7 +146,7 @@ def test_the_slider_shows_more_arcs_and_fewer(browser, page_file, lattice):
         assert page.evaluate(DRAWN) == len(marked)
 
 
-def test_a_search_finds_every_arc_of_a_word_and_steps_through_them_in_time(browser, page_file, lattice):
+def test_a_search_steps_through_all_arcs_of_a_word_in_order_of_time(browser, page_file, lattice):
     number = lattice.words.id("observe")
     arcs = np.flatnonzero(lattice.word == number)
     with open_page(browser, page_file) as page:
@@ -164,7 +164,7 @@ def test_a_search_finds_every_arc_of_a_word_and_steps_through_them_in_time(brows
         assert page.locator(".hits").inner_text() == "none"
 
 
-def test_a_search_begins_with_the_arcs_of_the_best_path(browser, page_file, lattice):
+def test_a_search_begins_with_arcs_on_the_best_path(browser, page_file, lattice):
     best = best_path(lattice, Scales(SCALE)).arcs.tolist()
     word = lattice.words.word(int(lattice.word[best[-1]]))
     with open_page(browser, page_file) as page:
@@ -177,7 +177,7 @@ def test_a_search_begins_with_the_arcs_of_the_best_path(browser, page_file, latt
         assert page.evaluate("ninja.selected()") in best
 
 
-def test_the_slider_is_at_the_share_of_arcs_that_are_shown(browser, lattice, tmp_path):
+def test_the_position_of_the_slider_is_the_number_of_shown_arcs(browser, lattice, tmp_path):
     path = tmp_path / "lattice.html"
     path.write_text(lattice_page(draw(lattice, None, ShowOptions(Scales(SCALE), max_arcs=400))))
     with open_page(browser, path) as page:
@@ -226,7 +226,7 @@ def test_labels_of_short_arcs_do_not_overlap(browser, tmp_path):
         )
 
 
-def test_the_wheel_zooms_and_dragging_moves(browser, page_file):
+def test_the_mouse_wheel_zooms_and_dragging_pans(browser, page_file):
     with open_page(browser, page_file) as page:
         before = page.evaluate("[ninja.cy.zoom(), ninja.cy.pan().x]")
         page.mouse.move(500, 650)
@@ -240,13 +240,13 @@ def test_the_wheel_zooms_and_dragging_moves(browser, page_file):
         page.wait_for_function("place => Math.abs(ninja.cy.pan().x - place + 100) < 2", arg=place)
 
 
-def test_the_dark_page_is_dark(browser, page_file):
+def test_the_dark_colour_scheme_has_a_dark_background(browser, page_file):
     with open_page(browser, page_file, "dark") as page:
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert max(int(component) for component in colour[4:-1].split(",")) < 64
 
 
-def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
+def test_words_with_markup_are_shown_as_text(browser, tmp_path):
     path = tmp_path / "hostile.html"
     path.write_text(lattice_page(draw(hostile(), HOSTILE)))
     with open_page(browser, path) as page:
@@ -259,7 +259,7 @@ def test_words_that_look_like_scripts_stay_words(browser, tmp_path):
         assert page.locator("img").count() == 0
 
 
-def test_a_script_that_got_in_would_not_run(browser, tmp_path, page_file):
+def test_an_injected_script_does_not_run(browser, tmp_path, page_file):
     path = tmp_path / "broken.html"
     attack = "<body><script>window.ran = true</script><img src='https://example.invalid/x.png'>"
     path.write_text(page_file.read_text().replace("<body>", attack, 1))
@@ -272,7 +272,7 @@ def test_a_script_that_got_in_would_not_run(browser, tmp_path, page_file):
 
 
 @pytest.mark.parametrize("kind", ["one state", "no times"])
-def test_small_and_odd_lattices_are_shown(browser, tmp_path, kind):
+def test_lattices_without_arcs_or_times_are_shown(browser, tmp_path, kind):
     if kind == "one state":
         lattice = Lattice.from_arrays("k", [0, 0], [], [], [], [], [0.5])
     else:
@@ -290,7 +290,7 @@ def test_small_and_odd_lattices_are_shown(browser, tmp_path, kind):
             assert panel(page)["end"] == "step 1"
 
 
-def test_arcs_without_a_duration_between_large_dots_are_drawn(browser, tmp_path):
+def test_arcs_without_duration_are_drawn(browser, tmp_path):
     labels = {"ali_begin": [0, 0, 0, 0, 4], "ali": [1, 1, 1, 1], "words": SymbolTable.from_words(["<eps>", "a", "b"])}
     lattice = Lattice.from_arrays(
         "k", [0, 3, 4, 4], [1, 1, 1, 2], [1, 2, 0, 1], [0, 1, 2, 0], [0] * 4, [np.inf, 0.5, 0.0], **labels
@@ -304,7 +304,7 @@ def test_arcs_without_a_duration_between_large_dots_are_drawn(browser, tmp_path)
             assert panel(page)["end"] == panel(page)["begin"] == "frame 0"
 
 
-def test_five_thousand_arcs_can_be_shown_and_moved(browser, tmp_path):
+def test_five_thousand_arcs_are_shown_and_can_be_selected(browser, tmp_path):
     lattices = (lattice for _, lattice in read(ARCHIVE, words=SymbolTable.read(WORDS)))
     path = tmp_path / "large.html"
     path.write_text(lattice_page(draw(next(lattice for lattice in lattices if lattice.num_arcs > 10_000), None)))
@@ -342,7 +342,7 @@ def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [420, 1440])
-def test_all_rows_of_the_alignment_can_be_seen_and_the_page_is_not_wider_than_the_window(browser, long_page, width):
+def test_all_alignment_rows_are_visible_in_a_page_as_wide_as_the_window(browser, long_page, width):
     with open_page(browser, long_page, size=(width, 800)) as page:
         area = page.locator(".spoken")
         assert area.locator(".pairs").count() == 2
@@ -357,7 +357,7 @@ def test_all_rows_of_the_alignment_can_be_seen_and_the_page_is_not_wider_than_th
         assert page.locator(".stage").bounding_box()["height"] >= 300
 
 
-def test_the_best_path_has_the_colour_of_the_legend_and_keeps_its_words_when_all_is_shown(browser, page_file, lattice):
+def test_the_best_path_has_the_legend_colour_and_readable_words(browser, page_file, lattice):
     best = best_path(lattice, Scales(SCALE))
     with open_page(browser, page_file, size=(1000, 800)) as page:
         swatch = page.locator(".swatch.best").evaluate("element => getComputedStyle(element).backgroundColor")
@@ -387,7 +387,7 @@ def test_the_best_path_has_the_colour_of_the_legend_and_keeps_its_words_when_all
                 assert abs(y - other_y) >= 11 or abs(x - other_x) >= (width + other_width) / 2 - rim
 
 
-def test_the_page_says_how_much_lies_to_the_right_and_goes_there(browser, long_page):
+def test_a_button_shows_the_hidden_duration_and_scrolls_right(browser, long_page):
     with open_page(browser, long_page) as page:
         right_button, left_button = page.locator('[name="right"]'), page.locator('[name="left"]')
         assert right_button.is_visible()
