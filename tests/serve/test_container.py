@@ -1,4 +1,4 @@
-"""The container of the server: its stages, and the parts of its build that run without a container engine."""
+"""The container image of the server: its build stages, and those parts of the build that need no container engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_final_images_run_without_root_and_have_a_health_check() -> None:
     values = dict(instructions()[names.index("ENV") :])
     assert values["USER"] == "10001:10001"
     assert "healthz" in values["HEALTHCHECK"]
-    assert names.count("USER") == 1  # nothing after it becomes root again
+    assert names.count("USER") == 1  # no later instruction returns to root
     assert [name for name, _ in instructions()[names.index("USER") :] if name in ("RUN", "ADD")] == []
 
 
@@ -77,7 +77,7 @@ def test_the_lock_file_pins_every_library() -> None:
 
 
 def dependency_closure(names: list[str]) -> set[str]:
-    """Return libraries with all that they need."""
+    """Return the libraries and all their dependencies, direct and indirect."""
     libraries: set[str] = set()
     while names:
         name = re.split(r"[^\w.-]", names.pop())[0].lower().replace("_", "-")

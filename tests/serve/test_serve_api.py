@@ -1,4 +1,4 @@
-"""The endpoints of the server: answers, limits and refusals."""
+"""The endpoints of the server: responses, limits and refused requests."""
 
 from __future__ import annotations
 
@@ -190,7 +190,8 @@ def test_bodies_lattices_and_phrases_above_their_limits_are_refused() -> None:
             client.rescore(file_of(large)),
             client.rescore_json(nbest=[{"text": "w1", "score": 0}], entities=["a", "b", "c"]),
         ]
-        with client.connect() as connection:  # no length: the body is refused when it is too long
+        # A chunked body has no Content-Length; it is refused as soon as it exceeds the limit.
+        with client.connect() as connection:
             connection.sendall(b"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
             connection.sendall(b"7530\r\n" + b"x" * 30_000 + b"\r\n")
             assert b" 413 " in connection.recv(100)
@@ -275,7 +276,8 @@ def test_a_token_is_required_except_for_pages_and_health() -> None:
 def test_a_token_can_contain_any_characters() -> None:
     token = "schlüssel-für-ninja"
     with run_server(scorer(), token=token) as client:
-        client.headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")}  # the bytes that curl sends
+        # The header has the UTF-8 bytes of the token, as curl sends them.
+        client.headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")}
         assert client.get("/metrics").status == 200
 
 
@@ -295,13 +297,13 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
             client.rescore_json(nbest=rows, to=f"srt:segments={path}"),
             client.rescore_json(nbest=rows, format=f"json:encoding={path}"),
             client.rescore_json(lattice="w1", format=str(path)),
-            client.rescore_json(lattice="w1", format="espnet"),  # of a folder
+            client.rescore_json(lattice="w1", format="espnet"),  # a format that consists of a folder
         ]
         return [(answer.status, answer.body.decode().replace(str(path), "PATH")) for answer in answers]
 
     answers = send_all(secret)
     assert [status for status, _ in answers] == [422, 422, 400, 400, 422, 422, 400, 422, 422]
-    assert answers == send_all(missing)  # not even whether there is one
+    assert answers == send_all(missing)  # responses do not reveal whether the file exists
 
 
 @pytest.mark.parametrize(

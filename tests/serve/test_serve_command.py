@@ -1,4 +1,4 @@
-"""The command `ninja serve` in a process of its own."""
+"""The command `ninja serve`, run in a separate process."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def test_a_short_token_is_refused(tmp_path: Path) -> None:
         Listener(token_file=str(path)).token()
 
 
-# M_ARENA_MAX and malloc_stats(), with which the test counts arenas, exist in glibc only; elsewhere share_arena does
-# nothing. CI runs on glibc.
+# M_ARENA_MAX exists in glibc only; with other C libraries, share_arena does nothing. The test counts the arenas with
+# malloc_stats(), which is also specific to glibc. CI runs on glibc.
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has neither M_ARENA_MAX nor malloc_stats")
 def test_share_arena_limits_malloc_to_one_arena(monkeypatch):
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)

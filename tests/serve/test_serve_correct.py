@@ -1,4 +1,4 @@
-"""`POST /v1/correct`: corrected documents, changes, limits and refusals."""
+"""`POST /v1/correct`: corrected documents, changes, limits and refused requests."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_number_above_the_largest_float_is_refused(client: Client) -> None:
 
 def test_correcting_a_transcript_opens_no_file(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "-").write_bytes(SRT)  # the name of standard input
+    (tmp_path / "-").write_bytes(SRT)  # "-" also denotes standard input
     streams: list[Any] = []
     monkeypatch.setattr("ninja.formats.hypotheses.document.open_stream", streams.append)
     body = b"u1 call jon chan\nu2 -\n"

@@ -1,4 +1,4 @@
-"""Requests that no client should send: each gets an answer that is not the server's fault."""
+"""Random and damaged requests: the server answers every one of them without an internal error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the server in a real browser."""
+"""The web page of the server, tested in a real browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`WS /v1/stream`: growing lattices and CTC frames, limits, refusals, and the end of sessions."""
+"""`WS /v1/stream`: growing lattices and CTC frames, limits, refused messages, and the end of sessions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_words_become_stable_and_changes_are_counted(client: Client) -> None:
 
 
 def frames(words: list[int], rng: np.random.Generator) -> np.ndarray:
-    """Return the log-probabilities of a model that hears words, with some doubt."""
+    """Return noisy CTC log-probabilities of a sequence of words, float32 [time, units]."""
     columns = [column for word in words for column in (0, 1 + word, 0)]
     logits = rng.normal(size=(len(columns), len(UNITS))) + 6.0 * np.eye(len(UNITS))[columns]
     return (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).astype("<f4")

@@ -1,4 +1,4 @@
-"""The page for the review of corrections, in a real browser."""
+"""The page for the review of corrections, tested in a real browser."""
 
 from __future__ import annotations
 

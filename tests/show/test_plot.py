@@ -1,4 +1,4 @@
-"""Curves as pictures: reproducible bytes, and clear errors."""
+"""Pictures of trade-off curves: files are reproducible, and errors are clear."""
 
 from __future__ import annotations
 

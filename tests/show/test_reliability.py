@@ -1,4 +1,4 @@
-"""Reliability diagrams."""
+"""Reliability diagrams as SVG files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_diagram_has_a_point_for_each_bin_with_words(tmp_path):
     assert len(points) == 3
     assert points == sorted(points, key=lambda point: (point[0], -point[1]))
     middle = points[1]
-    assert middle[1] == pytest.approx((points[0][1] + points[2][1]) / 2)  # shares 0, 1/2 and 1
+    assert middle[1] == pytest.approx((points[0][1] + points[2][1]) / 2)  # shares of correct words: 0, 1/2 and 1
     text = (tmp_path / "a.svg").read_text()
     assert "1 correct of 2 words, mean confidence 0.535" in text
     assert str(scores) in text

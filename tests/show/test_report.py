@@ -1,4 +1,4 @@
-"""The page that compares lattices before and after: its numbers, its messages about missing data, and its use."""
+"""The page that compares lattices before and after rescoring: its figures, missing data, and use in a browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["browser"]  # the fixture
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE, WORDS, TEXT = (ROOT / "examples" / name for name in ("lat.ark.gz", "words.txt", "text"))
 DATA = re.compile(r'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
-NUM_LATTICES = 12  # utterances, of the examples
+NUM_LATTICES = 12  # number of example lattices in the report
 SCALES = ["--acoustic-scale", "0.1"]
 
 
@@ -51,7 +51,10 @@ def example_lattices() -> list[Lattice]:
 
 @pytest.fixture(scope="module")
 def files(example_lattices: list[Lattice], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Write lattices before and after a change that improves some and worsens others; one is missing from each."""
+    """Write lattices before and after a change of costs that improves some lattices and degrades others.
+
+    One lattice is missing from each file.
+    """
     folder = tmp_path_factory.mktemp("report")
     before, after = folder / "before.ark", folder / "after.ark"
     write_all(str(before), example_lattices[1:])
@@ -108,8 +111,8 @@ def test_alignments_of_the_report_agree_with_the_library(example_lattices, files
     assert [row["key"] for row in rows] == [key for key in references if key in keys]
     for row in rows:
         for name, lattices in sides.items():
-            heard = words.spell(best_path(lattices[row["key"]], Scales(0.1)).words.tolist())
-            alignment = align(references[row["key"]], heard)
+            hypothesis = words.spell(best_path(lattices[row["key"]], Scales(0.1)).words.tolist())
+            alignment = align(references[row["key"]], hypothesis)
             assert [tuple(pair) for pair in row[name]["pairs"]] == list(alignment.pairs)
             assert row[name]["errors"] == alignment.rate().errors
 
@@ -156,7 +159,7 @@ def test_the_histogram_of_depths_counts_every_lattice_once(before, after):
     assert all(bar.x >= 0 and bar.x + bar.width <= histogram.width for bar in histogram.bars)
 
 
-@example([0.6])  # 0.6 / 0.1 is below 6, and 6 * 0.1 above 0.6
+@example([0.6])  # in floating point, 0.6 / 0.1 is below 6, and 6 * 0.1 is above 0.6
 @given(st.lists(st.floats(0.1, 1e4), min_size=1, max_size=30))
 def test_bins_of_the_depth_histogram_begin_at_round_numbers(values):
     histogram = depths(values, values)
@@ -164,13 +167,14 @@ def test_bins_of_the_depth_histogram_begin_at_round_numbers(values):
     size = marks[1] - marks[0] if len(marks) > 1 else marks[0]
     assert f"{size:e}"[0] in "125"
     assert len(marks) <= 13
-    assert marks == pytest.approx([place * size for place in range(len(marks))])
+    assert marks == pytest.approx([number * size for number in range(len(marks))])
     assert marks[-1] > max(values) or histogram.labels[-1][1].endswith("+")
 
 
 @pytest.mark.parametrize("count", [9, 99, 999, 9999])
 def test_labels_of_the_depth_histogram_do_not_overlap(count):
-    histogram = depths([float(place % 120) for place in range(count)], [float(place % 110) for place in range(count)])
+    before, after = ([float(number % period) for number in range(count)] for period in (120, 110))
+    histogram = depths(before, after)
     labels = [(bar.x + bar.width / 2, DIGIT * len(str(bar.count)) / 2) for bar in histogram.bars]  # middle, half width
     assert all(x + half <= next_x - next_half + 0.2 for (x, half), (next_x, next_half) in pairwise(labels))
     assert len(histogram.bars) > 6
@@ -188,7 +192,7 @@ def test_a_lattice_without_frames_has_no_depth():
     assert Outcomes({})(lattice) == Outcome(("a",), 1, None, None)
 
 
-# ---- What is missing.
+# ---- Missing utterances and failed lattices.
 
 
 def test_missing_utterances_are_listed_and_counted(ninja, example_lattices, files, tmp_path):
@@ -198,20 +202,14 @@ def test_missing_utterances_are_listed_and_counted(ninja, example_lattices, file
     page = tmp_path / "report.html"
     exit_code, _, err = ninja("report", *files, "--ref", text, "--words", WORDS, "-o", page)
     assert exit_code == 0
-    for description, count in (
-        ("references without a lattice, before rescoring", 1),
-        ("references without a lattice, after rescoring", 2),
-        ("lattices without a reference, before rescoring", 1),
-        ("lattices without a reference, after rescoring", 2),
+    for description, count, expected in (
+        ("references without a lattice, before rescoring", 1, "nobody"),
+        ("references without a lattice, after rescoring", 2, f"{keys[-1]}, nobody"),
+        ("lattices without a reference, before rescoring", 1, keys[1]),
+        ("lattices without a reference, after rescoring", 2, f"{keys[0]}, {keys[1]}"),
     ):
         assert f"ninja: {description}: {count}\n" in err
         assert re.search(rf'data-name="{description}"><summary><b>{count}</b>', page.read_text())
-    for description, expected in (
-        ("references without a lattice, before rescoring", "nobody"),
-        ("references without a lattice, after rescoring", f"{keys[-1]}, nobody"),
-        ("lattices without a reference, before rescoring", keys[1]),
-        ("lattices without a reference, after rescoring", f"{keys[0]}, {keys[1]}"),
-    ):
         listed_keys = re.search(rf'data-name="{description}">.*?class="keys">([^<]*)', page.read_text(), re.DOTALL)[1]
         assert listed_keys == expected
     assert ninja("report", *files, "--ref", text, "--words", WORDS, "-o", page, "--strict")[0] == 1
@@ -268,7 +266,7 @@ def test_worker_processes_write_the_same_page(ninja, files, page_file, tmp_path)
     assert path.read_text() == page_file.read_text()
 
 
-# ---- In a browser.
+# ---- The page in a browser.
 
 
 @pytest.mark.parametrize("width", [420, 1440])

@@ -1,4 +1,4 @@
-"""Pages and pictures of lattices: their elements and positions, and that data are never interpreted as code."""
+"""Pages and pictures of lattices: their elements, positions and figures; words are never interpreted as code."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def test_detours_are_in_the_order_in_which_a_growing_beam_includes_them(lattice)
 def test_specified_paths_precede_cheaper_detours(lattice, reference):
     best, oracle_path = best_path(lattice), oracle(lattice, reference)
     ordering = detours(lattice, paths=[best.arcs, oracle_path.arcs])
-    marked = {*best.arcs.tolist(), *oracle_path.arcs.tolist()}
-    is_marked = [set(row) <= marked for row in ordering.arcs]
+    marked_arcs = {*best.arcs.tolist(), *oracle_path.arcs.tolist()}
+    is_marked = [set(row) <= marked_arcs for row in ordering.arcs]
     assert is_marked == sorted(is_marked, reverse=True)
-    assert {arc for row, flag in zip(ordering.arcs, is_marked, strict=True) if flag for arc in row} == marked
+    assert {arc for row, flag in zip(ordering.arcs, is_marked, strict=True) if flag for arc in row} == marked_arcs
 
 
 def test_a_lattice_without_a_complete_path_is_refused():
@@ -105,7 +105,7 @@ def test_a_path_of_another_lattice_is_refused():
 
 
 def dead_end() -> Lattice:
-    """Return a lattice whose final state cannot be reached."""
+    """Return a lattice whose final state is unreachable."""
     return Lattice.from_arrays("dead", [0, 1, 1, 1], [1], [1], [0.0], [0.0], [np.inf, np.inf, 0.0])
 
 
@@ -154,7 +154,7 @@ def test_contradictory_times_are_ignored():
     assert draw(lattice).layout.unit == "step"
 
 
-# ---- What is drawn.
+# ---- Selection of arcs and figures.
 
 
 @given(lattices(max_states=6))
@@ -162,10 +162,10 @@ def test_figures_on_the_page_agree_with_the_lattice(lattice):
     drawing = draw(lattice, None, ShowOptions(Scales(0.5)))
     data = data_of(lattice_page(drawing))["arc"]
     expected = posteriors(lattice, Scales(0.5))
-    for place, arc in enumerate(data["id"]):
-        assert data["posterior"][place] == pytest.approx(expected[arc], rel=1e-5)
-        assert data["graph"][place] == pytest.approx(lattice.graph[arc])
-        assert data["acoustic"][place] == pytest.approx(lattice.acoustic[arc])
+    for index, arc in enumerate(data["id"]):
+        assert data["posterior"][index] == pytest.approx(expected[arc], rel=1e-5)
+        assert data["graph"][index] == pytest.approx(lattice.graph[arc])
+        assert data["acoustic"][index] == pytest.approx(lattice.acoustic[arc])
     best = {arc for arc, marks in zip(data["id"], data["marks"], strict=True) if marks & 1}
     assert best == set(best_path(lattice, Scales(0.5)).arcs.tolist())
 
@@ -237,7 +237,7 @@ def test_a_reference_requires_a_symbol_table():
         draw(lattice, ["a"])
 
 
-# ---- Words are data.
+# ---- Words and keys are not interpreted as code.
 
 
 def test_words_cannot_end_the_script_that_contains_them():
@@ -245,7 +245,7 @@ def test_words_cannot_end_the_script_that_contains_them():
     for word in HOSTILE:
         if "<" in word:
             assert word not in page
-    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page  # the key, in the title
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page  # the key, as the title
     assert data_of(page)["best"] == HOSTILE
 
 
@@ -295,7 +295,7 @@ def test_notebooks_draw_lattices(monkeypatch):
     runpy.run_path(str(ROOT / "ninja" / "__init__.py"))
     lattice = dead_end()
     assert functions[type(lattice).__module__, type(lattice).__qualname__](lattice) == picture(lattice)
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))  # not in a notebook
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))  # outside a notebook
     runpy.run_path(str(ROOT / "ninja" / "__init__.py"))
 
 
@@ -347,7 +347,7 @@ def test_the_only_lattice_of_a_file_is_shown_without_a_key(ninja, tmp_path, exam
     data = data_of(out)
     assert data["key"] == lattice.key
     best = best_path(lattice).words
-    assert data["best"] == [str(number) for number in best.tolist()]  # without --words
+    assert data["best"] == [str(number) for number in best.tolist()]  # word ids, as --words is missing
 
 
 @pytest.mark.parametrize(

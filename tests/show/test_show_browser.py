@@ -1,4 +1,4 @@
-"""The page of a lattice in a real browser: clicks, switches, search, and the numbers that it shows."""
+"""The page of a lattice in a real browser: selection, marked paths, search, slider, layout and figures."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def page_file(lattice: Lattice, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def panel(page: Any) -> dict[str, str]:
-    """Return the text of the panel."""
+    """Return the figures in the panel by their names."""
     cells = page.locator(".panel td[data-name]")
     return {cell.get_attribute("data-name"): cell.inner_text() for cell in cells.all()}
 
 
 def click_arc(page: Any, arc: int) -> None:
-    """Click at the place where an arc is drawn."""
-    place = page.evaluate("arc => ninja.position(arc)", arc)
-    page.mouse.click(place["x"], place["y"])
+    """Click on the midpoint of an arc, and wait until the arc is selected."""
+    position = page.evaluate("arc => ninja.position(arc)", arc)
+    page.mouse.click(position["x"], position["y"])
     page.wait_for_function("arc => ninja.selected() === arc", arg=arc, timeout=30_000)
 
 
 def arcs_in_view(page: Any) -> list[int]:
-    """Return some arcs whose middles are visible, on the best path and on others."""
+    """Return some arcs whose midpoints are visible, both on the best path and on other paths."""
     return page.evaluate(
         """() => {
           const view = ninja.cy.container().getBoundingClientRect();
@@ -71,9 +71,9 @@ def test_a_click_on_an_arc_shows_the_figures_of_the_library(browser, page_file, 
         arcs = arcs_in_view(page)
         num_clicked = 0
         for arc in arcs:
-            place = page.evaluate("arc => ninja.position(arc)", arc)
-            page.mouse.click(place["x"], place["y"])
-            if page.evaluate("ninja.selected()") != arc:  # a state or another arc lies on top there
+            position = page.evaluate("arc => ninja.position(arc)", arc)
+            page.mouse.click(position["x"], position["y"])
+            if page.evaluate("ninja.selected()") != arc:  # a state or another arc covers this arc
                 continue
             num_clicked += 1
             figures = panel(page)
@@ -121,7 +121,7 @@ def test_the_best_and_oracle_paths_can_be_marked_and_unmarked(browser, page_file
             colours[name] = page.screenshot()
             box.click()
             assert sorted(page.evaluate("name => ninja.marked(name)", name)) == sorted(arcs)
-        assert colours["best"] != colours["oracle"] != page.screenshot()  # it can be seen, too
+        assert colours["best"] != colours["oracle"] != page.screenshot()  # the marks are visible
         alignment = page.locator(".spoken").inner_text()
         total = len(read_text(TEXT)[KEY])
         assert f"oracle path, {oracle_path.edits} of {total} wrong" in alignment
@@ -141,9 +141,9 @@ def test_the_slider_changes_the_number_of_arcs(browser, page_file, lattice):
         assert page.evaluate(DRAWN) == lattice.num_arcs
         assert page.locator(".notice").inner_text().startswith("All 616 arcs and 341 states are shown.")
         page.locator('input[name="shown"]').press("Home")
-        marked = {*best_path(lattice, Scales(SCALE)).arcs.tolist(), *page.evaluate("ninja.marked('oracle')")}
-        page.wait_for_function("count => ninja.shown() === count", arg=len(marked))
-        assert page.evaluate(DRAWN) == len(marked)
+        marked_arcs = {*best_path(lattice, Scales(SCALE)).arcs.tolist(), *page.evaluate("ninja.marked('oracle')")}
+        page.wait_for_function("count => ninja.shown() === count", arg=len(marked_arcs))
+        assert page.evaluate(DRAWN) == len(marked_arcs)
 
 
 def test_a_search_steps_through_all_arcs_of_a_word_in_order_of_time(browser, page_file, lattice):
@@ -170,7 +170,7 @@ def test_a_search_begins_with_arcs_on_the_best_path(browser, page_file, lattice)
     with open_page(browser, page_file) as page:
         hits = page.evaluate("word => ninja.search(word)", word)
         num_best = sum(arc in best for arc in hits)
-        assert 0 < num_best < len(hits)  # otherwise any order would do
+        assert 0 < num_best < len(hits)  # otherwise the order of the hits would not matter
         assert set(hits[:num_best]) <= set(best)
         page.locator('input[name="search"]').fill(word)
         page.locator('input[name="search"]').press("Enter")
@@ -210,9 +210,9 @@ def test_labels_of_short_arcs_do_not_overlap(browser, tmp_path):
     path = tmp_path / "short.html"
     path.write_text(lattice_page(draw(lattice, None, ShowOptions())))
     with open_page(browser, path) as page:
-        page.evaluate("() => void ninja.cy.zoom(1.2)")  # so near that the labels are at their arcs
+        page.evaluate("() => void ninja.cy.zoom(1.2)")  # at this zoom, labels are placed at their arcs
         page.wait_for_function("() => ninja.cy.edges().every((edge) => edge.data('reach') < 1e4)")
-        page.wait_for_timeout(300)  # until they are drawn
+        page.wait_for_timeout(300)  # until the labels are drawn
         labels = page.evaluate(
             """ninja.cy.edges().map((edge) => {
               const { rscratch, rstyle } = edge[0]._private;
@@ -232,12 +232,12 @@ def test_the_mouse_wheel_zooms_and_dragging_pans(browser, page_file):
         page.mouse.move(500, 650)
         page.mouse.wheel(0, -240)
         page.wait_for_function("zoom => ninja.cy.zoom() > zoom", arg=before[0])
-        place = page.evaluate("ninja.cy.pan().x")
+        pan = page.evaluate("ninja.cy.pan().x")
         page.mouse.move(700, 250)
         page.mouse.down()
         page.mouse.move(600, 250, steps=4)
         page.mouse.up()
-        page.wait_for_function("place => Math.abs(ninja.cy.pan().x - place + 100) < 2", arg=place)
+        page.wait_for_function("pan => Math.abs(ninja.cy.pan().x - pan + 100) < 2", arg=pan)
 
 
 def test_the_dark_colour_scheme_has_a_dark_background(browser, page_file):
@@ -316,13 +316,13 @@ def test_five_thousand_arcs_are_shown_and_can_be_selected(browser, tmp_path):
         assert "of 17,806 arcs are not drawn" in page.locator(".notice").inner_text()
 
 
-# ---- What is seen without a click.
+# ---- Layout of a long utterance, and colours.
 
 
 def sausage(num_words: int) -> tuple[Lattice, list[str]]:
-    """Return a long utterance of long words, each of which has a costlier alternative that was spoken."""
-    reference = [f"pronunciation{place}" for place in range(num_words)]
-    table = SymbolTable.from_words(["<eps>", *reference, *(f"mispronounced{place}" for place in range(num_words))])
+    """Return a lattice of long words and its reference; each word of the reference is the costlier of two arcs."""
+    reference = [f"pronunciation{number}" for number in range(num_words)]
+    table = SymbolTable.from_words(["<eps>", *reference, *(f"mispronounced{number}" for number in range(num_words))])
     rival = np.arange(num_words) + 1 + num_words
     word = np.stack([rival, rival - num_words], axis=1).ravel()
     dst = np.repeat(np.arange(num_words), 2) + 1
@@ -381,10 +381,10 @@ def test_the_best_path_has_the_legend_colour_and_readable_words(browser, page_fi
         labels = [page.evaluate(script, arc) for arc in best.arcs.tolist() if lattice.word[arc]]
         assert all(label["fontSize"] >= 10.9 and label["width"] >= 2.9 for label in labels)
         middles = [((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1) for x1, x2, y1, y2 in (label["box"] for label in labels)]
-        rim = 8  # pixels around the letters, on both sides together
-        for index, (x, y, width) in enumerate(middles):  # no word lies on another
+        margin = 8  # pixels around the letters, as the sum of both sides
+        for index, (x, y, width) in enumerate(middles):  # no two labels overlap
             for other_x, other_y, other_width in middles[:index]:
-                assert abs(y - other_y) >= 11 or abs(x - other_x) >= (width + other_width) / 2 - rim
+                assert abs(y - other_y) >= 11 or abs(x - other_x) >= (width + other_width) / 2 - margin
 
 
 def test_a_button_shows_the_hidden_duration_and_scrolls_right(browser, long_page):
