@@ -1,11 +1,11 @@
-"""Transcripts are written back with only the words of changed lines rewritten."""
+"""Correction of transcripts: only the words of changed lines are rewritten."""
 
 import pytest
 from hypothesis_files import correct
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "new", "expected"),
+    ("content", "options", "replacements", "expected"),
     [
         ("a x\nb y\n", "", {"a": []}, "a \nb y\n"),
         ("a x\r\nb y\r\n", "", {"a": ["z"], "b": []}, "a z\r\nb \r\n"),
@@ -17,9 +17,9 @@ from hypothesis_files import correct
         ("\ufeffa x\nb\n", "", {"a": ["z"]}, "\ufeffa z\nb\n"),
     ],
 )
-def test_a_changed_line_stays_one_line_with_its_key(content, options, new, expected, tmp_path):
-    path, target = tmp_path / "x.txt", tmp_path / "y.txt"
+def test_a_corrected_line_remains_one_line_and_keeps_its_key(content, options, replacements, expected, tmp_path):
+    path, output = tmp_path / "x.txt", tmp_path / "y.txt"
     path.write_bytes(content.encode())
-    form = f"transcripts{options}"
-    correct(path, target, form, lambda key, words: new.get(key, words))
-    assert target.read_bytes() == expected.encode()
+    spec = f"transcripts{options}"
+    correct(path, output, spec, lambda key, words: replacements.get(key, words))
+    assert output.read_bytes() == expected.encode()
