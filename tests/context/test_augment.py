@@ -44,13 +44,13 @@ def phrases(*texts: str, cls: str = "@name") -> PhraseList:
 def confusions() -> st.SearchStrategy[Confusion]:
     """Return costs whose sums are distinct."""
 
-    def made(seed: int) -> Confusion:
+    def confusion_of(seed: int) -> Confusion:
         random = np.random.default_rng(seed)
         substitution = random.uniform(0.05, 1.0, (3, 3))
         np.fill_diagonal(substitution, 0)
         return Confusion(PHONES, substitution, random.uniform(0.2, 1, 3), random.uniform(0.2, 1, 3))
 
-    return st.integers(0, 10_000).map(made)
+    return st.integers(0, 10_000).map(confusion_of)
 
 
 STRINGS = st.lists(st.integers(0, 2), min_size=1, max_size=4)
@@ -61,13 +61,13 @@ def packed(strings: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return begin, np.array([phone for string in strings for phone in string], np.int32)
 
 
-def found(lattice, sounds, strings, confusion, weight, beam, max_distance, max_spans):
+def find_spans(lattice, sounds, strings, confusion, weight, beam, max_distance, max_spans):
     variants = [sounds[word] for word in range(6)]
     return _context.find_spans(
         lattice,
         np.ascontiguousarray(lattice.word),
         np.cumsum([0, *map(len, variants)], dtype=np.int64),
-        *packed([phones for each in variants for phones in each]),
+        *packed([phones for word_variants in variants for phones in word_variants]),
         *packed(strings),
         confusion.substitution,
         confusion.insertion,
@@ -92,54 +92,58 @@ def found(lattice, sounds, strings, confusion, weight, beam, max_distance, max_s
 def test_spans_agree_with_enumeration(lattice, pronounced, strings, confusion, beam, max_distance, max_spans):
     sounds = {0: [[]], 5: [[]], **{word: pronounced[word - 1] for word in range(1, 5)}}
     weight = 1.37
-    string, start, end, excess, dist, arc_begin, arc = found(
+    string, start, end, excess, dist, arc_begin, arc = find_spans(
         lattice, sounds, strings, confusion, weight, beam, max_distance, max_spans
     )
-    every = spans(lattice, sounds, SCALE, beam)
-    assume(len(every) < 3000)
+    all_paths = spans(lattice, sounds, SCALE, beam)
+    assume(len(all_paths) < 3000)
     total_of: dict[tuple[int, int], float] = {}
     for i in range(len(string)):
         path = arc[arc_begin[i] : arc_begin[i + 1]].tolist()
         assert lattice.src[path[0]] == start[i]
         assert lattice.dst[path[-1]] == end[i]
-        assert all(lattice.dst[one] == lattice.src[other] for one, other in pairwise(path))
+        assert all(lattice.dst[arc_id] == lattice.src[next_arc] for arc_id, next_arc in pairwise(path))
         assert excess[i] == pytest.approx(path_excess(lattice, path, SCALE), abs=1e-3)
-        own = strings[string[i]]
-        assert dist[i] == pytest.approx(distance(lattice, path, own, sounds, confusion), abs=1e-3)
-        assert dist[i] <= max_distance * len(own) + 1e-3
+        phones = strings[string[i]]
+        assert dist[i] == pytest.approx(distance(lattice, path, phones, sounds, confusion), abs=1e-3)
+        assert dist[i] <= max_distance * len(phones) + 1e-3
         assert excess[i] <= beam + 1e-3
         total_of[int(string[i]), int(end[i])] = excess[i] + weight * dist[i]
-    for number, own in enumerate(strings):
+    for number, phones in enumerate(strings):
         best: dict[int, tuple[float, float, float]] = {}
-        for path in every:
-            edits = distance(lattice, path, own, sounds, confusion)
-            over = path_excess(lattice, path, SCALE)
+        for path in all_paths:
+            edits = distance(lattice, path, phones, sounds, confusion)
+            above_best = path_excess(lattice, path, SCALE)
             state = int(lattice.dst[path[-1]])
-            best[state] = min(best.get(state, (math.inf, 0, 0)), (over + weight * edits, edits, over))
-        near = [abs(edits - max_distance * len(own)) < 1e-3 for _, edits, _ in best.values()]
+            best[state] = min(best.get(state, (math.inf, 0, 0)), (above_best + weight * edits, edits, above_best))
+        near = [abs(edits - max_distance * len(phones)) < 1e-3 for _, edits, _ in best.values()]
         if any(near):
             continue
-        good = {s: t for s, (t, edits, over) in best.items() if edits <= max_distance * len(own) and over <= beam}
-        kept = sorted(good.values())[:max_spans]
-        assert sorted(t for (n, _), t in total_of.items() if n == number) == pytest.approx(kept, abs=2e-3)
+        good = {
+            s: t
+            for s, (t, edits, above_best) in best.items()
+            if edits <= max_distance * len(phones) and above_best <= beam
+        }
+        best_totals = sorted(good.values())[:max_spans]
+        assert sorted(t for (n, _), t in total_of.items() if n == number) == pytest.approx(best_totals, abs=2e-3)
 
 
 @given(lattices(max_states=8))
 def test_best_arcs_lead_along_the_best_paths(lattice: Lattice) -> None:
     best_in, best_out = _context.best_arcs(lattice, SCALE)
-    before, behind = forward_costs(lattice, SCALE), backward_costs(lattice, SCALE)
+    forward, backward = forward_costs(lattice, SCALE), backward_costs(lattice, SCALE)
     for state in range(lattice.num_states):
         assert (best_in[state] < 0) == (state == 0)
         if state:
             arc = int(best_in[state])
             assert lattice.dst[arc] == state
-            assert before[state] == before[int(lattice.src[arc])] + arc_cost(lattice, arc, SCALE)
+            assert forward[state] == forward[int(lattice.src[arc])] + arc_cost(lattice, arc, SCALE)
         if best_out[state] >= 0:
             arc = int(best_out[state])
             assert lattice.src[arc] == state
-            assert behind[state] == arc_cost(lattice, arc, SCALE) + behind[int(lattice.dst[arc])]
+            assert backward[state] == arc_cost(lattice, arc, SCALE) + backward[int(lattice.dst[arc])]
         else:
-            assert behind[state] == lattice.final_graph[state] + SCALE * lattice.final_acoustic[state]
+            assert backward[state] == lattice.final_graph[state] + SCALE * lattice.final_acoustic[state]
 
 
 @given(lattices(max_states=6, max_arcs=2), st.data())
@@ -148,38 +152,38 @@ def test_an_inserted_chain_is_one_more_way_between_its_ends(lattice: Lattice, da
     start = data.draw(st.integers(0, lattice.num_states - 2))
     end = data.draw(st.integers(start + 1, lattice.num_states - 1))
     labels = tuple(np.arange(100 * n, 100 * n + data.draw(st.integers(0, 3)), dtype=np.int32) for n in (1, 2))
-    one = Chain(start, end, (1, 2), np.array([0.5, 1.5]), np.array([2.0, 4.0]), labels)
-    larger = insert(lattice, [one], WORDS)
+    new_chain = Chain(start, end, (1, 2), np.array([0.5, 1.5]), np.array([2.0, 4.0]), labels)
+    larger = insert(lattice, [new_chain], WORDS)
     check(larger)
     assert larger.words is WORDS
 
-    def told(of: Lattice, path: tuple[int, ...]) -> tuple[object, ...]:
-        return words_of(of, path), costs_of(of, path), tuple(labels_of(of, path))
+    def entry(source: Lattice, path: tuple[int, ...]) -> tuple[object, ...]:
+        return words_of(source, path), costs_of(source, path), tuple(labels_of(source, path))
 
-    def ways(state: int, goal: int) -> list[tuple[int, ...]]:
+    def paths_between(state: int, goal: int) -> list[tuple[int, ...]]:
         if state == goal:
             return [()]
         arcs = range(lattice.arc_begin[state], lattice.arc_begin[state + 1])
-        return [(arc, *more) for arc in arcs for more in ways(int(lattice.dst[arc]), goal)]
+        return [(arc, *suffix) for arc in arcs for suffix in paths_between(int(lattice.dst[arc]), goal)]
 
-    expected = Counter(told(lattice, path) for path in paths(lattice))
+    expected = Counter(entry(lattice, path) for path in paths(lattice))
     tails = [path for path in paths(lattice) if end == 0 or any(lattice.dst[arc] == end for arc in path)]
-    behind = {path[1 + max(i for i, arc in enumerate(path) if lattice.dst[arc] == end) :] for path in tails}
-    for before in ways(0, start):
-        for after in behind:
+    suffixes = {path[1 + max(i for i, arc in enumerate(path) if lattice.dst[arc] == end) :] for path in tails}
+    for before in paths_between(0, start):
+        for after in suffixes:
             graph, acoustic = costs_of(lattice, (*before, *after) if after else before)
             if not after:
-                final = [float(each[end]) for each in (lattice.final_graph, lattice.final_acoustic)]
-                own = [float(each[list(before)].astype(float).sum()) for each in (lattice.graph, lattice.acoustic)]
-                graph, acoustic = own[0] + final[0], own[1] + final[1]
+                final = [float(costs[end]) for costs in (lattice.final_graph, lattice.final_acoustic)]
+                totals = [float(costs[list(before)].astype(float).sum()) for costs in (lattice.graph, lattice.acoustic)]
+                graph, acoustic = totals[0] + final[0], totals[1] + final[1]
             pieces = [lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist() for arc in before]
-            pieces += [each.tolist() for each in labels]
+            pieces += [chunk.tolist() for chunk in labels]
             pieces += [lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist() for arc in after]
             last = int(lattice.dst[after[-1]]) if after else end
             pieces.append(lattice.final_ali[lattice.final_ali_begin[last] : lattice.final_ali_begin[last + 1]].tolist())
-            said = (*words_of(lattice, before), 1, 2, *words_of(lattice, after))
-            expected[said, (graph + 2.0, acoustic + 6.0), tuple(chain.from_iterable(pieces))] += 1
-    assert Counter(told(larger, path) for path in paths(larger)) == expected
+            words = (*words_of(lattice, before), 1, 2, *words_of(lattice, after))
+            expected[words, (graph + 2.0, acoustic + 6.0), tuple(chain.from_iterable(pieces))] += 1
+    assert Counter(entry(larger, path) for path in paths(larger)) == expected
     if lattice.kind == "raw":
         assert np.diff(larger.ali_begin).max(initial=0) <= 1
 
@@ -205,23 +209,23 @@ def test_augmenting_keeps_every_path_and_its_costs(lattice, texts, max_spans, ma
     if not added:
         assert larger.identical(lattice)
 
-    def told(one: Lattice) -> Counter[tuple[object, ...]]:
-        return Counter((words_of(one, p), costs_of(one, p), tuple(labels_of(one, p))) for p in paths(one))
+    def entries(source: Lattice) -> Counter[tuple[object, ...]]:
+        return Counter((words_of(source, p), costs_of(source, p), tuple(labels_of(source, p))) for p in paths(source))
 
-    before, after = told(lattice), told(larger)
+    before, after = entries(lattice), entries(larger)
     assert before <= after
     assert {labels for *_, labels in after} == {labels for *_, labels in before}
-    assert sum(len(each.phrase.split()) for each in added) <= max_arcs
-    assert all(count <= max_spans for count in Counter(each.phrase for each in added).values())
-    ranks = [each.excess + 12 * each.distance for each in added]
+    assert sum(len(addition.phrase.split()) for addition in added) <= max_arcs
+    assert all(count <= max_spans for count in Counter(addition.phrase for addition in added).values())
+    ranks = [addition.excess + 12 * addition.distance for addition in added]
     assert ranks == pytest.approx(sorted(ranks))
     assert augment(lattice, [phrases(*reversed(texts))])[1] == added
-    again, more = augment(lattice, lists * 2)
-    assert again.identical(larger)
-    assert more == added
+    larger_again, added_again = augment(lattice, lists * 2)
+    assert larger_again.identical(larger)
+    assert added_again == added
 
 
-def chain_lattice(*words: str, **more: object) -> Lattice:
+def chain_lattice(*words: str, **options: object) -> Lattice:
     """Return a lattice with a single path and 3 labels per word."""
     count = len(words)
     return from_arcs(
@@ -233,7 +237,7 @@ def chain_lattice(*words: str, **more: object) -> Lattice:
         [10.0] * count,
         finals={count: 0.0},
         labels=[[100 * n, 100 * n + 1, 100 * n + 2] for n in range(1, count + 1)],
-        **more,
+        **options,
     )
 
 
@@ -266,7 +270,7 @@ def test_distance_and_choice_cost_what_the_options_say() -> None:
 def test_the_path_a_phrase_sounds_like_is_within_the_beam() -> None:
     lattice = from_arcs("utt", [0, 0, 1, 1], [1, 1, 2, 2], [4, 1, 4, 2], [0.0, 3.0, 0.0, 3.0], finals={2: 0.0})
     for beam, replaced in ((4, []), (7, [("one", "two")])):
-        assert [each.replaced for each in augmenter(beam=beam)(lattice, [phrases("onto")])[1]] == replaced
+        assert [addition.replaced for addition in augmenter(beam=beam)(lattice, [phrases("onto")])[1]] == replaced
 
 
 def test_words_that_run_there_already_are_not_added_again() -> None:
@@ -287,13 +291,13 @@ def test_silence_is_passed_over_but_a_word_without_pronunciation_is_not() -> Non
         word = [1, middle, 2]
         lattice = from_arcs("utt", range(3), range(1, 4), word, [0.0] * 3, finals={3: 0.0})
         added = augment(lattice, [phrases("onto")])[1]
-        assert [(each.start, each.end) for each in added] == [(0, 3)] * count
+        assert [(addition.start, addition.end) for addition in added] == [(0, 3)] * count
 
 
 def test_a_pronunciation_of_its_own_stands_before_the_dictionary() -> None:
     lists = [PhraseList("", {"@name": (Phrase("five two", pronunciations=("A B C",)),)})]
     larger, added = augmenter(max_distance=0.1)(chain_lattice("onto"), lists)
-    assert [each.phrase for each in added] == ["five two"]
+    assert [addition.phrase for addition in added] == ["five two"]
     assert np.diff(larger.ali_begin)[np.isin(larger.word, [9, 2])].tolist() == [2, 1]
 
 
@@ -305,7 +309,7 @@ def test_phrases_without_pronunciations_are_skipped_and_named() -> None:
     assert (first.cls, first.phrase) == ("@name", "xq one")
     assert first.reason == "'xq one': 'xq' has no pronunciation; specify one in the phrase list or lexicon"
     assert second.reason == "'two': no confusion costs for the phone 'Q'; known phones: A B C …"
-    assert [each.phrase for each in augment(chain_lattice("onto"), [strange])[1]] == []
+    assert [addition.phrase for addition in augment(chain_lattice("onto"), [strange])[1]] == []
 
 
 def test_the_symbol_table_is_extended_by_what_it_lacks() -> None:
@@ -399,11 +403,11 @@ def test_names_the_recogniser_missed_come_into_reach() -> None:
     with gzip.open(ENGLISH / "dev" / "calls" / "entities.jsonl.gz", "rt") as lines:
         records = [json.loads(line) for line in lines][:40]
     lists = {
-        each["utt"]: PhraseList("", {"@name": tuple(Phrase(one["text"]) for one in each["list_100"])})
-        for each in records
+        record["utt"]: PhraseList("", {"@name": tuple(Phrase(entry["text"]) for entry in record["list_100"])})
+        for record in records
     }
     augment = Augmenter(with_phrase_words(words, lists.values()), Pronouncer.english())
-    true = {each["utt"]: each["entity"] for each in records}
+    true = {record["utt"]: record["entity"] for record in records}
     reached = num_added = 0
     for key, lattice in ninja.read(ENGLISH / "dev" / "calls" / "lat.ark.gz", words=words):
         if key in lists:
@@ -411,16 +415,16 @@ def test_names_the_recogniser_missed_come_into_reach() -> None:
             check(larger)
             num_added += len(added)
             phrase = augment.words.ids(true[key].split())
-            reached += has(larger, phrase)
+            reached += contains(larger, phrase)
     assert reached >= 37
     assert num_added < 40 * 100
 
 
-def has(lattice: Lattice, words: list[int]) -> bool:
+def contains(lattice: Lattice, words: list[int]) -> bool:
     """Return whether a lattice contains a sequence of words."""
-    read = np.zeros((lattice.num_states, len(words) + 1), bool)
-    read[:, 0] = True
+    matched = np.zeros((lattice.num_states, len(words) + 1), bool)
+    matched[:, 0] = True
     for arc, src in enumerate(lattice.src):
-        for place, word in enumerate(words):
-            read[lattice.dst[arc], place + 1] |= read[src, place] and lattice.word[arc] == word
-    return bool(read[:, -1].any())
+        for position, word in enumerate(words):
+            matched[lattice.dst[arc], position + 1] |= matched[src, position] and lattice.word[arc] == word
+    return bool(matched[:, -1].any())

@@ -36,12 +36,12 @@ def test_a_phrase_pays_for_its_place_and_gets_its_boosts_back(class_lm):
     """Compute costs by hand at the start, after an epsilon, after "call", and after an unknown word."""
     lattice = from_arcs("u", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [0, 1, 3, 0, 3], [0.0, 0, 5, 0, 0], finals={4: 0.0},
                         words=TABLE)  # fmt: skip
-    given = {"class_boost": -4.0, "keyword_boost": 3.0, "place_weight": 2.0, "phone_reward": 0.5}
-    costs = ClassCosts(class_lm, WordMap(TABLE, class_lm), {"@name": class_lm.vocabulary.id("@name")}, **given)
-    places = [ClassEntry(0, "@name", 1, 4), ClassEntry(1, "@name", 2, 4), ClassEntry(3, "@name", 1, 8),
+    weights = {"class_boost": -4.0, "keyword_boost": 3.0, "place_weight": 2.0, "phone_reward": 0.5}
+    costs = ClassCosts(class_lm, WordMap(TABLE, class_lm), {"@name": class_lm.vocabulary.id("@name")}, **weights)
+    entries = [ClassEntry(0, "@name", 1, 4), ClassEntry(1, "@name", 2, 4), ClassEntry(3, "@name", 1, 8),
               ClassEntry(4, "@name", 1, 2), ClassEntry(3, "@place", 1, 4)]  # fmt: skip
     ln10 = np.log(10.0)
-    paid = costs.of(lattice, 1.0, places)
+    entry_costs = costs.of(lattice, 1.0, entries)
     expected = [
         -4 + 3 + 2 * 3.0 * ln10 - 0.5 * 4,
         -4 + 6 + 2 * 3.0 * ln10 - 0.5 * 4,
@@ -49,7 +49,7 @@ def test_a_phrase_pays_for_its_place_and_gets_its_boosts_back(class_lm):
         -4 + 3 + 2 * 1.5 * ln10 - 0.5 * 2,
         0.0,
     ]
-    np.testing.assert_allclose(paid, expected, rtol=1e-5)
+    np.testing.assert_allclose(entry_costs, expected, rtol=1e-5)
     assert not costs.of(lattice, 1.0, []).size
 
 
@@ -68,7 +68,7 @@ def test_boosts_do_not_change_what_an_added_phrase_costs(class_lm):
             stage = Contextual(Context(entities, model, options=options, augmentation=augmentation))
             stage.bind(TABLE, RescoreReport())
             larger = stage.add_context(lattice)
-            assert [each.phrase for each in stage.added][:1] == ["jim"]
+            assert [addition.phrase for addition in stage.added][:1] == ["jim"]
             arcs = larger.word == larger.words.id("jim")
             total[model is None, boost] = float((larger.graph + 0.5 * larger.acoustic)[arcs].min())
     assert total[False, 2.0] == pytest.approx(total[False, 5.0], abs=1e-3)

@@ -32,7 +32,7 @@ SENTENCES = [s for length in range(5) for s in itertools.product(WORDS, repeat=l
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
+def load_model(tmp_path_factory):
     path = tmp_path_factory.mktemp("lm") / "lm.arpa"
 
     def load(model: SlowNgram | None):
@@ -54,7 +54,7 @@ def list_of(weights, order=lambda phrases: phrases, name=""):
     )
 
 
-def tracked(tracker, start, sentence):
+def tracker_score(tracker, start, sentence):
     """Return the tracker's scores of a sentence."""
     state, total = np.array([start]), 0.0
     for word in sentence:
@@ -65,8 +65,8 @@ def tracked(tracker, start, sentence):
     return total + float(tracker.final(state)[0])
 
 
-def assert_same(one, other):
-    assert one == other or one == pytest.approx(other, abs=1e-4)
+def assert_same(actual, expected):
+    assert actual == expected or actual == pytest.approx(expected, abs=1e-4)
 
 
 boosts = st.integers(-4, 12).map(lambda step: step / 4)
@@ -82,28 +82,28 @@ boosts = st.integers(-4, 12).map(lambda step: step / 4)
     scale=st.sampled_from([1.0, 0.5]),
 )
 def test_the_score_of_a_sentence_is_that_of_its_best_reading(
-    loaded, class_lm, old_lm, phrases, keyword, entering, share, scale
+    load_model, class_lm, old_lm, phrases, keyword, entering, share, scale
 ):
     if class_lm is None:
         old_lm = None
     sentences = SENTENCES
     if class_lm is not None and ("<unk>",) not in class_lm.ngrams:
-        sentences = [each for each in SENTENCES if all((word,) in class_lm.ngrams for word in each)]
+        sentences = [sentence for sentence in SENTENCES if all((word,) in class_lm.ngrams for word in sentence)]
     slow = SlowContext(phrases, class_lm, old_lm, keyword, entering, share, 0.25, scale)
     options = replace(ALL, keyword_boost=keyword, class_boost=entering, class_weight=share)
-    tracker = Tracker(TABLE, loaded(class_lm), options, old_lm=loaded(old_lm), lm_scale=scale)
+    tracker = Tracker(TABLE, load_model(class_lm), options, old_lm=load_model(old_lm), lm_scale=scale)
     start = tracker.start([list_of(phrases)])
     for sentence in sentences[:: max(1, len(sentences) // 40)]:
-        assert_same(tracked(tracker, start, sentence), slow.score(sentence))
+        assert_same(tracker_score(tracker, start, sentence), slow.score(sentence))
 
 
 @given(lattice=lattices(max_word=3, max_states=6), phrases=phrase_weights(), class_lm=class_models, keyword=boosts)
-def test_a_lattice_with_context_has_the_same_paths_each_with_its_score(loaded, lattice, phrases, class_lm, keyword):
+def test_a_lattice_with_context_has_the_same_paths_each_with_its_score(load_model, lattice, phrases, class_lm, keyword):
     class_lm = SlowNgram(class_lm.order, {("<unk>",): (-2.0, 0.0), **class_lm.ngrams})
     slow = SlowContext(phrases, class_lm, None, keyword, 0.5, 0.5, 0.25)
-    tracker = Tracker(TABLE, loaded(class_lm), replace(ALL, keyword_boost=keyword, class_boost=0.5))
+    tracker = Tracker(TABLE, load_model(class_lm), replace(ALL, keyword_boost=keyword, class_boost=0.5))
     lattice = lattice.with_words(TABLE)
-    made, arc_map = add_context(lattice, tracker, [list_of(phrases)], return_arc_map=True)
+    scored, arc_map = add_context(lattice, tracker, [list_of(phrases)], return_arc_map=True)
     expected = {}
     for path in paths(lattice):
         graph, acoustic = costs_of(lattice, path)
@@ -113,42 +113,42 @@ def test_a_lattice_with_context_has_the_same_paths_each_with_its_score(loaded, l
         )
     # A new state is a copy of an old one, so a path is known by its arcs and the state that it ends in.
     state_of = {0: 0}
-    for arc in range(made.num_arcs):
-        state_of[int(made.dst[arc])] = int(lattice.dst[arc_map[arc]])
-    found = {
-        (*(int(arc_map[arc]) for arc in path), state_of[end_of(made, path)]): costs_of(made, path)
-        for path in paths(made)
+    for arc in range(scored.num_arcs):
+        state_of[int(scored.dst[arc])] = int(lattice.dst[arc_map[arc]])
+    actual = {
+        (*(int(arc_map[arc]) for arc in path), state_of[end_of(scored, path)]): costs_of(scored, path)
+        for path in paths(scored)
     }
-    assert found.keys() == expected.keys()
-    for path, costs in found.items():
+    assert actual.keys() == expected.keys()
+    for path, costs in actual.items():
         assert costs == pytest.approx(expected[path], abs=1e-4)
 
 
 @settings(deadline=None, max_examples=12)
 @given(lattice=lattices(max_word=3, max_states=5), phrases=phrase_weights(negative=False), model=class_models)
-def test_scores_are_those_of_openfst_composing_with_the_static_expansion(loaded, lattice, phrases, model):
+def test_scores_are_those_of_openfst_composing_with_the_static_expansion(load_model, lattice, phrases, model):
     import pywrapfst
 
     model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
     phrases = {"@c": phrases.get("@c", {})}
     options = replace(ALL, keyword_boost=1.5, class_boost=0.25, class_weight=0.5)
-    lm = loaded(model)
+    lm = load_model(model)
     grammar = static_expansion(lm, phrases["@c"], options)
     lattice = lattice.with_words(TABLE)
-    composed = pywrapfst.compose(sorted_by_output(to_fst(halved(lattice))), grammar)
-    made = add_context(lattice, Tracker(TABLE, lm, options), [list_of(phrases)])
+    composed = pywrapfst.compose(sort_by_output(to_fst(halve_graph_costs(lattice))), grammar)
+    scored = add_context(lattice, Tracker(TABLE, lm, options), [list_of(phrases)])
     sequences = {words_of(lattice, path) for path in paths(lattice)}
     for words in sequences:
-        assert_same(cost_of_words(to_fst(made), words), cost_of_words(composed, words))
+        assert_same(cost_of_words(to_fst(scored), words), cost_of_words(composed, words))
 
 
-def halved(lattice):
+def halve_graph_costs(lattice):
     from ninja.graph import scale
 
     return scale(lattice, graph_scale=0.5)
 
 
-def sorted_by_output(fst):
+def sort_by_output(fst):
     fst.arcsort("olabel")
     return fst
 
@@ -189,21 +189,21 @@ def static_expansion(lm, members, options):
         return float(logprob[0]), int(after[0])
 
     class_label, root = 100, 101
-    known = {"@c": class_label} | {word: TABLE.id(word) for word in WORDS}
+    labels = {"@c": class_label} | {word: TABLE.id(word) for word in WORDS}
     main = pywrapfst.VectorFst()
-    numbers, todo = {lm.model.start: main.add_state()}, [lm.model.start]
+    numbers, queue = {lm.model.start: main.add_state()}, [lm.model.start]
     main.set_start(0)
-    while todo:
-        state = todo.pop()
+    while queue:
+        state = queue.pop()
         main.set_final(numbers[state], weight(step(state, lm.eos)[0]))
-        for word, label in known.items():
-            own = lm.vocabulary.id(word)
-            logprob, after = step(state, lm.unk if own is None else own)
-            if own is None:
+        for word, label in labels.items():
+            word_id = lm.vocabulary.id(word)
+            logprob, after = step(state, lm.unk if word_id is None else word_id)
+            if word_id is None:
                 logprob -= options.unk_penalty
             if after not in numbers:
                 numbers[after] = main.add_state()
-                todo.append(after)
+                queue.append(after)
             main.add_arc(numbers[state], pywrapfst.Arc(label, label, weight(logprob), numbers[after]))
     phrases = pywrapfst.VectorFst()
     phrases.set_start(phrases.add_state())
@@ -216,23 +216,23 @@ def static_expansion(lm, members, options):
             phrases.add_arc(state, pywrapfst.Arc(TABLE.id(word), TABLE.id(word), cost, after))
             state = after
         phrases.set_final(state)
-    whole = pywrapfst.replace([(root, main), (class_label, phrases)], call_arc_labeling="neither")
-    return whole.rmepsilon().arcsort("ilabel")
+    grammar = pywrapfst.replace([(root, main), (class_label, phrases)], call_arc_labeling="neither")
+    return grammar.rmepsilon().arcsort("ilabel")
 
 
 @given(model=class_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
-def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(loaded, model, lattice, share):
+def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(load_model, model, lattice, share):
     """A lattice with the graph costs of the model does not change, for any weight of the model."""
     from ninja.lm.ngram.compose import compose_ngram
     from ninja.lm.word_map import WordMap
 
-    plain = loaded(SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams}))
+    plain = load_model(SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams}))
     free = without_graph_costs(lattice.with_words(TABLE))
     scored = compose_ngram(free, plain, word_map=WordMap(TABLE, plain, 0.25))
     options = replace(ALL, keyword_boost=0.0, class_weight=share)
     for tracker in (Tracker(TABLE, plain, options), Tracker(TABLE, plain, options, old_lm=plain)):
-        made = add_context(scored, tracker)
-        assert sorted_costs(made) == pytest.approx(sorted_costs(scored), abs=1e-4)
+        rescored = add_context(scored, tracker)
+        assert sorted_costs(rescored) == pytest.approx(sorted_costs(scored), abs=1e-4)
 
 
 def without_graph_costs(lattice):
@@ -261,22 +261,22 @@ def test_the_order_of_phrases_changes_nothing(phrases, keyword, seed, tokens):
         return items
 
     options = ContextOptions(keyword_boost=keyword, max_tokens=tokens)
-    one, other = Tracker(TABLE, None, options), Tracker(TABLE, None, options)
-    starts = one.start([list_of(phrases)]), other.start([list_of(phrases, shuffled)])
+    tracker, shuffled_tracker = Tracker(TABLE, None, options), Tracker(TABLE, None, options)
+    starts = tracker.start([list_of(phrases)]), shuffled_tracker.start([list_of(phrases, shuffled)])
     for sentence in SENTENCES[::7]:
-        assert tracked(one, starts[0], sentence) == tracked(other, starts[1], sentence)
+        assert tracker_score(tracker, starts[0], sentence) == tracker_score(shuffled_tracker, starts[1], sentence)
 
 
 @given(phrases=phrase_weights(), lm=st.none() | class_models, keyword=boosts)
-def test_a_phrase_that_occurs_nowhere_changes_nothing(loaded, phrases, lm, keyword):
+def test_a_phrase_that_occurs_nowhere_changes_nothing(load_model, phrases, lm, keyword):
     if lm is not None:
         lm = SlowNgram(lm.order, {("<unk>",): (-2.0, 0.0), **lm.ngrams})
     options = replace(ALL, keyword_boost=keyword)
-    tracker = Tracker(TABLE, loaded(lm), options)
-    more = {cls: {**found, ("c", "c", "c", "c", "c"): 3.0} for cls, found in phrases.items()}
-    plain, wider = tracker.start([list_of(phrases)]), tracker.start([list_of(more)])
+    tracker = Tracker(TABLE, load_model(lm), options)
+    extended = {cls: {**members, ("c", "c", "c", "c", "c"): 3.0} for cls, members in phrases.items()}
+    plain, wider = tracker.start([list_of(phrases)]), tracker.start([list_of(extended)])
     for sentence in SENTENCES[::7]:
-        assert_same(tracked(tracker, wider, sentence), tracked(tracker, plain, sentence))
+        assert_same(tracker_score(tracker, wider, sentence), tracker_score(tracker, plain, sentence))
 
 
 @given(phrases=phrase_weights(), keyword=boosts, tokens=st.integers(1, 6))
@@ -285,7 +285,7 @@ def test_fewer_tokens_never_find_more(phrases, keyword, tokens):
     cut = Tracker(TABLE, None, ContextOptions(keyword_boost=keyword, max_tokens=tokens))
     starts = exact.start([list_of(phrases)]), cut.start([list_of(phrases)])
     for sentence in SENTENCES[::5]:
-        assert tracked(cut, starts[1], sentence) <= tracked(exact, starts[0], sentence) + 1e-4
+        assert tracker_score(cut, starts[1], sentence) <= tracker_score(exact, starts[0], sentence) + 1e-4
 
 
 def test_a_loan_is_paid_back_when_the_phrase_is_not_finished():
@@ -303,33 +303,33 @@ def test_a_loan_is_paid_back_when_the_phrase_is_not_finished():
 def test_the_way_outside_all_phrases_is_kept_however_few_tokens_are():
     tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=2.0, max_tokens=1))
     start = tracker.start([list_of({"": {("a", "b", "c"): 1.0}})])
-    assert tracked(tracker, start, ["a", "b"]) == 0.0
+    assert tracker_score(tracker, start, ["a", "b"]) == 0.0
 
 
 def test_many_histories_advance_as_each_alone():
     tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=1.0))
     starts = [tracker.start([list_of({"": {("a", "b"): 1.0}})]), tracker.start([list_of({"": {("b",): 2.0}})])]
     words = np.array(TABLE.ids(["a", "b"]), np.int32)
-    together = tracker.advance(np.repeat(starts, 2), np.tile(words, 2))
-    alone = [tracker.advance(np.array([s]), np.array([w])) for s in starts for w in words]
-    assert [int(s) for s in together[0]] == [int(s[0]) for s, _ in alone]
-    assert [float(g) for g in together[1]] == [float(g[0]) for _, g in alone] == [1.0, 0.0, 0.0, 2.0]
+    batch = tracker.advance(np.repeat(starts, 2), np.tile(words, 2))
+    single = [tracker.advance(np.array([s]), np.array([w])) for s in starts for w in words]
+    assert [int(s) for s in batch[0]] == [int(s[0]) for s, _ in single]
+    assert [float(g) for g in batch[1]] == [float(g[0]) for _, g in single] == [1.0, 0.0, 0.0, 2.0]
 
 
 @given(phrases=phrase_weights(negative=False), lm=st.none() | class_models, keyword=boosts)
-def test_matches_are_the_stretches_of_a_best_reading(loaded, phrases, lm, keyword):
+def test_matches_are_the_stretches_of_a_best_reading(load_model, phrases, lm, keyword):
     if lm is not None:
         lm = SlowNgram(lm.order, {("<unk>",): (-2.0, 0.0), **lm.ngrams})
     slow = SlowContext(phrases, lm, None, keyword, 0.125, unk_penalty=0.25)
-    tracker = Tracker(TABLE, loaded(lm), replace(ALL, keyword_boost=keyword, class_boost=0.125))
+    tracker = Tracker(TABLE, load_model(lm), replace(ALL, keyword_boost=keyword, class_boost=0.125))
     start = tracker.start([list_of(phrases)])
     for sentence in SENTENCES[::11]:
-        found = tracker.matches(start, TABLE.ids(sentence))
-        taken = tuple((each.begin, each.end, each.cls) for each in found)
+        matches = tracker.matches(start, TABLE.ids(sentence))
+        best_reading = tuple((match.begin, match.end, match.cls) for match in matches)
         scores = {reading: score for score, reading in slow.readings(tuple(sentence))}
-        assert taken in scores
-        assert_same(scores[taken], max(scores.values()))
-        assert all(each.text == " ".join(sentence[each.begin : each.end]) for each in found)
+        assert best_reading in scores
+        assert_same(scores[best_reading], max(scores.values()))
+        assert all(match.text == " ".join(sentence[match.begin : match.end]) for match in matches)
 
 
 def test_matches_pass_over_epsilons():
@@ -348,11 +348,11 @@ def test_equal_ends_of_phrases_are_stored_once():
 
 def test_a_shared_list_is_compiled_once_and_an_utterances_own_is_not_kept():
     tracker = Tracker(TABLE, None, ContextOptions())
-    shared, own = list_of({"": {("a",): 1.0}}, name="contacts"), list_of({"": {("b",): 1.0}})
+    shared, private = list_of({"": {("a",): 1.0}}, name="contacts"), list_of({"": {("b",): 1.0}})
     for _ in range(3):
-        tracker.start([shared, own])
+        tracker.start([shared, private])
         tracker.clear()
-    assert [kept.name for kept in tracker._compiler._compiled] == ["contacts"]
+    assert [phrase_list.name for phrase_list in tracker._compiler._compiled] == ["contacts"]
 
 
 def test_the_best_path_takes_the_name_that_is_boosted():
@@ -361,8 +361,8 @@ def test_the_best_path_takes_the_name_that_is_boosted():
     )
     for boost, best in ((0.5, "a c"), (2.0, "b c")):
         tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=boost))
-        made = add_context(lattice, tracker, [list_of({"@name": {("b",): 1.0}})])
-        assert " ".join(TABLE.spell(best_path(made).words)) == best
+        boosted = add_context(lattice, tracker, [list_of({"@name": {("b",): 1.0}})])
+        assert " ".join(TABLE.spell(best_path(boosted).words)) == best
 
 
 @pytest.mark.parametrize(
@@ -380,13 +380,13 @@ def test_options_out_of_range_are_refused(option, value, message):
         ContextOptions(**{option: value})
 
 
-def test_an_old_model_needs_a_class_model(loaded):
+def test_an_old_model_needs_a_class_model(load_model):
     with pytest.raises(OptionError, match="requires a class language model"):
-        Tracker(TABLE, None, old_lm=loaded(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0)})))
+        Tracker(TABLE, None, old_lm=load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0)})))
 
 
-def test_a_word_that_the_class_model_lacks_is_refused_where_it_has_no_unk(loaded):
-    model = loaded(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
+def test_a_word_that_the_class_model_lacks_is_refused_where_it_has_no_unk(load_model):
+    model = load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
     lattice = from_arcs("u", [0], [1], TABLE.ids(["b"]), [0.0], finals={1: 0.0}, words=TABLE)
     with pytest.raises(VocabularyError, match="contains neither 'b' nor <unk>"):
         add_context(lattice, Tracker(TABLE, model))
@@ -398,8 +398,8 @@ def test_a_word_that_is_no_symbol_is_named():
         add_context(lattice, Tracker(TABLE, None))
 
 
-def test_a_word_that_the_class_model_does_not_allow_ends_a_history(loaded):
-    model = loaded(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
+def test_a_word_that_the_class_model_does_not_allow_ends_a_history(load_model):
+    model = load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
     tracker = Tracker(TABLE, model)
     states, gains = tracker.advance(np.array([tracker.start()] * 2), np.array(TABLE.ids(["a", "b"]), np.int32))
     assert (states >= 0).tolist() == [True, False]

@@ -33,17 +33,17 @@ def cells(errors, groups=(0, 1, 2, 3)):
     result = {f"dev, {sentences}": words for sentences in combination.SETS}
     for values in weights(SIZE):
         result |= {trial.name: cell(*errors.get(values, WORSE)) for trial in trials("dev", SIZE, BOTH, values)}
-    for method, of_method in ((CLASS_MODEL, CLASS_ERRORS), (CONTEXTUAL, CONTEXTUAL_ERRORS)):
-        result |= {trial.name: cell(*of_method) for trial in trials("dev", SIZE, method)}
+    for method, method_errors in ((CLASS_MODEL, CLASS_ERRORS), (CONTEXTUAL, CONTEXTUAL_ERRORS)):
+        result |= {trial.name: cell(*method_errors) for trial in trials("dev", SIZE, method)}
     return result
 
 
 def test_weights_that_always_keep_the_limits_are_chosen_before_those_of_a_lower_wer():
     first, second, *_ = weights(SIZE)
     uneven, even = ([80, 80, 80, 205], [390, 390, 390, 390]), ([199, 199, 199, 199], [399, 399, 399, 399])
-    of_dev = cells({first: uneven, second: even})
-    assert choose(of_dev, SIZE) == second
-    share = shares(of_dev, SIZE)
+    dev = cells({first: uneven, second: even})
+    assert choose(dev, SIZE) == second
+    share = shares(dev, SIZE)
     # A set breaks the limit only if all four draws are of the last utterance.
     assert share == {first: pytest.approx((1 - 1 / 256) ** 2, abs=0.004), second: 1.0}
     assert share[first] < 1.0
@@ -68,21 +68,21 @@ def test_only_unbiased_errors_may_rise_by_a_tenth_of_a_percent(unbiased, biased,
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_rates_of_neither_set_may_rise(rate, number):
     first, second, *_ = weights(SIZE)
-    of_dev = cells({first: ([190] * 4, [390] * 4), second: ([199] * 4, [399] * 4)})
-    assert choose(of_dev, SIZE) == first
-    of_dev[trials("dev", SIZE, BOTH, first)[number].name][rate] += 1.5
-    assert choose(of_dev, SIZE) == second
+    dev = cells({first: ([190] * 4, [390] * 4), second: ([199] * 4, [399] * 4)})
+    assert choose(dev, SIZE) == first
+    dev[trials("dev", SIZE, BOTH, first)[number].name][rate] += 1.5
+    assert choose(dev, SIZE) == second
 
 
 def test_the_limits_are_those_of_the_better_model_of_each_replication():
     first, *_ = weights(SIZE)
-    of_dev = cells({first: ([200] * 4, [400] * 4)})
-    assert shares(of_dev, SIZE) == {first: 1.0}
+    dev = cells({first: ([200] * 4, [400] * 4)})
+    assert shares(dev, SIZE) == {first: 1.0}
     # In half of the utterances the contextual model is far better, and in the other half far worse.
     uneven = cell([100, 100, 320, 320], [400] * 4)
-    of_dev |= {trial.name: uneven for trial in trials("dev", SIZE, CONTEXTUAL)}
+    dev |= {trial.name: uneven for trial in trials("dev", SIZE, CONTEXTUAL)}
     # A set keeps the limit if at most half of its four draws are of the first half: 11 of 16.
-    assert shares(of_dev, SIZE) == {first: pytest.approx((11 / 16) ** 2, abs=0.02)}
+    assert shares(dev, SIZE) == {first: pytest.approx((11 / 16) ** 2, abs=0.02)}
 
 
 def test_groups_are_drawn_as_a_whole():

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test-b
 
 
 @pytest.fixture(scope="module")
-def bed():
+def models():
     words = SymbolTable.read(ENGLISH / "words.txt.gz")
     return words, load(ENGLISH / "class_lm.arpa"), first_pass_trigram()
 
@@ -52,56 +52,56 @@ def transcripts(name, words, stage, scale, penalty):
 
 
 @pytest.fixture(scope="module")
-def rate_without(bed):
+def baseline_wer(models):
     """Return the word error rate of general sentences without names."""
-    words, class_lm, old_lm = bed
-    without = Contextual(Context(Entities.from_dict({}), class_lm), old_lm)
+    words, class_lm, old_lm = models
+    baseline = Contextual(Context(Entities.from_dict({}), class_lm), old_lm)
     references = read_text(ENGLISH / "test" / "general" / "text")
-    return score(references, transcripts("general", words, without, 1 / 12, 1.5)).wer
+    return score(references, transcripts("general", words, baseline, 1 / 12, 1.5)).wer
 
 
-@pytest.mark.parametrize(("size", "least"), [(100, 80), (5000, 76)])
-def test_names_are_found_and_general_words_do_not_turn_into_names(bed, rate_without, size, least):
-    words, class_lm, old_lm = bed
+@pytest.mark.parametrize(("size", "min_correct"), [(100, 80), (5000, 76)])
+def test_names_are_found_and_general_words_do_not_turn_into_names(models, baseline_wer, size, min_correct):
+    words, class_lm, old_lm = models
     entities = entities_of(words, size)
     stage = Contextual(Context(entities, class_lm), old_lm)
-    found = transcripts("calls", words, stage, 1 / 12, 1.5)
+    hypotheses = transcripts("calls", words, stage, 1 / 12, 1.5)
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
     references = read_text(ENGLISH / "test" / "calls" / "text")
-    report = score_entities(references, found, entities.phrases(references), truth=truth, words=words)
+    report = score_entities(references, hypotheses, entities.phrases(references), truth=truth, words=words)
     assert report.vocabulary(True).mentions == 163
-    assert report.vocabulary(True).correct >= least
+    assert report.vocabulary(True).correct >= min_correct
 
     general = read_text(ENGLISH / "test" / "general" / "text")
-    assert score(general, transcripts("general", words, stage, 1 / 12, 1.5)).wer <= rate_without + 0.2
+    assert score(general, transcripts("general", words, stage, 1 / 12, 1.5)).wer <= baseline_wer + 0.2
 
 
-def test_augmentation_finds_names_that_no_lattice_has(bed, rate_without):
+def test_augmentation_finds_names_that_no_lattice_has(models, baseline_wer):
     pytest.importorskip("gruut", reason="needs the extra ninja-asr[phones]")
-    words, class_lm, old_lm = bed
+    words, class_lm, old_lm = models
     entities = entities_of(words, 100)
-    how = Augmentation(AugmentOptions(acoustic_scale=1 / 12))
-    stage = Contextual(Context(entities, class_lm, augmentation=how), old_lm)
-    found = {}
+    augmentation = Augmentation(AugmentOptions(acoustic_scale=1 / 12))
+    stage = Contextual(Context(entities, class_lm, augmentation=augmentation), old_lm)
+    hypotheses = {}
     for name in ("calls", "general"):
         lattices = stage(read(ENGLISH / "test" / name / "lat.ark.gz", words=words), None)
-        found[name] = {
-            key: each.words.spell(best_path(each, Scales(acoustic=1 / 12, word_penalty=1.5)).words)
-            for key, each in lattices
+        hypotheses[name] = {
+            key: lattice.words.spell(best_path(lattice, Scales(acoustic=1 / 12, word_penalty=1.5)).words)
+            for key, lattice in lattices
         }
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
     references = read_text(ENGLISH / "test" / "calls" / "text")
-    report = score_entities(references, found["calls"], entities.phrases(references), truth=truth, words=words)
+    report = score_entities(references, hypotheses["calls"], entities.phrases(references), truth=truth, words=words)
     assert report.vocabulary(True).correct >= 105  # of 163, of which 88 are in the lattices as they are
     assert report.vocabulary(False).correct > 0  # words that the recogniser does not know
     general = read_text(ENGLISH / "test" / "general" / "text")
-    assert score(general, found["general"]).wer <= rate_without + 0.2
+    assert score(general, hypotheses["general"]).wer <= baseline_wer + 0.2
 
 
-def test_biasing_lists_lower_errors_on_rare_words_and_on_no_others(bed):
-    words, _, _ = bed
+def test_biasing_lists_lower_errors_on_rare_words_and_on_no_others(models):
+    words, _, _ = models
     lists = read_biasing(ENGLISH / "test" / "libri" / "biasing_100.jsonl.gz")
-    phrases = {key: {"phrases": list(each.bias)} for key, each in lists.items()}
+    phrases = {key: {"phrases": list(biasing.bias)} for key, biasing in lists.items()}
     entities = Entities.from_dict({"utterances": phrases}, words=words)
     references = read_text(ENGLISH / "test" / "libri" / "text")
     boosted = Contextual(Context(entities, options=ContextOptions()))

@@ -45,20 +45,21 @@ PHRASES = lists_of((*WORDS[5:], "elsewhere"))  # few words, so that phrases over
 SENTENCES = st.lists(st.sampled_from(WORDS[4:]), max_size=5).map(tuple)
 
 
-def listed(*lists):
+def start_with_lists(*lists):
     """Return a contextual model, and the slots of histories that begin with each list of phrases."""
     ids = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, phrase_lists=ids).over(TABLE, PENALTY)
-    marks = [ids.of(entities(phrases).of("*")) for phrases in lists]
+    list_ids = [ids.of(entities(phrases).of("*")) for phrases in lists]
     root = lm.start(1)
     slots = [
-        lm.start(1)[0] if mark is None else lm.advance(root, np.array([mark.number], np.int32))[0] for mark in marks
+        lm.start(1)[0] if list_id is None else lm.advance(root, np.array([list_id.number], np.int32))[0]
+        for list_id in list_ids
     ]
     lm.release(root)
-    return lm, np.array(slots), marks
+    return lm, np.array(slots), list_ids
 
 
-def read(lm, slots, sentence):
+def advance_words(lm, slots, sentence):
     for word in lm.vocabulary.ids(sentence):
         new = lm.advance(slots, np.full(len(slots), word, np.int32))
         lm.release(slots)
@@ -86,10 +87,10 @@ def slow(phrases) -> SlowContextLM:
         return states
 
     def vector(word):
-        known = VOCABULARY.id(word)
-        return np.zeros(BASE.state_size) if known is None else BASE.word_vectors(np.array([known], np.int32))[0]
+        word_id = VOCABULARY.id(word)
+        return np.zeros(BASE.state_size) if word_id is None else BASE.word_vectors(np.array([word_id], np.int32))[0]
 
-    return SlowContextLM(below, state, vector, POINTER, [tuple(each) for each in phrases], WORDS)
+    return SlowContextLM(below, state, vector, POINTER, [tuple(phrase) for phrase in phrases], WORDS)
 
 
 @settings(max_examples=10)
@@ -97,10 +98,10 @@ def slow(phrases) -> SlowContextLM:
 @example([("w6", "w7"), ("w6", "w7", "w8"), ("w6", "w8")], ("w6", "w7"))
 @given(PHRASES, SENTENCES)
 def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
-    lm, slots, _ids = listed(phrases)
-    slots = read(lm, slots, sentence)
-    twin = slow(phrases)
-    expected = [twin.logprob(sentence, word) for word in (*WORDS, "</s>")]
+    lm, slots, _ids = start_with_lists(phrases)
+    slots = advance_words(lm, slots, sentence)
+    reference = slow(phrases)
+    expected = [reference.logprob(sentence, word) for word in (*WORDS, "</s>")]
     np.testing.assert_allclose(all_scores(lm, slots)[0], expected, atol=1e-4)
     lm.release(slots)
     assert lm.num_slots == 0
@@ -108,8 +109,8 @@ def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
 
 @given(lists_of(WORDS[5:]), SENTENCES)
 def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
-    lm, slots, _ids = listed(phrases)
-    slots = read(lm, slots, sentence)
+    lm, slots, _ids = start_with_lists(phrases)
+    slots = advance_words(lm, slots, sentence)
     words = np.array([*lm.vocabulary.ids(WORDS), *lm.vocabulary.ids(["<s>", "</s>"])], np.int32)
     total = np.exp(lm.logprob(np.repeat(slots, len(words)), words).astype(np.float64)).sum()
     assert total == pytest.approx(1.0, abs=1e-5)
@@ -118,12 +119,12 @@ def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
 @settings(max_examples=12)
 @given(st.lists(PHRASES, min_size=2, max_size=4), SENTENCES, st.randoms())
 def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, sentence, random):
-    lm, slots, _ids = listed(*lists, [])
-    together = all_scores(lm, read(lm, slots, sentence))
-    for phrases, scores in zip(lists, together, strict=False):
+    lm, slots, _ids = start_with_lists(*lists, [])
+    batch_scores = all_scores(lm, advance_words(lm, slots, sentence))
+    for phrases, scores in zip(lists, batch_scores, strict=False):
         shuffled = random.sample(phrases, len(phrases))
-        lm, slots, _ids = listed(shuffled)
-        np.testing.assert_allclose(all_scores(lm, read(lm, slots, sentence))[0], scores, atol=1e-4)
+        lm, slots, _ids = start_with_lists(shuffled)
+        np.testing.assert_allclose(all_scores(lm, advance_words(lm, slots, sentence))[0], scores, atol=1e-4)
 
 
 @settings(max_examples=12)
@@ -132,31 +133,31 @@ def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
     parts = [entities(phrases).of("*") for phrases in lists]
     ids = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, phrase_lists=ids).over(TABLE, PENALTY)
-    mark = ids.of(sum(map(tuple, parts), ()))
-    slots = lm.start(1) if mark is None else lm.advance(lm.start(1), np.array([mark.number], np.int32))
-    whole = list(dict.fromkeys(phrase for each in lists for phrase in each))
-    other, expected, _ids = listed(whole)
-    scores = all_scores(lm, read(lm, slots, sentence))
-    np.testing.assert_allclose(scores, all_scores(other, read(other, expected, sentence)), atol=1e-4)
+    list_id = ids.of(sum(map(tuple, parts), ()))
+    slots = lm.start(1) if list_id is None else lm.advance(lm.start(1), np.array([list_id.number], np.int32))
+    union = list(dict.fromkeys(phrase for phrases in lists for phrase in phrases))
+    union_lm, union_slots, _ids = start_with_lists(union)
+    scores = all_scores(lm, advance_words(lm, slots, sentence))
+    np.testing.assert_allclose(scores, all_scores(union_lm, advance_words(union_lm, union_slots, sentence)), atol=1e-4)
 
 
 @settings(max_examples=12)
 @given(SENTENCES)
 def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
     sentence = tuple(word for word in sentence if word not in UNKNOWN_WORDS)
-    lm, slots, _ids = listed([], [("w8",)])
+    lm, slots, _ids = start_with_lists([], [("w8",)])
     words = np.array([*VOCABULARY.ids(WORDS[:-2]), BASE.eos], np.int32)
     below = BASE.start(1)
     for word in VOCABULARY.ids(sentence):
         below = BASE.advance(below, np.array([word], np.int32))
-    slots = read(lm, slots, sentence)
-    of = np.array([*lm.vocabulary.ids(WORDS[:-2]), lm.eos], np.int32)
-    logprobs = lm.logprob(np.repeat(slots[0], len(of)), of)
+    slots = advance_words(lm, slots, sentence)
+    word_ids = np.array([*lm.vocabulary.ids(WORDS[:-2]), lm.eos], np.int32)
+    logprobs = lm.logprob(np.repeat(slots[0], len(word_ids)), word_ids)
     assert logprobs.tobytes() == BASE.logprob(np.repeat(below, len(words)), words).tobytes()
 
 
-def stage(given, **options) -> Contextual:
-    return Contextual(Context(given, options=ContextOptions(**options), context_model=POINTER))
+def stage(phrase_lists, **options) -> Contextual:
+    return Contextual(Context(phrase_lists, options=ContextOptions(**options), context_model=POINTER))
 
 
 @pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"])
@@ -169,19 +170,22 @@ def test_rescoring_equals_scoring_every_path(algorithm, lattice, phrases):
         EXACT, algorithm=algorithm, unk_penalty=PENALTY, max_trie_nodes=0, num_best=10_000, min_posterior=0.0,
         prune_beam=math.inf, max_ngram_order=0,
     )  # fmt: skip
-    own = {lattice.key: {"phrases": [" ".join(each) for each in phrases]}, "other": {"phrases": ["w2 w3", "w1"]}}
-    given_entities = Entities.from_dict({"utterances": own}, words=table)
-    other = lattice.replace(key="other")
+    phrases_of_key = {
+        lattice.key: {"phrases": [" ".join(phrase) for phrase in phrases]},
+        "other": {"phrases": ["w2 w3", "w1"]},
+    }
+    lattice_entities = Entities.from_dict({"utterances": phrases_of_key}, words=table)
+    other_lattice = lattice.replace(key="other")
     before = BASE.num_slots
-    rescorer = Rescorer(BASE, options, context=stage(given_entities))
-    rescored = dict(rescorer(iter([("other", other), (lattice.key, lattice)])))
-    twin = slow(phrases)
-    expected = path_costs_under(lattice, twin.logprob, options, 1 - options.lm_weight)
-    ours = path_costs(rescored[lattice.key])
+    rescorer = Rescorer(BASE, options, context=stage(lattice_entities))
+    rescored = dict(rescorer(iter([("other", other_lattice), (lattice.key, lattice)])))
+    reference = slow(phrases)
+    expected = path_costs_under(lattice, reference.logprob, options, 1 - options.lm_weight)
+    costs = path_costs(rescored[lattice.key])
     if algorithm != "nbest":  # which keeps one path of each word sequence
-        assert [cost.words for cost in ours] == [cost.words for cost in expected]
-        for one, two in zip(ours, expected, strict=True):
-            assert one[1:3] == pytest.approx(two[1:3], abs=1e-4)
+        assert [cost.words for cost in costs] == [cost.words for cost in expected]
+        for cost, expected_cost in zip(costs, expected, strict=True):
+            assert cost[1:3] == pytest.approx(expected_cost[1:3], abs=1e-4)
     assert BASE.num_slots == before
 
 
@@ -199,15 +203,15 @@ def class_lm(tmp_path_factory):
 CLASSES = st.tuples(lists_of(WORDS[:4]), lists_of(WORDS[:4]), lists_of(WORDS[:4]))  # names, places, no class
 
 
-def of_classes(key, names, places, others):
-    classes = {"@name": names, "@place": places, "phrases": others}
+def class_lists(key, names, places, unclassed):
+    classes = {"@name": names, "@place": places, "phrases": unclassed}
     return {key: {name: [" ".join(phrase) for phrase in phrases] for name, phrases in classes.items()}}
 
 
-def combined(lists, class_lm, lattices, **options):
+def rescore_with_both(lists, class_lm, lattices, **options):
     """Rescore lattices with a class model and a context model; return the costs of the paths by key."""
-    given_entities = Entities.from_dict({"utterances": lists}, words=TABLE)
-    context = Context(given_entities, class_lm, options=ContextOptions(**options), context_model=POINTER)
+    lattice_entities = Entities.from_dict({"utterances": lists}, words=TABLE)
+    context = Context(lattice_entities, class_lm, options=ContextOptions(**options), context_model=POINTER)
     rescorer = Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=Contextual(context, None, EXACT.lm_weight))
     return {key: path_costs(lattice) for key, lattice in rescorer(iter(lattices))}
 
@@ -216,35 +220,35 @@ def combined(lists, class_lm, lattices, **options):
 @given(lattice=LATTICES, lists=CLASSES, boost=st.sampled_from([0.0, 1.5]))
 def test_a_class_model_scores_classes_and_the_context_model_their_phrases(class_lm, lattice, lists, boost):
     lattice = replace(lattice, words=TABLE)
-    of_classes_of = of_classes(lattice.key, *lists)
-    both = combined(
-        of_classes_of, class_lm, [(lattice.key, lattice)], keyword_boost=9.0, context_boost=boost, class_boost=-2.0
+    phrases = class_lists(lattice.key, *lists)
+    both = rescore_with_both(
+        phrases, class_lm, [(lattice.key, lattice)], keyword_boost=9.0, context_boost=boost, class_boost=-2.0
     )
     grammar = ContextOptions(keyword_boost=boost, class_boost=-2.0)
-    given_entities = Entities.from_dict({"utterances": of_classes_of}, words=TABLE)
-    alone = Contextual(Context(given_entities, class_lm, options=grammar), None, EXACT.lm_weight)
-    [(_, composed)] = alone(iter([(lattice.key, lattice)]))
-    pointer = Contextual(Context(given_entities, context_model=POINTER), None, EXACT.lm_weight)
-    in_turn = Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=pointer)
-    [(_, rescored)] = in_turn(iter([(lattice.key, composed)]))
+    lattice_entities = Entities.from_dict({"utterances": phrases}, words=TABLE)
+    class_stage = Contextual(Context(lattice_entities, class_lm, options=grammar), None, EXACT.lm_weight)
+    [(_, composed)] = class_stage(iter([(lattice.key, lattice)]))
+    pointer = Contextual(Context(lattice_entities, context_model=POINTER), None, EXACT.lm_weight)
+    pointer_rescorer = Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=pointer)
+    [(_, rescored)] = pointer_rescorer(iter([(lattice.key, composed)]))
     assert both[lattice.key] == path_costs(rescored)
 
 
 @settings(max_examples=8)
-@given(lattice=LATTICES, lists=CLASSES, others=CLASSES, random=st.randoms())
+@given(lattice=LATTICES, lists=CLASSES, other_lists=CLASSES, random=st.randoms())
 def test_a_class_model_and_a_context_model_depend_on_no_order_and_on_no_other_utterance(
-    class_lm, lattice, lists, others, random
+    class_lm, lattice, lists, other_lists, random
 ):
     lattice = replace(lattice, words=TABLE)
-    other = lattice.replace(key="other")
-    whole = combined(of_classes(lattice.key, *lists), class_lm, [(lattice.key, lattice)])[lattice.key]
-    shuffled = of_classes(lattice.key, *(random.sample(phrases, len(phrases)) for phrases in lists))
-    batch = combined(shuffled | of_classes("other", *others), class_lm, [("other", other), (lattice.key, lattice)])[
-        lattice.key
-    ]
-    assert [cost.words for cost in batch] == [cost.words for cost in whole]
-    for one, two in zip(batch, whole, strict=True):
-        assert one[1:3] == pytest.approx(two[1:3], abs=1e-4)
+    other_lattice = lattice.replace(key="other")
+    expected = rescore_with_both(class_lists(lattice.key, *lists), class_lm, [(lattice.key, lattice)])[lattice.key]
+    shuffled = class_lists(lattice.key, *(random.sample(phrases, len(phrases)) for phrases in lists))
+    batch = rescore_with_both(
+        shuffled | class_lists("other", *other_lists), class_lm, [("other", other_lattice), (lattice.key, lattice)]
+    )[lattice.key]
+    assert [cost.words for cost in batch] == [cost.words for cost in expected]
+    for cost, expected_cost in zip(batch, expected, strict=True):
+        assert cost[1:3] == pytest.approx(expected_cost[1:3], abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["context.pt", "context.safetensors"])
@@ -254,10 +258,10 @@ def test_a_context_model_for_another_language_model_is_refused(tmp_path, name):
     assert loaded.card == POINTER.card
     assert torch.equal(loaded.network.offset, POINTER.network.offset.half().float())
     loaded.refuse_other(BASE)
-    other = LstmLM(make_module(projection=4), VOCABULARY)
-    other._embedding = other._embedding + 1.0
+    other_lm = LstmLM(make_module(projection=4), VOCABULARY)
+    other_lm._embedding = other_lm._embedding + 1.0
     with pytest.raises(ModelError, match="trained for another language model \\(tiny\\)"):
-        loaded.refuse_other(other)
+        loaded.refuse_other(other_lm)
     with pytest.raises(ModelError, match="has no hidden state"):
         loaded.refuse_other(FakeLM())
     loaded.encoder.save(tmp_path / "encoder.pt")
@@ -274,8 +278,8 @@ def test_lattices_given_with_phrases_are_rescored_with_these():
     with Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=stage(entities([]))) as rescorer:
         futures = [rescorer.submit(lattice, {"": [word]}) for word in ("w1", "w2")]
         costs = [path_costs(future.result()) for future in futures]
-    for ours, theirs in zip(costs, expected, strict=True):
-        assert [cost[1:3] for cost in ours] == [pytest.approx(cost[1:3], abs=1e-4) for cost in theirs]
+    for actual, reference in zip(costs, expected, strict=True):
+        assert [cost[1:3] for cost in actual] == [pytest.approx(cost[1:3], abs=1e-4) for cost in reference]
 
 
 def test_a_tracker_gains_what_the_list_adds_step_by_step():
@@ -283,19 +287,19 @@ def test_a_tracker_gains_what_the_list_adds_step_by_step():
     tracker = PointerTracker(TABLE, BASE, POINTER, ContextOptions(unk_penalty=PENALTY))
     start = tracker.start(entities(phrases).of("*"))
     sentence = ("w5", "w6", "w7", "unheard-of", "w8")
-    state, twin, history = np.array([start]), slow(phrases), ()
+    state, reference, history = np.array([start]), slow(phrases), ()
     for word in sentence:
         state, gain = tracker.advance(state, np.array([TABLE.id(word)], np.int32))
-        assert gain[0] == pytest.approx(twin.logprob(history, word) - twin.below(history, word), abs=1e-4)
+        assert gain[0] == pytest.approx(reference.logprob(history, word) - reference.below(history, word), abs=1e-4)
         history += (word,)
-    end = twin.logprob(history, "</s>") - twin.below(history, "</s>")
+    end = reference.logprob(history, "</s>") - reference.below(history, "</s>")
     assert tracker.final(state)[0] == pytest.approx(end, abs=1e-4)
     matches = tracker.matches(start, TABLE.ids(sentence))
-    assert {each.text for each in matches} <= {"w6 w7", "w8"}
+    assert {match.text for match in matches} <= {"w6 w7", "w8"}
     _, gain = tracker.advance(np.array([tracker.start()]), np.array([TABLE.id("w8")], np.int32))
     assert gain[0] == 0.0
-    same, _ = tracker.advance(np.array([start]), np.array([0], np.int32))
-    assert same[0] == start  # an epsilon
+    after_epsilon, _ = tracker.advance(np.array([start]), np.array([0], np.int32))
+    assert after_epsilon[0] == start  # an epsilon
     tracker.clear()
 
 
@@ -305,9 +309,9 @@ def test_arcs_are_explained_after_the_best_path_to_each():
     explanation = pointer_scores(
         lattice.replace(words=TABLE), stage(entities([("w8",)], key="one")), BASE, Scales(), RescoreReport()
     )
-    twin = slow([("w8",)])
+    reference = slow([("w8",)])
     cases = [((), "w1"), ((), "w8"), (("w1",), "w8")]
-    expected = [twin.logprob(history, word) - twin.below(history, word) for history, word in cases]
+    expected = [reference.logprob(history, word) - reference.below(history, word) for history, word in cases]
     assert explanation.gain.tolist() == pytest.approx(expected, abs=1e-4)
     assert explanation.copied[0] == 0.0
     assert 0.0 < explanation.copied[1] < 1.0
@@ -319,20 +323,20 @@ def test_weights_are_chosen_for_the_fewest_errors(prior):
     lattices = [("one", lattice.replace(words=TABLE))] * 12
     options = replace(EXACT, unk_penalty=PENALTY, lm_weight=1.0)
 
-    def tuned(word: str, min_words: int = 0):
+    def tune(word: str, min_words: int = 0):
         pointer_set = PointerSet(
             lattices,
             {key: [word] for key, _ in lattices},
-            lambda chosen: stage(entities([("w8",)], key="one"), **asdict(chosen)),
+            lambda weights: stage(entities([("w8",)], key="one"), **asdict(weights)),
         )
         return tune_pointer(pointer_set, None, BASE, options, ContextOptions(context_prior=prior), min_words=min_words)
 
-    initial = tuned("w8", min_words=500)
+    initial = tune("w8", min_words=500)
     assert (initial.chosen.prior, initial.chosen.weight) == (prior, 1.0)
     assert initial.evidence.endswith(f"{len(lattices)} words are too few to choose other weights")
     assert initial.chosen.wer == (100.0 if prior < 0 else 0.0)
-    assert tuned("w8").chosen.wer == min(trial.wer for trial in tuned("w8").trials) == 0.0
-    assert ("difference from the initial weights" in tuned("w8").evidence) == (prior < 0)
+    assert tune("w8").chosen.wer == min(trial.wer for trial in tune("w8").trials) == 0.0
+    assert ("difference from the initial weights" in tune("w8").evidence) == (prior < 0)
 
 
 def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_the_list():
@@ -342,17 +346,19 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
     text += [["w1", "w2", "w3", "w4"]] * 400
     options = PointerOptions(positions=3000, common=8, steps=300, batch=32, most_phrases=100, width=16, threads=1)
     losses = []
-    pointer = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
+    pointer = train_pointer(
+        BASE, "tiny", lambda: text, POINTER.encoder, options, lambda progress: losses.append(progress.loss)
+    )
     assert losses[-1] < losses[0]
     table = SymbolTable.from_words(["<eps>", *WORDS, *names, "<s>", "</s>"])
     ids = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=pointer, phrase_lists=ids).over(table, math.log(300))
     for size in (1, 100):
-        mark = ids.of(entities([(name,) for name in names[:size]], table).of("*"))
-        before = read(lm, lm.advance(lm.start(1), np.array([mark.number], np.int32)), ["w1", "w3"])
+        list_id = ids.of(entities([(name,) for name in names[:size]], table).of("*"))
+        before = advance_words(lm, lm.advance(lm.start(1), np.array([list_id.number], np.int32)), ["w1", "w3"])
         name = np.array([table.id(names[0])], np.int32)
         assert lm.logprob(before, name)[0] - lm.below(before, name)[0] < 3.0
-        after = read(lm, before, ["w7"])
+        after = advance_words(lm, before, ["w7"])
         assert lm.logprob(after, name)[0] - lm.below(after, name)[0] > (5.0 if size == 1 else 2.0)
 
 
@@ -367,7 +373,12 @@ def test_a_text_of_unknown_words_is_trained_on():
     options = PointerOptions(positions=100, common=0, steps=2, batch=4, width=4, threads=1)
     losses = []
     train_pointer(
-        BASE, "tiny", lambda: [["hello", "world"]], POINTER.encoder, options, lambda each: losses.append(each.loss)
+        BASE,
+        "tiny",
+        lambda: [["hello", "world"]],
+        POINTER.encoder,
+        options,
+        lambda progress: losses.append(progress.loss),
     )
     assert np.isfinite(losses).all()
 
@@ -376,17 +387,17 @@ def test_lists_of_training_may_have_only_the_phrases_of_their_sentences():
     text = [["w1", f"w{number % 3 + 2}", "w7", f"name{chr(97 + number % 20)}", "w2"] for number in range(100)]
     options = PointerOptions(positions=600, common=8, steps=20, batch=16, most_phrases=0, width=4, threads=1)
     losses = []
-    train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
+    train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda progress: losses.append(progress.loss))
     assert math.isfinite(losses[-1])
     lists = simulate(lambda: text, options, np.random.default_rng(1))
     assert [len(_others(lists, set(), options, np.random.default_rng(seed))) for seed in range(3)] == [0, 0, 0]
-    some = replace(options, most_phrases=1)
-    assert [len(_others(lists, set(), some, np.random.default_rng(seed))) for seed in range(3)] == [1, 1, 1]
+    one_phrase = replace(options, most_phrases=1)
+    assert [len(_others(lists, set(), one_phrase, np.random.default_rng(seed))) for seed in range(3)] == [1, 1, 1]
 
 
 def test_long_lists_and_foreign_letters_are_read():
     phrases = [(f"name{number}",) for number in range(20_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
-    lm, slots, _ids = listed(phrases)
+    lm, slots, _ids = start_with_lists(phrases)
     words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
     logprobs = lm.logprob(np.repeat(slots, len(words)), words)
     assert np.isfinite(logprobs).all()

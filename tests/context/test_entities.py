@@ -23,10 +23,13 @@ PLAIN = ["<eps>", "tom", "chen", "jean", "luc", "route", "6", "call", "x"]
 WORDS = SymbolTable.from_words([*PLAIN, "o'brien", "j.", "r.", "a.m.", "'em", "able-bodied"])
 
 
-def seen(lists: Any) -> list[Any]:
+def contents(lists: Any) -> list[Any]:
     return [
-        (each.name, {name: [(p.text, p.weight, p.pronunciations) for p in ps] for name, ps in each.classes.items()})
-        for each in lists
+        (
+            phrase_list.name,
+            {name: [(p.text, p.weight, p.pronunciations) for p in ps] for name, ps in phrase_list.classes.items()},
+        )
+        for phrase_list in lists
     ]
 
 
@@ -34,9 +37,9 @@ def test_the_plain_form_is_for_all_utterances() -> None:
     entities = Entities.from_dict(
         {"@name": ["tom chen", {"text": "kathi clendenin", "weight": 2, "pronunciations": ["K AE1 TH IY0"]}], "": ["x"]}
     )
-    (only,) = entities.of("whoever")
-    assert only is entities.of("somebody else")[0]
-    assert seen([only]) == [
+    (phrase_list,) = entities.of("whoever")
+    assert phrase_list is entities.of("somebody else")[0]
+    assert contents([phrase_list]) == [
         ("*", {"@name": [("tom chen", 1.0, ()), ("kathi clendenin", 2.0, ("K AE TH IY",))], "": [("x", 1.0, ())]})
     ]
     assert (entities.classes, entities.num_phrases, entities.keys) == (("", "@name"), 3, ())
@@ -109,21 +112,21 @@ def test_another_pronunciation_is_a_reason_to_write_a_phrase_again() -> None:
             ]
         }
     )
-    assert seen(entities.of("u"))[0][1] == {"@name": [("tom", 1.0, ("T AA M", "T OW M"))]}
+    assert contents(entities.of("u"))[0][1] == {"@name": [("tom", 1.0, ("T AA M", "T OW M"))]}
     assert entities.problems == ()
-    again = {"text": "tom", "pronunciations": ["T AA M"]}
-    (problem,) = Entities.from_dict({"@name": [again, again]}).problems
+    duplicate = {"text": "tom", "pronunciations": ["T AA M"]}
+    (problem,) = Entities.from_dict({"@name": [duplicate, duplicate]}).problems
     assert problem.startswith("1 phrase occurs twice in a list")
 
 
 def test_lists_and_groups_that_nobody_uses_are_named() -> None:
-    some = {"@name": ["tom"]}
+    classes = {"@name": ["tom"]}
     entities = Entities.from_dict(
-        {"lists": {"a": some, "b": some}, "groups": {"g": some}, "utterances": {"u": {"lists": ["b"]}}}
+        {"lists": {"a": classes, "b": classes}, "groups": {"g": classes}, "utterances": {"u": {"lists": ["b"]}}}
     )
     assert entities.problems == ("1 list is never used: 'a'", "1 group has no utterance: 'g'")
-    many = Entities.from_dict({"lists": {str(number): some for number in range(5)}})
-    assert many.problems[0] == "5 lists are never used: '0', '1', '2', …"
+    unused = Entities.from_dict({"lists": {str(number): classes for number in range(5)}})
+    assert unused.problems[0] == "5 lists are never used: '0', '1', '2', …"
 
 
 @pytest.mark.parametrize("content", ["", "# nothing\n", "{}", '{"@name": []}', '{"utt": "u"}'])
@@ -167,19 +170,22 @@ def test_lists_of_the_english_test_bed_can_be_written_in_our_form(tmp_path: Path
     words = SymbolTable.read(ENGLISH / "words.txt.gz")
     with gzip.open(ENGLISH / "test" / "calls" / "entities.jsonl.gz", "rt") as stream:
         source = [json.loads(line) for line in stream]
-    lines = [{"utt": each["utt"], "entities": each["list_100"], "lists": [each["pool_file"]]} for each in source]
+    lines = [
+        {"utt": record["utt"], "entities": record["list_100"], "lists": [record["pool_file"]]} for record in source
+    ]
     pools = [{"list": name, "file": Path(name).name, "first": 1000} for name in {e["pool_file"] for e in source}]
-    for each in pools:
-        shutil.copy(ENGLISH / each["list"], tmp_path / each["file"])
-    (tmp_path / "e.jsonl").write_text("\n".join(json.dumps(each) for each in [*pools, *lines]))
+    for pool in pools:
+        shutil.copy(ENGLISH / pool["list"], tmp_path / pool["file"])
+    (tmp_path / "e.jsonl").write_text("\n".join(json.dumps(line) for line in [*pools, *lines]))
     entities = Entities.read(tmp_path / "e.jsonl", words=words)
     assert entities.problems == ()
-    assert entities.keys == tuple(each["utt"] for each in source)
-    for each in source:
-        pool, own = entities.of(each["utt"])
-        assert pool is entities.lists[each["pool_file"]]
+    assert entities.keys == tuple(record["utt"] for record in source)
+    for record in source:
+        pool, utterance_list = entities.of(record["utt"])
+        assert pool is entities.lists[record["pool_file"]]
         assert pool.num_phrases == 1000
-        texts = {(name, phrase.text) for name, phrases in own.classes.items() for phrase in phrases}
-        assert texts == {(one["class"], one["text"]) for one in each["list_100"]}  # lower-case words are left alone
+        texts = {(name, phrase.text) for name, phrases in utterance_list.classes.items() for phrase in phrases}
+        expected = {(entry["class"], entry["text"]) for entry in record["list_100"]}
+        assert texts == expected  # words in lower case are not changed
     outside = {text for report in entities.unknown(words) for text, _ in report.phrases}
-    assert all(each["in_dict"] == (each["entity"] not in outside) for each in source)
+    assert all(record["in_dict"] == (record["entity"] not in outside) for record in source)

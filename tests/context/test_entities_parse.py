@@ -39,13 +39,13 @@ def models(draw: st.DrawFn) -> dict[str, Any]:
     """Draw the content of a file: classes by section, and the lists of each section."""
     lists, groups = draw(NAMED_CLASSES), draw(NAMED_CLASSES)
     utterances = draw(NAMED_CLASSES)
-    everyone = draw(CLASSES)
-    some = st.lists(st.sampled_from(sorted(lists)), max_size=2, unique=True) if lists else st.just([])
+    shared_classes = draw(CLASSES)
+    list_names = st.lists(st.sampled_from(sorted(lists)), max_size=2, unique=True) if lists else st.just([])
     sections = [("list", name, classes, [], None) for name, classes in lists.items()]
-    sections += [("group", name, classes, draw(some), None) for name, classes in groups.items()]
+    sections += [("group", name, classes, draw(list_names), None) for name, classes in groups.items()]
     of_group = st.none() | st.sampled_from(sorted(groups)) if groups else st.none()
-    sections += [("utt", name, classes, draw(some), draw(of_group)) for name, classes in utterances.items()]
-    sections += [("all", "*", everyone, draw(some), None)] if everyone else []
+    sections += [("utt", name, classes, draw(list_names), draw(of_group)) for name, classes in utterances.items()]
+    sections += [("all", "*", shared_classes, draw(list_names), None)] if shared_classes else []
     return {"sections": sections}
 
 
@@ -54,40 +54,40 @@ def entry(text: str, weight: float, spoken: list[str]) -> Any:
 
 
 def as_object(classes: dict[str, Any], lists: list[str], group: str | None) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    content: dict[str, Any] = {
         name: [entry(text, *value) for text, value in phrases.items()] for name, phrases in classes.items()
     }
-    made.update({"lists": lists} if lists else {})
-    made.update({"group": group} if group else {})
-    return made
+    content.update({"lists": lists} if lists else {})
+    content.update({"group": group} if group else {})
+    return content
 
 
 def as_json(model: dict[str, Any], indent: int | None = None) -> str:
     content: dict[str, Any] = {}
-    where = {"list": "lists", "group": "groups", "utt": "utterances"}
-    for kind, name, *rest in model["sections"]:
+    section_keys = {"list": "lists", "group": "groups", "utt": "utterances"}
+    for kind, name, *fields in model["sections"]:
         if kind == "all":
-            content["all"] = as_object(*rest)
+            content["all"] = as_object(*fields)
         else:
-            content.setdefault(where[kind], {})[name] = as_object(*rest)
+            content.setdefault(section_keys[kind], {})[name] = as_object(*fields)
     return json.dumps(content, indent=indent)
 
 
 def as_jsonl(model: dict[str, Any]) -> str:
     lines = []
-    for kind, name, *rest in model["sections"]:
-        lines.append(json.dumps({kind: True if kind == "all" else name, **as_object(*rest)}, ensure_ascii=False))
+    for kind, name, *fields in model["sections"]:
+        lines.append(json.dumps({kind: True if kind == "all" else name, **as_object(*fields)}, ensure_ascii=False))
     return "\n".join(lines)
 
 
 def as_entities_key(model: dict[str, Any]) -> str:
     """Return JSONL in which each phrase names its class."""
     lines = []
-    for kind, name, classes, *rest in model["sections"]:
-        content = as_object({}, *rest)
+    for kind, name, classes, *fields in model["sections"]:
+        content = as_object({}, *fields)
         content["entities"] = [
-            {"class": each, "text": text, "weight": weight, "pronunciations": spoken}
-            for each, phrases in classes.items()
+            {"class": cls, "text": text, "weight": weight, "pronunciations": spoken}
+            for cls, phrases in classes.items()
             for text, (weight, spoken) in phrases.items()
         ]
         lines.append(json.dumps({kind: True if kind == "all" else name, **content}))
@@ -97,37 +97,44 @@ def as_entities_key(model: dict[str, Any]) -> str:
 def as_tsv(model: dict[str, Any], newline: str = "\n") -> str:
     rows = ["# a comment"]
     for kind, name, classes, lists, group in model["sections"]:
-        who = name if kind in ("all", "utt") else f"{kind}:{name}"
-        for each, phrases in classes.items():
+        scope = name if kind in ("all", "utt") else f"{kind}:{name}"
+        for cls, phrases in classes.items():
             for text, (weight, spoken) in phrases.items():
-                rows += ["\t".join([who, each or "-", text, str(weight), one]) for one in spoken or [""]]
-        rows += [f"{who}\tlists\t{one}" for one in lists]
-        rows += [f"{who}\tgroup\t{group}"] if group else []
+                rows += ["\t".join([scope, cls or "-", text, str(weight), phones]) for phones in spoken or [""]]
+        rows += [f"{scope}\tlists\t{list_name}" for list_name in lists]
+        rows += [f"{scope}\tgroup\t{group}"] if group else []
     return newline.join(rows) + newline
 
 
-def seen(lists: Any) -> list[Any]:
+def contents(lists: Any) -> list[Any]:
     return [
-        (each.name, {name: [(p.text, p.weight, p.pronunciations) for p in ps] for name, ps in each.classes.items()})
-        for each in lists
+        (
+            phrase_list.name,
+            {name: [(p.text, p.weight, p.pronunciations) for p in ps] for name, ps in phrase_list.classes.items()},
+        )
+        for phrase_list in lists
     ]
 
 
-def expected(model: dict[str, Any], key: str) -> list[Any]:
+def expected_lists(model: dict[str, Any], key: str) -> list[Any]:
     """Return the lists of an utterance, computed from the drawn content."""
-    by = {(kind, name): rest for kind, name, *rest in model["sections"]}
-    group = by.get(("utt", key), ({}, [], None))[2]
-    scopes = [by[which] for which in [("all", "*"), ("group", group), ("utt", key)] if which in by]
+    section_of = {(kind, name): fields for kind, name, *fields in model["sections"]}
+    group = section_of.get(("utt", key), ({}, [], None))[2]
+    scopes = [
+        section_of[section] for section in [("all", "*"), ("group", group), ("utt", key)] if section in section_of
+    ]
     names = [name for _, lists, _ in scopes for name in lists]
-    found = [(name, by["list", name][0]) for place, name in enumerate(names) if name not in names[:place]]
-    found += [
-        (label, by[which][0])
-        for label, which in [("*", ("all", "*")), (f"group:{group}", ("group", group)), ("", ("utt", key))]
-        if which in by
+    phrase_lists = [
+        (name, section_of["list", name][0]) for place, name in enumerate(names) if name not in names[:place]
+    ]
+    phrase_lists += [
+        (label, section_of[section][0])
+        for label, section in [("*", ("all", "*")), (f"group:{group}", ("group", group)), ("", ("utt", key))]
+        if section in section_of
     ]
     return [
-        (name, {each: [(t, w, tuple(s)) for t, (w, s) in ps.items()] for each, ps in classes.items()})
-        for name, classes in found
+        (name, {cls: [(t, w, tuple(s)) for t, (w, s) in ps.items()] for cls, ps in classes.items()})
+        for name, classes in phrase_lists
     ]
 
 
@@ -141,24 +148,24 @@ WRITERS = [
 ]
 
 
-@given(model=models(), pack=st.booleans(), mark=st.booleans())
+@given(model=models(), compressed=st.booleans(), bom=st.booleans())
 def test_every_form_gives_the_same_entities(
-    model: dict[str, Any], pack: bool, mark: bool, tmp_path_factory: pytest.TempPathFactory
+    model: dict[str, Any], compressed: bool, bom: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("entities") / "file"  # no ending: the content tells
     classes = sorted({name for _, _, classes, *_ in model["sections"] for name in classes})
     keys = [name for kind, name, *_ in model["sections"] if kind == "utt"]
     for write in WRITERS:
-        content = (("\ufeff" if mark else "") + write(model)).encode()
-        path.write_bytes(gzip.compress(content) if pack else content)
+        content = (("\ufeff" if bom else "") + write(model)).encode()
+        path.write_bytes(gzip.compress(content) if compressed else content)
         entities = Entities.read(path)
         assert list(entities.keys) == keys
         assert list(entities.classes) == classes
         assert entities.num_phrases == sum(len(ps) for _, _, c, *_ in model["sections"] for ps in c.values())
         assert set(entities.lists) == {name for kind, name, *_ in model["sections"] if kind == "list"}
         for key in [*keys, "nobody"]:
-            assert seen(entities.of(key)) == expected(model, key)
-    assert seen(Entities.from_dict(json.loads(as_json(model))).of("nobody")) == expected(model, "nobody")
+            assert contents(entities.of(key)) == expected_lists(model, key)
+    assert contents(Entities.from_dict(json.loads(as_json(model))).of("nobody")) == expected_lists(model, "nobody")
 
 
 # ---- lists in files of their own ----
@@ -185,7 +192,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_list_may_lie_in_a_file_beside_the_entities(content: str, folder: Path) -> None:
     (folder / "e").write_text(content)
     entities = Entities.read(folder / "e")
-    assert seen(entities.of("u")) == [
+    assert contents(entities.of("u")) == [
         (
             "p",
             {
@@ -205,12 +212,12 @@ def test_a_list_may_lie_in_a_file_beside_the_entities(content: str, folder: Path
     ],
 )
 def test_of_a_file_the_first_phrases_can_be_taken(content: str, folder: Path) -> None:
-    for first, found in [(2, 2), (4, 4), (7, 4)]:
+    for first, num_phrases in [(2, 2), (4, 4), (7, 4)]:
         (folder / "e").write_text(content.format(first))
         entities = Entities.read(folder / "e")
-        assert entities.num_phrases == found
+        assert entities.num_phrases == num_phrases
         assert [problem.removeprefix(str(folder)) for problem in entities.problems] == (
-            ["/pools/p.tsv.gz has only 4 phrases, but list 'p' requests the first 7"] if first > found else []
+            ["/pools/p.tsv.gz has only 4 phrases, but list 'p' requests the first 7"] if first > num_phrases else []
         )
 
 

@@ -31,8 +31,8 @@ TINY = {"steps": 3, "batch": 8, "hidden": 6, "threads": 1}
 STRINGS = st.lists(st.lists(st.sampled_from(CONFUSION.phones), max_size=6), min_size=1, max_size=5)
 
 
-def tiny(**chosen) -> PhraseEncoder:
-    return train_encoder(ENTRIES, SYMBOLS, CONFUSION, EncoderOptions(**{**TINY, **chosen}))
+def tiny(**options) -> PhraseEncoder:
+    return train_encoder(ENTRIES, SYMBOLS, CONFUSION, EncoderOptions(**{**TINY, **options}))
 
 
 def test_a_training_that_ends_by_time_states_the_steps_that_it_took():
@@ -43,12 +43,15 @@ def test_a_training_that_ends_by_time_states_the_steps_that_it_took():
 
 
 @given(STRINGS, STRINGS)
-def test_distances_of_many_strings_agree_with_those_of_two(said, heard):
-    rows = [padded([[number + 1 for number in CONFUSION.numbers(each)] for each in part]) - 1 for part in (said, heard)]
+def test_distances_of_many_strings_agree_with_those_of_two(spoken, recognised):
+    rows = [
+        padded([[number + 1 for number in CONFUSION.numbers(string)] for string in strings]) - 1
+        for strings in (spoken, recognised)
+    ]
     assert NO_PHONE == -1
-    found = distances(rows[0][:, None], rows[1][None], CONFUSION)
-    slow = [[CONFUSION.distance(one, other) for other in heard] for one in said]
-    np.testing.assert_allclose(found, slow, atol=1e-4)
+    batched = distances(rows[0][:, None], rows[1][None], CONFUSION)
+    slow = [[CONFUSION.distance(first, second) for second in recognised] for first in spoken]
+    np.testing.assert_allclose(batched, slow, atol=1e-4)
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
@@ -58,11 +61,11 @@ def test_every_variant_gives_vectors_that_batches_do_not_change(extractor, input
     network = EntityEncoder(Config(29, 41, inputs=inputs, extractor=extractor, hidden=5, embedding=4)).eval()
     encoder = PhraseEncoder(network, SYMBOLS, {})
     texts, phones = zip(*ENTRIES, ("longer word", ("L", "AO", "NG", "G", "ER")), ("x", ()), strict=True)
-    together = encoder.vectors(texts, phones)
-    alone = np.concatenate([encoder.vectors([text], [sound]) for text, sound in zip(texts, phones, strict=True)])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-    known = 1.0 if inputs != "phones" else 0.0
-    np.testing.assert_allclose(np.linalg.norm(together, axis=1), [*[1.0] * (len(texts) - 1), known], atol=1e-5)
+    batch = encoder.vectors(texts, phones)
+    single = np.concatenate([encoder.vectors([text], [sound]) for text, sound in zip(texts, phones, strict=True)])
+    np.testing.assert_allclose(batch, single, atol=1e-5)
+    last_norm = 1.0 if inputs != "phones" else 0.0
+    np.testing.assert_allclose(np.linalg.norm(batch, axis=1), [*[1.0] * (len(texts) - 1), last_norm], atol=1e-5)
 
 
 @pytest.mark.parametrize("outputs", OUTPUTS)
@@ -93,7 +96,10 @@ def test_joined_strings_have_no_padding_between():
 
 def test_neighbours_sound_alike_and_mishearings_are_never_empty():
     words = training_words(ENTRIES, SYMBOLS, CONFUSION)
-    near = {words.texts[at]: {words.texts[each] for each in found} for at, found in enumerate(words.near)}
+    near = {
+        words.texts[index]: {words.texts[neighbour] for neighbour in neighbours}
+        for index, neighbours in enumerate(words.near)
+    }
     assert "kat" in near["cat"]
     assert "tosh" not in near["cat"]
     spoken, recognised = Mishearing(words, SYMBOLS, CONFUSION, np.random.default_rng(1)).batch(50)
@@ -106,9 +112,9 @@ def test_training_brings_near_what_sounds_alike():
     encoder = tiny(steps=60, batch=16, hidden=12)
     vectors = encoder.vectors(*zip(*ENTRIES, strict=True))
     near = vectors @ vectors.T
-    at = {word: number for number, (word, _) in enumerate(ENTRIES)}
-    assert near[at["rome"], at["roam"]] > near[at["rome"], at["cat"]] + 0.3
-    assert near[at["cat"], at["gat"]] > near[at["cat"], at["tosh"]] + 0.2
+    index = {word: number for number, (word, _) in enumerate(ENTRIES)}
+    assert near[index["rome"], index["roam"]] > near[index["rome"], index["cat"]] + 0.3
+    assert near[index["cat"], index["gat"]] > near[index["cat"], index["tosh"]] + 0.2
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
@@ -127,17 +133,17 @@ def test_a_training_that_diverges_ends_at_once():
 
 
 def test_training_again_gives_the_same_encoder():
-    one, other = (tiny().network.state_dict() for _ in range(2))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    first, second = (tiny().network.state_dict() for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize("name", ["context.pt", "context.safetensors"])
 def test_encoders_are_read_as_they_were_written(tmp_path, name):
     encoder = tiny(inputs="letters", hidden=1)
     encoder.save(tmp_path / name)
-    again = PhraseEncoder.load(tmp_path / name)
-    assert (again.symbols, again.card, again.network.config) == (SYMBOLS, encoder.card, encoder.network.config)
-    np.testing.assert_allclose(again.vectors(["rome"], [()]), encoder.vectors(["rome"], [()]), atol=2e-3)
+    loaded = PhraseEncoder.load(tmp_path / name)
+    assert (loaded.symbols, loaded.card, loaded.network.config) == (SYMBOLS, encoder.card, encoder.network.config)
+    np.testing.assert_allclose(loaded.vectors(["rome"], [()]), encoder.vectors(["rome"], [()]), atol=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -210,23 +216,23 @@ def test_the_command_trains_by_letters_of_any_alphabet(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wrong"),
+    ("arguments", "conflicts"),
     [
         ("--inputs phones --outputs letters", "--inputs"),
         ("--lexicon names --confusion names", "--confusion, --lexicon"),
     ],
 )
-def test_letters_only_refuses_the_options_of_phones(tmp_path, monkeypatch, capsys, arguments, wrong):
+def test_letters_only_refuses_the_options_of_phones(tmp_path, monkeypatch, capsys, arguments, conflicts):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "names").write_text("a\nb\n")
     assert main(["train", "context", "names", "-o", "context.pt", "--letters-only", *arguments.split()]) == 2
-    assert capsys.readouterr().err.endswith(f"trains on letters alone; omit {wrong}\n")
+    assert capsys.readouterr().err.endswith(f"trains on letters alone; omit {conflicts}\n")
 
 
-@pytest.mark.parametrize("kind", [EncoderOptions, PointerOptions])
-def test_more_threads_than_a_process_can_have_are_refused(kind):
+@pytest.mark.parametrize("options_class", [EncoderOptions, PointerOptions])
+def test_more_threads_than_a_process_can_have_are_refused(options_class):
     with pytest.raises(OptionError, match="threads is 100000000, but must be at most 4096"):
-        kind(threads=100_000_000)
+        options_class(threads=100_000_000)
 
 
 def test_options_are_those_of_the_network():

@@ -33,7 +33,7 @@ def phrases(result):
     return {item.phrase: dict(item.recognised) for item in result.run.evidence}
 
 
-def corrected(corrector, content, text):
+def correct_text(corrector, content, text):
     words = text.split()
     lists = Entities.parsed(content, normalizer=BASIC).of("")
     return " ".join(apply_changes(words, corrector.changes(words, lists)))
@@ -49,16 +49,16 @@ def test_a_name_of_two_edits_is_added_with_the_words_that_it_replaced(corrector)
     result = learn_edits(CALICO, NAMES, corrector)
     assert phrases(result) == {"Kaliko": {"calico": 2}}
     assert [item.phrase for item in result.phrases] == ["Kaliko"]
-    assert corrected(corrector, NAMES, "we saw calico today") == "we saw calico today"
-    assert corrected(corrector, result.content, "we saw calico today") == "we saw Kaliko today"
+    assert correct_text(corrector, NAMES, "we saw calico today") == "we saw calico today"
+    assert correct_text(corrector, result.content, "we saw calico today") == "we saw Kaliko today"
 
 
 def test_a_name_of_one_edit_waits_for_another_run(corrector):
     first = learn_edits(CALICO[:1], NAMES, corrector)
     assert not first.phrases
-    assert corrected(corrector, first.content, "we saw calico today") == "we saw calico today"
+    assert correct_text(corrector, first.content, "we saw calico today") == "we saw calico today"
     second = learn_edits(CALICO[1:], first.content, corrector)
-    assert corrected(corrector, second.content, "we saw calico today") == "we saw Kaliko today"
+    assert correct_text(corrector, second.content, "we saw calico today") == "we saw Kaliko today"
     assert learn_edits(CALICO[:1], NAMES, corrector, min_count=1).phrases
 
 
@@ -113,14 +113,14 @@ def test_words_that_are_mostly_right_are_no_recognised_form(corrector):
     wrong = [edit(f"the {word} kaligo is here", f"the {word} Kaligho is here") for word in ("red", "blue")]
     right = [edit(f"a kaligo {word}", f"a kaligo {word}") for word in ("ran", "sat", "ate", "slept", "hid")]
     result = learn_edits([*wrong, *right], b"", corrector)
-    assert corrected(corrector, learn_edits(wrong, b"", corrector).content, "the kaligo hid") == "the Kaligho hid"
-    assert corrected(corrector, result.content, "the kaligo hid") == "the kaligo hid"
+    assert correct_text(corrector, learn_edits(wrong, b"", corrector).content, "the kaligo hid") == "the Kaligho hid"
+    assert correct_text(corrector, result.content, "the kaligo hid") == "the kaligo hid"
 
 
 def test_verdicts_count_for_and_against_their_phrases(corrector, tmp_path):
     change = {"utt": "u", "begin": 1, "before": "Cathy Clendening,", "phrase": "Kathy Clendenin", "class": ""}
-    others = [change | {"utt": name, "before": "sir harry"} for name in ("v", "w", "x")]
-    (tmp_path / "r.json").write_text(json.dumps({"accepted": [change], "rejected": others, "undecided": []}))
+    rejections = [change | {"utt": name, "before": "sir harry"} for name in ("v", "w", "x")]
+    (tmp_path / "r.json").write_text(json.dumps({"accepted": [change], "rejected": rejections, "undecided": []}))
     (item,) = learn_edits(read_edits(tmp_path / "r.json"), NAMES, corrector).run.evidence
     assert (item.accepted, item.rejected, dict(item.recognised)) == (1, 3, {"cathy clendening": 1})
 

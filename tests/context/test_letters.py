@@ -26,14 +26,14 @@ def unit_vectors(count, seed=1, size=16):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def slow_nearest(vectors, others, count):
-    return sorted(np.argsort(-(others @ vectors.T).max(axis=0), kind="stable")[:count].tolist())
+def slow_nearest(vectors, queries, count):
+    return sorted(np.argsort(-(queries @ vectors.T).max(axis=0), kind="stable")[:count].tolist())
 
 
 @given(st.integers(0, 999), st.integers(1, 40), st.integers(1, 200))
-def test_short_lists_are_searched_whole(seed, count, others):
-    vectors, asked = unit_vectors(30, seed), unit_vectors(others, seed + 1)
-    assert PhraseIndex(vectors).nearest(asked, count).tolist() == slow_nearest(vectors, asked, count)
+def test_short_lists_are_searched_whole(seed, count, num_queries):
+    vectors, queries = unit_vectors(30, seed), unit_vectors(num_queries, seed + 1)
+    assert PhraseIndex(vectors).nearest(queries, count).tolist() == slow_nearest(vectors, queries, count)
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -42,14 +42,14 @@ def test_long_lists_are_searched_by_cells_or_whole(monkeypatch, installed):
     monkeypatch.setattr(phrase_index, "EXACT", 1000)
     if not installed:
         monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    vectors, asked = unit_vectors(3000), unit_vectors(40, 2)
-    near = vectors[:: 3000 // 40][:40] + 0.05 * asked  # each like one phrase
-    found = PhraseIndex(vectors).nearest(near, 60)
-    assert len(found) == 60
-    assert (np.diff(found) > 0).all()
-    assert set(range(0, 3000, 75)) <= set(found.tolist())
+    vectors, queries = unit_vectors(3000), unit_vectors(40, 2)
+    near = vectors[:: 3000 // 40][:40] + 0.05 * queries  # each like one phrase
+    nearest = PhraseIndex(vectors).nearest(near, 60)
+    assert len(nearest) == 60
+    assert (np.diff(nearest) > 0).all()
+    assert set(range(0, 3000, 75)) <= set(nearest.tolist())
     if not installed:
-        assert found.tolist() == slow_nearest(vectors, near, 60)
+        assert nearest.tolist() == slow_nearest(vectors, near, 60)
 
 
 def test_shared_letters_make_vectors_similar():
@@ -75,18 +75,18 @@ RUSSIAN = ["москва", "маскву", "в", "еду"]
 TABLE = SymbolTable.from_words(["<eps>", *RUSSIAN])
 
 
-def stage(texts, tmp_path, **given):
-    augmentation = Augmentation(AugmentOptions(acoustic_scale=1.0, max_distance=0.3), letters_only=True, **given)
+def stage(texts, tmp_path, **options):
+    augmentation = Augmentation(AugmentOptions(acoustic_scale=1.0, max_distance=0.3), letters_only=True, **options)
     names = tmp_path / "names.tsv"
     names.write_text("".join(f"@name\t{text}\n" for text in texts))
     lists = {"lists": {"a": {"file": str(names)}}, "all": {"lists": ["a"]}}
     entities = Entities.from_dict(lists, words=TABLE)
-    made = Contextual(Context(entities, options=ContextOptions(keyword_boost=3.0), augmentation=augmentation))
-    made.bind(TABLE, RescoreReport())
-    return made
+    contextual = Contextual(Context(entities, options=ContextOptions(keyword_boost=3.0), augmentation=augmentation))
+    contextual.bind(TABLE, RescoreReport())
+    return contextual
 
 
-def heard():
+def recognised_lattice():
     words = TABLE.ids(["еду", "в", "маскву"])
     return from_arcs("u", [0, 1, 2], [1, 2, 3], words, [1.0, 1.0, 1.0], finals={3: 0.0}, words=TABLE)
 
@@ -95,12 +95,12 @@ def heard():
 def test_names_of_any_script_are_found_by_letters(number, tmp_path):
     """Names are found in short lists and, by hashes of letters, in long lists of names with different sounds."""
     rng = np.random.default_rng(1)
-    others = ["".join(chr(0xAC00 + each) for each in rng.integers(0, 11172, size=3)) for _ in range(number)]
-    made = stage(["москва", *dict.fromkeys(others)], tmp_path)
-    larger = made.add_context(heard())
-    assert [each.phrase for each in made.added] == ["москва"]
-    assert made.added[0].replaced == ("маскву",)
-    assert made.added[0].distance == pytest.approx(2 * EDIT)
+    other_names = ["".join(chr(0xAC00 + code) for code in rng.integers(0, 11172, size=3)) for _ in range(number)]
+    contextual = stage(["москва", *dict.fromkeys(other_names)], tmp_path)
+    larger = contextual.add_context(recognised_lattice())
+    assert [addition.phrase for addition in contextual.added] == ["москва"]
+    assert contextual.added[0].replaced == ("маскву",)
+    assert contextual.added[0].distance == pytest.approx(2 * EDIT)
     assert larger.num_arcs == 4
 
 
@@ -112,20 +112,22 @@ def test_an_encoder_that_lacks_letters_takes_the_others_and_says_so(tmp_path):
 
     torch.manual_seed(1)
 
-    def saved(inputs):
+    def save_encoder(inputs):
         config = Config(7, 4, inputs=inputs, outputs="letters", hidden=8)
         path = tmp_path / f"{inputs}.pt"
         PhraseEncoder(EntityEncoder(config).eval(), Symbols("авкмо", ("A", "B")), {}).save(path)
         return path
 
-    texts = ["москва", *(f"ыыы{chr(0x430 + at % 30)}{chr(0x430 + at // 30)}ъъъ" for at in range(1000))]
-    made = stage(texts, tmp_path, context_model=saved("letters"))
-    assert "москва" in [each.phrase for each in made.add_context(heard()) and made.added]
-    (note,) = (each for each in made._notes() if "ignores unknown letters" in each)
+    texts = ["москва", *(f"ыыы{chr(0x430 + number % 30)}{chr(0x430 + number // 30)}ъъъ" for number in range(1000))]
+    contextual = stage(texts, tmp_path, context_model=save_encoder("letters"))
+    assert "москва" in [
+        addition.phrase for addition in contextual.add_context(recognised_lattice()) and contextual.added
+    ]
+    (note,) = (note for note in contextual._notes() if "ignores unknown letters" in note)
     assert "letters.pt: the model ignores unknown letters in " in note
     assert ": ы ъ" in note
     with pytest.raises(ModelError, match="reads only phones"):
-        stage(texts, tmp_path, context_model=saved("phones"))
+        stage(texts, tmp_path, context_model=save_encoder("phones"))
 
 
 def test_letters_leave_no_use_for_a_lexicon():
@@ -134,9 +136,9 @@ def test_letters_leave_no_use_for_a_lexicon():
 
 
 def test_empty_lists_add_nothing(tmp_path):
-    made = stage([], tmp_path)
-    assert made.add_context(heard()).num_arcs == 3
-    assert made.added == ()
+    contextual = stage([], tmp_path)
+    assert contextual.add_context(recognised_lattice()).num_arcs == 3
+    assert contextual.added == ()
     augment = Augmenter(TABLE, LetterPronouncer(), letter_confusion([], RUSSIAN))
-    assert augment(heard(), [])[1] == ()
-    assert augment(heard(), [PhraseList("", {})])[1] == ()
+    assert augment(recognised_lattice(), [])[1] == ()
+    assert augment(recognised_lattice(), [PhraseList("", {})])[1] == ()

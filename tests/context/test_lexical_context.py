@@ -41,13 +41,13 @@ def text_of(lattice):
     return " ".join(lattice.words.spell(best_path(lattice, Scales(0.1)).words))
 
 
-def listed(*hypotheses):
+def nbest_lattice(*hypotheses):
     scored = [(text.split(), -float(rank)) for rank, text in enumerate(hypotheses)]
     return ninja.from_nbest("utt", scored)
 
 
 def test_a_phrase_matches_words_with_other_case_and_punctuation():
-    lattice = listed("Call Cathy Clendening, now.", "Call Kathy Clendenin, now.")
+    lattice = nbest_lattice("Call Cathy Clendening, now.", "Call Kathy Clendenin, now.")
     stage = stage_of({"@name": ["Kathy Clendenin"]})
     ((_, result),) = stage([("utt", lattice)])
     assert text_of(result) == "Call Kathy Clendenin, now."
@@ -58,7 +58,7 @@ def test_a_phrase_matches_words_with_other_case_and_punctuation():
 
 
 def test_a_match_is_written_as_the_list_writes_it():
-    lattice = listed("call kathy-clendenin, now.", "(Apple music?) plays.")
+    lattice = nbest_lattice("call kathy-clendenin, now.", "(Apple music?) plays.")
     ((_, result),) = stage_of({"phrases": ["Kathy Clendenin", "apple Music", "iPhone"]})([("utt", lattice)])
     assert isinstance(result, ListLattice)
     texts = {" ".join(result.words.spell(words_of(result, path))) for path in paths(result)}
@@ -66,7 +66,7 @@ def test_a_match_is_written_as_the_list_writes_it():
 
 
 def test_words_of_a_list_without_capitals_keep_their_case():
-    ((_, result),) = stage_of({"phrases": ["kathy clendenin"]})([("utt", listed("Call Kathy Clendenin, now."))])
+    ((_, result),) = stage_of({"phrases": ["kathy clendenin"]})([("utt", nbest_lattice("Call Kathy Clendenin, now."))])
     assert text_of(result) == "Call Kathy Clendenin, now."
 
 
@@ -74,7 +74,7 @@ def test_normalizer_and_matches_are_noted():
     notes = []
     stage = stage_of({"phrases": ["Zoe"]})
     report = RescoreReport(on_note=notes.append)
-    list(stage([("utt", listed("Call Kathy Clendenin, now.", "Call me now."))], report))
+    list(stage([("utt", nbest_lattice("Call Kathy Clendenin, now.", "Call me now."))], report))
     stage.note_late(report)
     assert notes[0].startswith("words end with punctuation")
     assert "no class: 1 of 1 phrase has words that are not in the symbol table: 'Zoe' ('Zoe')" in notes[1]
@@ -154,7 +154,7 @@ def test_results_of_threads_have_one_table():
     ]
     stage = stage_of({"phrases": ["Kathy"]})
     report = RescoreReport()
-    results = [lattice for _, lattice in stage.on_threads(((one.key, one) for one in lattices), report, 3)]
+    results = [lattice for _, lattice in stage.on_threads(((lattice.key, lattice) for lattice in lattices), report, 3)]
     assert {text_of(lattice) for lattice in results} == {"call Kathy, Now."}
     assert {id(lattice.words) for lattice in results} == {id(stage.result_words)}
     assert "Kathy," not in words
@@ -162,7 +162,7 @@ def test_results_of_threads_have_one_table():
 
 def test_added_phrases_have_the_lists_spelling_and_the_punctuation_of_what_they_replace():
     """Formerly, letters were inserted without capitals, and the period of «folder.» was lost."""
-    lattice = listed("Folder. Call Cathie Clendening, (now).", "call Cathie Clendening, no")
+    lattice = nbest_lattice("Folder. Call Cathie Clendening, (now).", "call Cathie Clendening, no")
     entities = {"phrases": ["Kathy Clendenin", "Moulder", "NOW", "moulder's"]}
     options = ContextOptions(keyword_boost=30.0)
     stage = stage_of(entities, options=options, augmentation=Augmentation(letters_only=True))
@@ -177,7 +177,7 @@ def test_added_phrases_have_the_lists_spelling_and_the_punctuation_of_what_they_
 
 
 def test_capitals_are_kept_at_the_beginning_of_a_sentence_only():
-    lattice = listed("Folder plays. Folder stops Folder now, or not.")
+    lattice = nbest_lattice("Folder plays. Folder stops Folder now, or not.")
     stage = stage_of({"phrases": ["moulder", "Xavier"]}, augmentation=Augmentation(letters_only=True))
     list(stage([("utt", lattice)]))
     assert Counter(phrase.phrase for phrase in stage.added) == {"Moulder": 2, "moulder": 1}
@@ -187,7 +187,7 @@ def test_capitals_are_kept_at_the_beginning_of_a_sentence_only():
 
 
 def test_written_words_of_a_phrase_divide_its_arcs():
-    lattice = listed("see Jean Luke Pickard, now.").replace(time=np.array([0, 10, 20, 30, 40, 50], np.int32))
+    lattice = nbest_lattice("see Jean Luke Pickard, now.").replace(time=np.array([0, 10, 20, 30, 40, 50], np.int32))
     augmentation = Augmentation(AugmentOptions(max_distance=0.5), letters_only=True)
     stage = stage_of({"phrases": ["Jean-Luc Picard"]}, augmentation=augmentation)
     ((_, result),) = stage([("utt", lattice)])
@@ -204,6 +204,6 @@ def test_words_of_the_old_model_are_lexical(tmp_path):
     entities = Entities.from_dict({"phrases": ["Moulder"]}, normalizer=BASIC)
     options = ContextOptions(unk_penalty=0.0, max_unknown=1.0)
     stage = Contextual(Context(entities, options=options, augmentation=Augmentation(letters_only=True)), path)
-    ((_, result),) = stage([("utt", listed("Folder."))])
+    ((_, result),) = stage([("utt", nbest_lattice("Folder."))])
     graph = {result.words.word(int(word)): cost for word, cost in zip(result.word, result.graph, strict=True)}
     assert graph["Moulder."] - graph["Folder."] == pytest.approx(8.0 * math.log(10) - options.keyword_boost, abs=1e-4)

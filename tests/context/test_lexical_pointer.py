@@ -29,35 +29,35 @@ def stage_of(phrases):
     return Contextual(Context(entities, context_model=tiny_pointer.POINTER, normalizer=BASIC))
 
 
-def listed(hypotheses):
+def nbest_lattice(hypotheses):
     return ninja.from_nbest("utt", [(text.split(), score) for text, score in hypotheses])
 
 
-def rescored(hypotheses, phrases):
+def rescore(hypotheses, phrases):
     options = RescoreOptions(lm_weight=0.5, normalizer="basic", max_unknown=1.0)
     rescorer = Rescorer(tiny_pointer.BASE, options, context=stage_of(phrases))
-    ((_, result),) = rescorer([("utt", listed(hypotheses))])
+    ((_, result),) = rescorer([("utt", nbest_lattice(hypotheses))])
     return result, best_path(result, options.scales)
 
 
 @pytest.mark.parametrize("phrases", [["w2 w3"], ["W2 W5", "w4"], ["W2 w5!", "W4"]])
 def test_costs_are_those_of_the_lexical_words_and_phrases(phrases):
-    lexical, path = rescored(LEXICAL, [" ".join(BASIC.words(phrase.split())) for phrase in phrases])
-    written, other = rescored(WRITTEN, phrases)
-    words = written.words.spell(other.words)
+    lexical, path = rescore(LEXICAL, [" ".join(BASIC.words(phrase.split())) for phrase in phrases])
+    written_lattice, written_path = rescore(WRITTEN, phrases)
+    words = written_lattice.words.spell(written_path.words)
     assert BASIC.words(words) == lexical.words.spell(path.words)
-    assert other.graph_cost == pytest.approx(path.graph_cost, abs=1e-5)
+    assert written_path.graph_cost == pytest.approx(path.graph_cost, abs=1e-5)
 
 
 def test_a_phrase_is_written_as_the_list_writes_it():
-    result, path = rescored([("w1 w2, w5!", -1.0)], ["W2 W5"])
+    result, path = rescore([("w1 w2, w5!", -1.0)], ["W2 W5"])
     assert result.words.spell(path.words) == ["w1", "W2", "W5!"]
 
 
 def test_gains_of_arcs_are_those_of_lexical_words():
     gains = []
     for hypotheses, phrase in ((LEXICAL[:1], "w2 w3"), (WRITTEN[:1], "W2 w3!")):
-        scores = pointer_scores(listed(hypotheses), stage_of([phrase]), tiny_pointer.BASE, Scales(), Log())
+        scores = pointer_scores(nbest_lattice(hypotheses), stage_of([phrase]), tiny_pointer.BASE, Scales(), Log())
         gains.append(scores.gain[~np.isnan(scores.gain)])
     assert np.allclose(gains[0], gains[1], atol=1e-5)
     assert np.abs(gains[0]).max() > 0.01

@@ -118,18 +118,18 @@ TRICKY = st.text("tTxX6.,-–'’‘\"& ßŉǰİΣσςüu\u0308\u0345 ", max_siz
 
 @given(
     text=TRICKY,
-    more=st.lists(TRICKY.filter(lambda word: word.split() == [word]), max_size=6),
+    extra=st.lists(TRICKY.filter(lambda word: word.split() == [word]), max_size=6),
     rules=RULES,
     with_table=st.booleans(),
 )
-def test_spelling_twice_is_spelling_once(text: str, more: list[str], rules: Normalisation, with_table: bool) -> None:
-    parts = [each for word in text.split() for each in (word, word.lower(), word.upper()[:2])]
-    words = ["<eps>", *dict.fromkeys(word for word in (*more, *parts) if word.split() == [word] and word != "<eps>")]
+def test_spelling_twice_is_spelling_once(text: str, extra: list[str], rules: Normalisation, with_table: bool) -> None:
+    parts = [form for word in text.split() for form in (word, word.lower(), word.upper()[:2])]
+    words = ["<eps>", *dict.fromkeys(word for word in (*extra, *parts) if word.split() == [word] and word != "<eps>")]
     table = SymbolTable.from_words(words[: 1 + len(words) // 2]) if with_table else None
     spell = Normaliser(table, rules)
-    once = spell(text)
-    assert spell(once) == once == Normaliser(table, rules)(text)
-    assert once.split() == once.split(" ") or not once
+    spelled = spell(text)
+    assert spell(spelled) == spelled == Normaliser(table, rules)(text)
+    assert spelled.split() == spelled.split(" ") or not spelled
     if table is not None and rules.case in ("words", "keep"):
-        known = [word for word in text.split() if word in table and word != "<eps>"]
-        assert all(word in once.split() for word in known)  # words of the table stay as they are
+        table_words = [word for word in text.split() if word in table and word != "<eps>"]
+        assert all(word in spelled.split() for word in table_words)  # words of the table stay as they are

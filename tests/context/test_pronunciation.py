@@ -28,10 +28,10 @@ bush_I B_B UH1_I SH_E
 def test_a_lexicon_is_read_in_the_forms_of_cmu_and_kaldi(tmp_path) -> None:
     path = tmp_path / "lexicon.txt"
     path.write_text(LEXICON)
-    found = read_lexicon(path)
-    assert found["TOMATO"] == found["tomato"] == ["T AH0 M EY1 T OW2", "T AH0 M AA1 T OW2"]
-    assert found["rock"] == ["R AA1 K"]
-    pronouncer = Pronouncer(found)
+    lexicon = read_lexicon(path)
+    assert lexicon["TOMATO"] == lexicon["tomato"] == ["T AH0 M EY1 T OW2", "T AH0 M AA1 T OW2"]
+    assert lexicon["rock"] == ["R AA1 K"]
+    pronouncer = Pronouncer(lexicon)
     assert pronouncer.of("Tomato") == (("T", "AH", "M", "EY", "T", "OW"), ("T", "AH", "M", "AA", "T", "OW"))
     assert pronouncer.of("bush_I") == (("B", "UH", "SH"),)
     path.write_text("rock 0.25 R AA1 K\nrock 1.0 R AO K\n")
@@ -58,15 +58,15 @@ def test_words_are_put_together_from_what_is_known() -> None:
 
 
 def test_guessed_pronunciations_are_computed_once() -> None:
-    asked = []
+    guessed_words = []
 
     def guess(word: str) -> list[tuple[str, ...]]:
-        asked.append(word)
+        guessed_words.append(word)
         return [tuple(word.upper())]
 
     pronouncer = Pronouncer({}, guess)
     assert pronouncer.of("ab") == pronouncer.of("ab") == (("A", "B"),)
-    assert asked == ["ab"]
+    assert guessed_words == ["ab"]
 
 
 def test_a_phrase_has_the_likeliest_of_its_pronunciations() -> None:
@@ -76,8 +76,8 @@ def test_a_phrase_has_the_likeliest_of_its_pronunciations() -> None:
     assert variants[0] == (("A",), ("X",))
     assert set(variants[1:3]) == {(("A",), ("Y",)), (("B",), ("X",))}
     assert len(pronouncer.of_phrase(Phrase(" ".join(["a"] * 32)))) == 8
-    own = Phrase("a bbb", pronunciations=("P Q R S", "T"))
-    assert pronouncer.of_phrase(own) == [(("P",), ("Q", "R", "S")), ((), ("T",))]
+    phrase = Phrase("a bbb", pronunciations=("P Q R S", "T"))
+    assert pronouncer.of_phrase(phrase) == [(("P",), ("Q", "R", "S")), ((), ("T",))]
 
 
 @pytest.mark.parametrize(
@@ -118,20 +118,20 @@ def test_english_words_sound_as_the_dictionary_and_the_letters_say(tmp_path) -> 
     lexicon = tmp_path / "own.txt"
     lexicon.write_text("amanda AH M AA N D AH\n")
     pronouncer = Pronouncer.english(lexicon)
-    known = set(Confusion.articulatory().phones)
+    phones = set(Confusion.articulatory().phones)
     assert pronouncer.of("amanda") == (phones_of("AH M AA N D AH"),)
     assert phones_of("T AH M AA T OW") in pronouncer.of("tomato")
     for word in ("zuckerkandl", "Brontë", "o'shaughnessie", "xylophonist's"):
         assert pronouncer.of(word), word
-        assert known.issuperset(pronouncer.of(word)[0])
+        assert phones.issuperset(pronouncer.of(word)[0])
     assert pronouncer.of("7th") == pronouncer.of("<unk>") == pronouncer.of("!SIL") == ()
 
 
 def test_articulation_puts_near_what_is_near() -> None:
     costs = Confusion.articulatory()
 
-    def cost(one: str, other: str) -> float:
-        return float(costs.substitution[costs.id[one], costs.id[other]])
+    def cost(first: str, neighbour: str) -> float:
+        return float(costs.substitution[costs.id[first], costs.id[neighbour]])
 
     assert np.array_equal(costs.substitution, costs.substitution.T)
     assert cost("P", "B") == pytest.approx(10 / 35)  # voice alone
@@ -139,8 +139,8 @@ def test_articulation_puts_near_what_is_near() -> None:
     assert cost("S", "T") == pytest.approx(50 * 0.2 / 35)  # manner alone
     assert cost("IY", "IH") == pytest.approx(1 / 35)  # length alone
     halves = {"EY": ("EH", 1.25 + 1), "OW": ("AO", 1.25), "AY": ("AA", 2.5 + 3.75), "AW": ("AY", 2.5 + 2.5)}
-    for diphthong, (other, height_and_more) in {**halves, "OY": ("AY", 1.25 + 1.25 + 2.5)}.items():
-        assert cost(diphthong, other) == pytest.approx(height_and_more / 35)
+    for diphthong, (neighbour, height_and_more) in {**halves, "OY": ("AY", 1.25 + 1.25 + 2.5)}.items():
+        assert cost(diphthong, neighbour) == pytest.approx(height_and_more / 35)
     assert cost("M", "N") < cost("M", "K") < cost("M", "IY")
     assert cost("Y", "IY") < cost("K", "IY")
     assert costs.deletion[costs.id["T"]] == pytest.approx(27.5 / 35)
@@ -153,35 +153,35 @@ PHONES = st.lists(st.sampled_from("ABC"), max_size=5)
 
 
 @given(PHONES, PHONES, st.integers(0, 1000))
-def test_distance_agrees_with_trying_every_edit(said: list[str], heard: list[str], seed: int) -> None:
+def test_distance_agrees_with_trying_every_edit(spoken: list[str], recognised: list[str], seed: int) -> None:
     random = np.random.default_rng(seed)
     substitution = random.uniform(0.1, 1, (3, 3))
     np.fill_diagonal(substitution, 0)
     costs = Confusion(("A", "B", "C"), substitution, random.uniform(0.1, 1, 3), random.uniform(0.1, 1, 3))
 
-    def least(said: list[str], heard: list[str]) -> float:
-        if not said and not heard:
+    def least(spoken: list[str], recognised: list[str]) -> float:
+        if not spoken and not recognised:
             return 0.0
-        found = math.inf
-        if said:
-            found = min(found, float(costs.deletion[costs.id[said[0]]]) + least(said[1:], heard))
-        if heard:
-            found = min(found, float(costs.insertion[costs.id[heard[0]]]) + least(said, heard[1:]))
-        if said and heard:
-            cost = float(costs.substitution[costs.id[said[0]], costs.id[heard[0]]])
-            found = min(found, cost + least(said[1:], heard[1:]))
-        return found
+        best = math.inf
+        if spoken:
+            best = min(best, float(costs.deletion[costs.id[spoken[0]]]) + least(spoken[1:], recognised))
+        if recognised:
+            best = min(best, float(costs.insertion[costs.id[recognised[0]]]) + least(spoken, recognised[1:]))
+        if spoken and recognised:
+            cost = float(costs.substitution[costs.id[spoken[0]], costs.id[recognised[0]]])
+            best = min(best, cost + least(spoken[1:], recognised[1:]))
+        return best
 
-    assert costs.distance(said, heard) == pytest.approx(least(said, heard))
+    assert costs.distance(spoken, recognised) == pytest.approx(least(spoken, recognised))
 
 
 def test_costs_that_are_written_are_read_again(tmp_path) -> None:
     costs = Confusion.articulatory()
     costs.write(tmp_path / "costs.json")
-    again = Confusion.read(tmp_path / "costs.json")
-    assert (again.phones, again.source) == (costs.phones, costs.source)
+    loaded = Confusion.read(tmp_path / "costs.json")
+    assert (loaded.phones, loaded.source) == (costs.phones, costs.source)
     for name in ("substitution", "insertion", "deletion"):
-        assert np.allclose(getattr(again, name), getattr(costs, name), atol=1e-4)
+        assert np.allclose(getattr(loaded, name), getattr(costs, name), atol=1e-4)
     with pytest.raises(OutputError, match="cannot be written"):
         costs.write(tmp_path / "none" / "costs.json")
 
@@ -226,9 +226,9 @@ def test_frequent_confusions_become_cheap() -> None:
     prior = Confusion.articulatory()
     learned = learn(pairs, pronouncer, prior, prior_count=5, source="a test")
 
-    def ratio(said: str, heard: str) -> float:
-        at = learned.id[said], learned.id[heard]
-        return float(learned.substitution[at] / prior.substitution[at])
+    def ratio(spoken: str, recognised: str) -> float:
+        index = learned.id[spoken], learned.id[recognised]
+        return float(learned.substitution[index] / prior.substitution[index])
 
     assert ratio("P", "T") < 0.5 * ratio("S", "T")
     assert learned.deletion[learned.id["B"]] < learned.deletion[learned.id["S"]]
@@ -245,8 +245,9 @@ def test_frequent_confusions_become_cheap() -> None:
 def test_insertions_are_as_frequent_as_deletions_in_the_prior() -> None:
     prior = Confusion.uniform("ABC")
     learned = learn([(["a"], ["a"])], Pronouncer({"a": ["A"]}), prior, prior_count=1e9, sharpness=2.0)
-    deletion, other = np.exp(-2.0 * prior.deletion[0]), np.exp(-2.0 * prior.substitution[0, 1])
-    frequency = deletion / (1 + 2 * other + deletion)  # of the deletion of a phone, and of an insertion before a phone
+    deletion, substitution = np.exp(-2.0 * prior.deletion[0]), np.exp(-2.0 * prior.substitution[0, 1])
+    # The frequency of the deletion of a phone, and of an insertion before a phone.
+    frequency = deletion / (1 + 2 * substitution + deletion)
     np.testing.assert_allclose(learned.deletion, prior.deletion, rtol=1e-6)
     np.testing.assert_allclose(learned.insertion, -np.log(frequency / 3) / 2.0, rtol=1e-6)
 

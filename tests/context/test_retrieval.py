@@ -38,26 +38,26 @@ def encoder(seed=1):
 
 def enumerated(lattice, unit, options):
     """Return the phones of all spans, path by path, each with the smallest -ln posterior of such a path."""
-    both = forward_backward(lattice, Scales(acoustic=SCALE))
+    marginals = forward_backward(lattice, Scales(acoustic=SCALE))
     cost = lattice.graph.astype(float) + SCALE * lattice.acoustic.astype(float)
-    found = {}
+    cost_of = {}
 
-    def follow(state, reached, sound, words):
+    def follow(state, prefix_cost, sound, words):
         for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
             if SOUNDS[unit[arc]] is None or words + bool(SOUNDS[unit[arc]]) > options.max_words:
                 continue
-            after, dst = reached + cost[arc], int(lattice.dst[arc])
-            whole = after + both.beta[dst] - both.total
-            if whole <= options.beam:
+            after, dst = prefix_cost + cost[arc], int(lattice.dst[arc])
+            path_cost = after + marginals.beta[dst] - marginals.total
+            if path_cost <= options.beam:
                 longer = sound + SOUNDS[unit[arc]]
                 if longer:
-                    found[longer] = min(found.get(longer, np.inf), whole)
+                    cost_of[longer] = min(cost_of.get(longer, np.inf), path_cost)
                 follow(dst, after, longer, words + bool(SOUNDS[unit[arc]]))
 
     for state in range(lattice.num_states):
-        if np.isfinite(both.alpha[state]):
-            follow(state, both.alpha[state], (), 0)
-    return found
+        if np.isfinite(marginals.alpha[state]):
+            follow(state, marginals.alpha[state], (), 0)
+    return cost_of
 
 
 def dense(seed: int) -> Lattice:
@@ -87,8 +87,8 @@ def test_spans_are_those_of_all_paths(lattice, max_words, beam):
         return
     fast = likely_spans(lattice, unit, SOUNDS, SCALE, options)
     assert set(fast) == set(slow)
-    costs = [slow[each] for each in fast]
-    assert all(one <= other + 1e-5 for one, other in pairwise(costs))
+    costs = [slow[sound] for sound in fast]
+    assert all(first <= second + 1e-5 for first, second in pairwise(costs))
 
 
 @given(st.integers(0, 1000), st.integers(1, 30))
@@ -97,19 +97,19 @@ def test_nearest_are_those_of_the_largest_products(seed, number):
     retriever = Retriever(encoder(), RetrievalOptions(phrases=number))
     spans = [tuple(rng.choice(CONFUSION.phones, size=rng.integers(1, 6)).tolist()) for _ in range(7)]
     phrases = rng.normal(size=(20, 64)).astype(np.float32)
-    chosen = retriever.nearest(spans, PhraseIndex(phrases))
-    vectors = np.concatenate([retriever.encoder.vectors([""], [each]) for each in spans])
+    nearest = retriever.nearest(spans, PhraseIndex(phrases))
+    vectors = np.concatenate([retriever.encoder.vectors([""], [span]) for span in spans])
     best = (vectors @ phrases.T).max(axis=0)
-    assert len(chosen) == min(number, 20)
-    assert (np.diff(chosen) > 0).all()
-    assert best[chosen].min() >= np.delete(best, chosen).max(initial=-np.inf) - 1e-5
+    assert len(nearest) == min(number, 20)
+    assert (np.diff(nearest) > 0).all()
+    assert best[nearest].min() >= np.delete(best, nearest).max(initial=-np.inf) - 1e-5
     # Vectors are kept by then.
-    np.testing.assert_array_equal(retriever.nearest(spans[::-1], PhraseIndex(phrases)), chosen)
+    np.testing.assert_array_equal(retriever.nearest(spans[::-1], PhraseIndex(phrases)), nearest)
 
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), max_size=12), st.integers(1, 15))
-def test_vectors_are_the_same_when_kept_and_after_too_many(calls, most):
-    cache, requests = VectorCache(most), []
+def test_vectors_are_the_same_when_kept_and_after_too_many(calls, max_vectors):
+    cache, requests = VectorCache(max_vectors), []
     for keys in calls:
         computed = []
 
@@ -118,8 +118,8 @@ def test_vectors_are_the_same_when_kept_and_after_too_many(calls, most):
             return np.array([[keys[place], -keys[place]] for place in places], np.float32)
 
         np.testing.assert_array_equal(cache.get(keys, make), np.array([[key, -key] for key in keys], np.float32))
-        assert len(cache) <= most
-        if len({*requests, *keys}) <= most:
+        assert len(cache) <= max_vectors
+        if len({*requests, *keys}) <= max_vectors:
             assert sorted(computed) == sorted(set(keys) - set(requests))
         requests += keys
 
@@ -165,25 +165,25 @@ def test_with_room_for_all_phrases_retrieval_changes_nothing(lattice):
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
 def test_a_list_of_one_utterance_is_searched_whole(lattice):
     options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
-    own = PhraseList("", PHRASES.classes)
-    few = Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=1))
+    private = PhraseList("", PHRASES.classes)
+    retriever_of_one = Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=1))
     results = [
-        Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options, retriever=retriever)(lattice, [own])[1]
-        for retriever in (None, few)
+        Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options, retriever=retriever)(lattice, [private])[1]
+        for retriever in (None, retriever_of_one)
     ]
     assert results[0] == results[1]
-    assert not few.vectors([], []).size
+    assert not retriever_of_one.vectors([], []).size
 
 
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
 def test_with_room_for_few_phrases_some_of_the_same_are_added(lattice):
     options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
     lattice = lattice.with_words(WORDS)
-    every = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options)
-    some = Augmenter(
+    exhaustive = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options)
+    limited = Augmenter(
         WORDS, Pronouncer(LEXICON), CONFUSION, options,
         retriever=Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=2)),
     )  # fmt: skip
-    added = some(lattice, [PHRASES])[1]
-    assert set(added) <= set(every(lattice, [PHRASES])[1])
-    assert len({each.phrase for each in added}) <= 2
+    added = limited(lattice, [PHRASES])[1]
+    assert set(added) <= set(exhaustive(lattice, [PHRASES])[1])
+    assert len({addition.phrase for addition in added}) <= 2

@@ -23,8 +23,8 @@ def gains(mixture, phrases=LISTED, **options):
     """Return the gains of words after the history w5, with other lists in the same batch."""
     ids = PhraseListIds()
     lm = mixture(((BASE, 1.0),), pointer=POINTER, phrase_lists=ids, **options).over(TABLE, PENALTY)
-    lists = [ids.of(entities([(word,) for word in of_list]).of("*")) for of_list in (("w3", "w4"), phrases)]
-    slots = lm.advance(lm.start(2), np.array([of_list.number for of_list in lists], np.int32))
+    list_ids = [ids.of(entities([(word,) for word in words]).of("*")) for words in (("w3", "w4"), phrases)]
+    slots = lm.advance(lm.start(2), np.array([list_id.number for list_id in list_ids], np.int32))
     slots = lm.advance(slots, np.full(2, TABLE.id("w5"), np.int32))
     scored = np.repeat(slots, len(WORDS)), np.tile(WORDS, 2)
     return (lm.logprob(*scored) - lm.below(*scored)).astype(np.float64)[len(WORDS) :]
@@ -44,16 +44,16 @@ def test_a_reduced_boost_and_the_gain_sum_to_the_larger_of_both(boost, weight):
 def test_normalised_gains_are_shares_that_sum_to_one_in_any_order():
     gain = gains(SingleMixture)
     assert np.exp(gain[: len(LISTED)]).sum() / len(LISTED) == pytest.approx(1.0, abs=1e-5)
-    none = gain[len(LISTED) :]
-    assert none == pytest.approx(np.full(len(none), none[0]), abs=1e-5)
-    assert none[0] == pytest.approx(gains(ContextMixture)[-1], abs=1e-5)
+    unlisted = gain[len(LISTED) :]
+    assert unlisted == pytest.approx(np.full(len(unlisted), unlisted[0]), abs=1e-5)
+    assert unlisted[0] == pytest.approx(gains(ContextMixture)[-1], abs=1e-5)
     assert gains(SingleMixture, LISTED[::-1]) == pytest.approx(gain, abs=1e-5)
 
 
 def test_the_page_quotes_the_stored_measurements():
     cells = Cells(CELLS)
-    names = {trial.name for size in (100, 1000) for way in STAGES for values in candidates(size)
-             for trial in trials("dev", size, way, values)}  # fmt: skip
+    names = {trial.name for size in (100, 1000) for method in STAGES for values in candidates(size)
+             for trial in trials("dev", size, method, values)}  # fmt: skip
     assert cells.keys() == names
     page = (ROOT / "docs/context.md").read_text(encoding="utf-8")
     _, _, *rows = table(Cells(STORED), cells)

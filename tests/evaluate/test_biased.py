@@ -37,22 +37,24 @@ def test_no_alignment_is_cheaper(reference: list[str], hypothesis: list[str]) ->
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, st.frozensets(st.sampled_from("abc"))), min_size=1, max_size=4))
-def test_errors_are_counted_where_the_word_is_rare(said: list[tuple[list[str], list[str], frozenset[str]]]) -> None:
-    keys = [f"u{i}" for i in range(len(said))]
-    lists = {key: BiasingList(rare) for key, (_, _, rare) in zip(keys, said, strict=True)}
-    references = {key: each[0] for key, each in zip(keys, said, strict=True)}
-    hypotheses = {key: each[1] for key, each in zip(keys, said, strict=True)}
+def test_errors_are_counted_where_the_word_is_rare(
+    utterances: list[tuple[list[str], list[str], frozenset[str]]],
+) -> None:
+    keys = [f"u{i}" for i in range(len(utterances))]
+    lists = {key: BiasingList(rare) for key, (_, _, rare) in zip(keys, utterances, strict=True)}
+    references = {key: utterance[0] for key, utterance in zip(keys, utterances, strict=True)}
+    hypotheses = {key: utterance[1] for key, utterance in zip(keys, utterances, strict=True)}
     rate = score_biased(references, hypotheses, lists)
     pairs = {True: [], False: []}  # type: ignore[var-annotated]
-    for reference, hypothesis, rare in said:
+    for reference, hypothesis, rare in utterances:
         for pair in align_slowly(reference, hypothesis):
             pairs[(pair[1] if pair[0] is None else pair[0]) in rare].append(pair)
-    for part, wanted in ((rate.biased, pairs[True]), (rate.unbiased, pairs[False])):
-        assert (part.words, part.substitutions, part.insertions, part.deletions) == counts(wanted)
+    for part, expected in ((rate.biased, pairs[True]), (rate.unbiased, pairs[False])):
+        assert (part.words, part.substitutions, part.insertions, part.deletions) == counts(expected)
     assert rate.overall.errors == rate.biased.errors + rate.unbiased.errors
     assert rate.overall.words == rate.biased.words + rate.unbiased.words
-    apart = [score_biased({k: references[k]}, {k: hypotheses[k]}, lists) for k in keys]
-    assert sum(apart, BiasedRate()) == rate
+    rates = [score_biased({k: references[k]}, {k: hypotheses[k]}, lists) for k in keys]
+    assert sum(rates, BiasedRate()) == rate
 
 
 def test_an_inserted_rare_word_is_a_biased_error() -> None:
@@ -72,9 +74,9 @@ def test_the_sample_gives_the_figures_counted_by_hand(ninja: Ninja) -> None:
     references, hypotheses = SAMPLE / "sample.ref.tsv", SAMPLE / "sample.hyp.tsv"
     code, output, errors = ninja("score", references, hypotheses, "--biasing", references)
     assert (code, output, errors) == (0, (SAMPLE / "sample.result").read_text(), "")
-    lists, heard = read_biasing(references), read_text(hypotheses)
-    shown = [f"{key}\n{align(each.text or (), heard[key])}\n\n" for key, each in lists.items()]
-    assert "".join(shown) == (SAMPLE / "sample.alignments").read_text()
+    lists, hypothesis_texts = read_biasing(references), read_text(hypotheses)
+    alignments = [f"{key}\n{align(biasing.text or (), hypothesis_texts[key])}\n\n" for key, biasing in lists.items()]
+    assert "".join(alignments) == (SAMPLE / "sample.alignments").read_text()
 
 
 @pytest.mark.skipif(not RESULTS, reason=f"{BENCHMARK} is not there")
@@ -82,10 +84,10 @@ def test_the_sample_gives_the_figures_counted_by_hand(ninja: Ninja) -> None:
 def test_the_benchmarks_own_figures_come_out_exactly(path: Path) -> None:
     name = path.name.removesuffix(".result")
     lists = read_biasing(BENCHMARK / "ref" / f"{name[: len('test-clean')]}.biasing_100.tsv.gz")
-    references = {key: each.text or () for key, each in lists.items()}
+    references = {key: biasing.text or () for key, biasing in lists.items()}
     rate = score_biased(references, read_text(BENCHMARK / "hyp" / f"{name}.gz"), lists)
     assert str(rate) == path.read_text().strip()
-    assert all(each.rare <= set(each.bias) for each in lists.values())
+    assert all(biasing.rare <= set(biasing.bias) for biasing in lists.values())
 
 
 def test_the_two_forms_of_lists_say_the_same(tmp_path: Path, ninja: Ninja) -> None:
@@ -97,7 +99,7 @@ def test_the_two_forms_of_lists_say_the_same(tmp_path: Path, ninja: Ninja) -> No
     assert read_biasing(path) == read_biasing(table)
     short = tmp_path / "short.tsv"
     short.write_text("\r\n".join("\t".join(row[:3]) for row in rows))
-    assert {key: each.rare for key, each in read_biasing(short).items()} == {
+    assert {key: biasing.rare for key, biasing in read_biasing(short).items()} == {
         row[0]: frozenset(json.loads(row[2])) for row in rows
     }
     assert ninja("score", path, SAMPLE / "sample.hyp.tsv", "--biasing", path) == ninja(
@@ -114,10 +116,10 @@ def test_utterances_without_a_partner_are_counted_as_in_plain_scoring(tmp_path: 
         score_biased(references, {"u3": ["a"]}, lists, "all")
     with pytest.raises(OptionError, match="mode is 'some'"):
         score_biased(references, {"u1": ["a"]}, lists, "some")  # type: ignore[arg-type]
-    every = score_biased(references, {"u1": ["a"], "u3": ["x"]}, lists, "all")
-    assert (every.overall.errors, every.biased.deletions, every.biased.words) == (2, 1, 2)
-    assert (every.overall.missing, every.overall.unreferenced) == (1, 1)
-    assert every.overall == score(references, {"u1": ["a"], "u3": ["x"]}, "all")
+    all_mode = score_biased(references, {"u1": ["a"], "u3": ["x"]}, lists, "all")
+    assert (all_mode.overall.errors, all_mode.biased.deletions, all_mode.biased.words) == (2, 1, 2)
+    assert (all_mode.overall.missing, all_mode.overall.unreferenced) == (1, 1)
+    assert all_mode.overall == score(references, {"u1": ["a"], "u3": ["x"]}, "all")
     assert score_biased(references, {"u1": ["a"]}, lists, "present").overall.words == 1
     (tmp_path / "lists").write_text('{"utt": "u1", "rare": ["a"]}\n{"utt": "u2", "rare": []}\n')
     (tmp_path / "ref").write_text("u1 a\nu2 b c\n")
@@ -192,8 +194,8 @@ def test_lists_without_texts_cannot_be_the_references(tmp_path: Path, ninja: Nin
     assert "key 'u1': the biasing list contains no text; use another file as REFERENCE" in errors
 
 
-@pytest.mark.parametrize("other", [("--alignments", "ali"), ("--entities", "e.json"), ("--oracle", "--words", "w")])
-def test_options_that_contradict_biasing_are_refused(other: tuple[str, ...], ninja: Ninja) -> None:
-    code, _, errors = ninja("score", "ref", "hyp", "--biasing", "lists", *other)
+@pytest.mark.parametrize("options", [("--alignments", "ali"), ("--entities", "e.json"), ("--oracle", "--words", "w")])
+def test_options_that_contradict_biasing_are_refused(options: tuple[str, ...], ninja: Ninja) -> None:
+    code, _, errors = ninja("score", "ref", "hyp", "--biasing", "lists", *options)
     assert code == 2
     assert "cannot be used with" in errors

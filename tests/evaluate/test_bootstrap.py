@@ -28,37 +28,37 @@ def texts(rows: list[tuple[list[str], ...]]) -> list[dict[str, list[str]]]:
 @given(TEXTS)
 def test_a_system_does_not_differ_from_itself(rows: list[tuple[list[str], ...]]) -> None:
     references, hypotheses, _ = texts(rows)
-    found = bootstrap(references, hypotheses, hypotheses, replications=200)
-    assert found.first == found.second
-    assert found.difference == Interval(0.0, 0.0)
-    assert found.probability == 0.0
+    result = bootstrap(references, hypotheses, hypotheses, replications=200)
+    assert result.first == result.second
+    assert result.difference == Interval(0.0, 0.0)
+    assert result.probability == 0.0
 
 
 @given(TEXTS)
 def test_the_interval_holds_the_rate_itself(rows: list[tuple[list[str], ...]]) -> None:
-    references, hypotheses, others = texts(rows)
-    found = bootstrap(references, hypotheses, others, replications=1000)
-    assert found.second is not None
-    assert found.difference is not None
-    rates = [score(references, each).wer for each in (hypotheses, others)]
-    assert rates[0] in found.first
-    assert rates[1] in found.second
-    assert rates[1] - rates[0] in found.difference
+    references, hypotheses, second_hypotheses = texts(rows)
+    result = bootstrap(references, hypotheses, second_hypotheses, replications=1000)
+    assert result.second is not None
+    assert result.difference is not None
+    rates = [score(references, system).wer for system in (hypotheses, second_hypotheses)]
+    assert rates[0] in result.first
+    assert rates[1] in result.second
+    assert rates[1] - rates[0] in result.difference
 
 
 @settings(max_examples=10)
 @given(st.lists(st.tuples(SENTENCES | st.just([]), SENTENCES), min_size=1, max_size=3))
 def test_many_replications_come_near_all_test_sets_there_are(rows: list[tuple[list[str], list[str]]]) -> None:
-    references = {f"u{number}": said for number, (said, _) in enumerate(rows)}
+    references = {f"u{number}": reference for number, (reference, _) in enumerate(rows)}
     if not any(references.values()):
         return
-    hypotheses = {f"u{number}": heard for number, (_, heard) in enumerate(rows)}
-    words = [len(each) for each in references.values()]
-    wanted = bootstrap_rates(words, [edits(references[key], hypotheses[key]) for key in references])
-    found = bootstrap(references, hypotheses, replications=20_000)
-    spread = float(np.std(wanted))
-    assert abs(found.first.mean - np.mean(wanted)) <= 0.1 * spread + 1e-9
-    assert abs(found.first.half_width - 1.96 * spread) <= 0.2 * spread + 1e-9
+    hypotheses = {f"u{number}": hypothesis for number, (_, hypothesis) in enumerate(rows)}
+    words = [len(reference) for reference in references.values()]
+    expected_rates = bootstrap_rates(words, [edits(references[key], hypotheses[key]) for key in references])
+    result = bootstrap(references, hypotheses, replications=20_000)
+    spread = float(np.std(expected_rates))
+    assert abs(result.first.mean - np.mean(expected_rates)) <= 0.1 * spread + 1e-9
+    assert abs(result.first.half_width - 1.96 * spread) <= 0.2 * spread + 1e-9
 
 
 def test_a_replication_is_made_of_the_same_utterances_in_all_counts() -> None:
@@ -73,13 +73,13 @@ def test_a_replication_is_made_of_the_same_utterances_in_all_counts() -> None:
 def test_a_system_that_is_always_better_is_so_with_certainty() -> None:
     references = {f"u{number}": ["a", "b"] for number in range(10)}
     worse = {key: ["a", "x"] for key in references}
-    found = bootstrap(references, worse, references)
-    assert str(found) == (
+    result = bootstrap(references, worse, references)
+    assert str(result) == (
         "Set1: %WER 50.00 95% Conf Interval [ 50.00, 50.00 ]\n"
         "Set2: %WER 0.00 95% Conf Interval [ 0.00, 0.00 ]\n"
         "Probability of Set2 improving Set1: 100.00"
     )
-    assert found.difference == Interval(-50.0, 0.0)
+    assert result.difference == Interval(-50.0, 0.0)
     assert bootstrap(references, references, worse).probability == 0.0
 
 
@@ -133,9 +133,9 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out_of_both() ->
     with pytest.raises(FormatError, match="no hypothesis for 2 of 3 references"):
         bootstrap(references, first, second)
     assert bootstrap(references, first, second, "present", 10).first == Interval(0.0, 0.0)
-    everything = bootstrap(references, first, second, "all", 5000)
-    assert everything.first.mean == pytest.approx(100 / 3, abs=2)
-    assert everything.second.mean == pytest.approx(200 / 3, abs=2)  # type: ignore[union-attr]
+    all_mode = bootstrap(references, first, second, "all", 5000)
+    assert all_mode.first.mean == pytest.approx(100 / 3, abs=2)
+    assert all_mode.second.mean == pytest.approx(200 / 3, abs=2)  # type: ignore[union-attr]
     with pytest.raises(FormatError, match="no reference has a hypothesis"):
         bootstrap(references, first, {"other": []}, "all")
 
@@ -169,8 +169,8 @@ def test_the_command_prints_the_lines_of_compute_wer_bootci(ninja: Ninja, tmp_pa
     assert err.startswith("ninja: Set2 - Set1: -27.")
     assert ninja("compute-wer-bootci", reference, before, after, "--seed", "7") == (code, out, err)
     assert ninja("compute-wer-bootci", reference, before, after, "--seed", "8")[1] != out
-    code, alone, err = ninja("compute-wer-bootci", reference, before, "--replications", 100)
-    assert (code, len(alone.splitlines()), err) == (0, 1, "")
+    code, single, err = ninja("compute-wer-bootci", reference, before, "--replications", 100)
+    assert (code, len(single.splitlines()), err) == (0, 1, "")
     Path(after).write_text("u1 a b c\n")
     assert ninja("compute-wer-bootci", reference, before, after)[0] == 1
     assert ninja("compute-wer-bootci", reference, before, after, "--mode=present")[0] == 0

@@ -33,13 +33,13 @@ LISTS = Entities.from_dict(
 )
 
 
-def one(reference: str, hypothesis: str, entities: Entities = LISTS, **options: object) -> EntityReport:
+def score_one(reference: str, hypothesis: str, entities: Entities = LISTS, **options: object) -> EntityReport:
     return score_entities({"u": reference.split()}, {"u": hypothesis.split()}, entities.phrases("u"), **options)  # type: ignore[arg-type]
 
 
 def test_an_entity_is_found_where_all_its_words_stand_side_by_side() -> None:
-    report = one("call tom chen in new york", "call tom chen in york")
-    assert [(each.entity, each.begin, each.is_correct) for each in report.mentions] == [
+    report = score_one("call tom chen in new york", "call tom chen in york")
+    assert [(mention.entity, mention.begin, mention.is_correct) for mention in report.mentions] == [
         (("@name", "tom chen"), 1, True),
         (("@place", "new york"), 4, False),
     ]
@@ -54,76 +54,79 @@ def test_an_entity_is_found_where_all_its_words_stand_side_by_side() -> None:
 
 
 def test_the_longest_of_overlapping_entities_is_the_one_said() -> None:
-    assert [each.entity.text for each in one("tom chen lee and chen", "").mentions] == ["tom chen lee", "chen"]
+    assert [mention.entity.text for mention in score_one("tom chen lee and chen", "").mentions] == [
+        "tom chen lee",
+        "chen",
+    ]
 
 
 def test_words_side_by_side_are_found_whatever_longer_entity_they_begin() -> None:
-    report = one("call tom chen now", "call tom chen lee now")
+    report = score_one("call tom chen now", "call tom chen lee now")
     assert report.mentions[0].is_correct
-    assert [(each.entity.text, each.begin, each.instead_of) for each in report.insertions] == [
+    assert [(insertion.entity.text, insertion.begin, insertion.instead_of) for insertion in report.insertions] == [
         ("tom chen lee", 1, "tom chen")
     ]
     assert report.entities.precision == 50.0
 
 
 def test_a_missed_entity_is_shown_with_what_stood_there_instead() -> None:
-    report = one("please call kathi clendenin now", "please call cathy clean den in now")
+    report = score_one("please call kathi clendenin now", "please call cathy clean den in now")
     (mention,) = report.mentions
     assert (mention.is_correct, mention.instead) == (False, "cathy clean den in")
     assert report.mentions[0].words.words == 2
-    (mention,) = one("call kathi clendenin", "call").mentions
+    (mention,) = score_one("call kathi clendenin", "call").mentions
     assert (mention.instead, mention.words.deletions) == ("", 2)
 
 
 def test_words_put_in_count_as_errors_of_an_entity_only_between_its_words() -> None:
-    (within,) = one("call kathi clendenin now", "call kathi the clendenin now").mentions
-    assert (within.words.insertions, within.is_correct) == (1, False)
-    beside = one("call kathi clendenin now", "call um kathi clendenin um now")
-    assert (beside.entities.words.errors, beside.overall.insertions, beside.mentions[0].is_correct) == (0, 2, True)
+    (inner,) = score_one("call kathi clendenin now", "call kathi the clendenin now").mentions
+    assert (inner.words.insertions, inner.is_correct) == (1, False)
+    outer = score_one("call kathi clendenin now", "call um kathi clendenin um now")
+    assert (outer.entities.words.errors, outer.overall.insertions, outer.mentions[0].is_correct) == (0, 2, True)
 
 
 def test_an_entity_nobody_said_is_inserted_and_one_said_as_plain_words_is_not() -> None:
-    report = one("call tom and go", "call tom chen and go to new york")
-    assert [(each.entity, each.begin, each.instead_of) for each in report.insertions] == [
+    report = score_one("call tom and go", "call tom chen and go to new york")
+    assert [(insertion.entity, insertion.begin, insertion.instead_of) for insertion in report.insertions] == [
         (("@name", "tom chen"), 1, "tom"),
         (("@place", "new york"), 6, ""),
     ]
     assert (math.isnan(report.entities.recall), report.entities.precision) == (True, 0.0)
     # Truth given: "york" is said, but not as an entity; it is neither found nor put in.
-    plain = one("the duke of york", "the duke of york", truth={"u": []})
-    assert (plain.entities, plain.classes) == (EntityRate(), {})
+    unlisted = score_one("the duke of york", "the duke of york", truth={"u": []})
+    assert (unlisted.entities, unlisted.classes) == (EntityRate(), {})
 
 
 def test_an_entity_said_twice_must_be_found_twice() -> None:
-    report = one("chen and chen", "chan and chen")
-    assert [(each.begin, each.is_correct) for each in report.mentions] == [(0, False), (2, True)]
-    twice = Entities.from_dict({"@title": ["bye bye"]})
-    assert one("bye bye and bye bye", "bye bye bye", twice).entities.correct == 1
-    report = one("call chen", "call chen chen chen")
+    report = score_one("chen and chen", "chan and chen")
+    assert [(mention.begin, mention.is_correct) for mention in report.mentions] == [(0, False), (2, True)]
+    repeated = Entities.from_dict({"@title": ["bye bye"]})
+    assert score_one("bye bye and bye bye", "bye bye bye", repeated).entities.correct == 1
+    report = score_one("call chen", "call chen chen chen")
     assert (report.entities.correct, report.entities.inserted) == (1, 2)
-    assert {each.instead_of for each in report.insertions} == {""}
+    assert {insertion.instead_of for insertion in report.insertions} == {""}
 
 
 def test_true_entities_need_not_be_in_the_lists() -> None:
     truth = {"u": [Entity("@artist", "abba"), Entity("@artist", "tom chen")]}
-    report = one("play abba for tom chen", "play abba for tom chen", truth=truth)
+    report = score_one("play abba for tom chen", "play abba for tom chen", truth=truth)
     assert {name: rate.correct for name, rate in report.classes.items()} == {"@artist": 2}
     assert report.entities.precision == 100.0
 
 
 def test_without_lists_and_truth_there_is_nothing_to_find() -> None:
-    report = one("call tom chen", "call", Entities.from_dict({}))
+    report = score_one("call tom chen", "call", Entities.from_dict({}))
     assert (report.mentions, report.insertions, report.overall.errors) == ((), (), 2)
     assert "nan" not in str(report)
 
 
 def test_entities_outside_the_vocabulary_are_counted_apart() -> None:
     table = SymbolTable.from_words(["<eps>", "call", "tom", "chen", "kathi"])
-    report = one("call tom chen kathi clendenin", "call tom chen kathi clendenin york", words=table)
+    report = score_one("call tom chen kathi clendenin", "call tom chen kathi clendenin york", words=table)
     assert (report.vocabulary(True).mentions, report.vocabulary(False).mentions) == (1, 1)
     assert (report.vocabulary(True).inserted, report.vocabulary(False).inserted) == (0, 1)
     assert report.vocabulary(True) + report.vocabulary(False) == report.entities
-    assert one("chen", "chen").vocabulary(True) == EntityRate()
+    assert score_one("chen", "chen").vocabulary(True) == EntityRate()
 
 
 def test_the_report_tells_what_context_changed() -> None:
@@ -137,55 +140,57 @@ def test_the_report_tells_what_context_changed() -> None:
         "e": ["chen", "york"],
     }
     report = score_entities(references, after, LISTS.phrases(references), before=before).as_dict()
-    fates = {name: [each["utt"] for each in report[name]] for name in ("recovered", "kept", "lost", "missed")}  # type: ignore[attr-defined]
-    assert fates == {"recovered": ["a"], "kept": ["c"], "lost": ["b"], "missed": ["d"]}
+    outcomes = {name: [entity["utt"] for entity in report[name]] for name in ("recovered", "kept", "lost", "missed")}  # type: ignore[attr-defined]
+    assert outcomes == {"recovered": ["a"], "kept": ["c"], "lost": ["b"], "missed": ["d"]}
     assert report["missed"] == [
         {"utt": "d", "class": "@place", "text": "york", "begin": 0, "instead": "pork", "word_errors": 1}
     ]
-    assert [(each["text"], each["found_before"]) for each in report["inserted"]] == [  # type: ignore[attr-defined]
+    assert [(entity["text"], entity["found_before"]) for entity in report["inserted"]] == [  # type: ignore[attr-defined]
         ("chen", True),
         ("york", False),
     ]
-    alone = score_entities(references, after, LISTS.phrases(references)).as_dict()
-    assert [len(alone[name]) for name in ("recovered", "kept", "lost", "missed")] == [2, 0, 0, 2]  # type: ignore[arg-type]
-    (anew,) = one("chen", "chen chen", before={"u": ["chen"]}).insertions
-    assert anew.found_before is False
-    partly = score_entities(references, after, LISTS.phrases(references), before={"a": ["call", "can"]}, mode="present")
-    assert [each.found_before for each in partly.mentions] == [False, None, None, None]
+    without_before = score_entities(references, after, LISTS.phrases(references)).as_dict()
+    assert [len(without_before[name]) for name in ("recovered", "kept", "lost", "missed")] == [2, 0, 0, 2]  # type: ignore[arg-type]
+    (insertion,) = score_one("chen", "chen chen", before={"u": ["chen"]}).insertions
+    assert insertion.found_before is False
+    partial = score_entities(
+        references, after, LISTS.phrases(references), before={"a": ["call", "can"]}, mode="present"
+    )
+    assert [mention.found_before for mention in partial.mentions] == [False, None, None, None]
     with pytest.raises(FormatError, match="no hypothesis for 4 of 5 references"):
         score_entities(references, after, LISTS.phrases(references), before={"a": ["call", "can"]})
 
 
 @given(PHRASES, st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4))
 def test_entities_are_counted_as_by_the_slow_twin(
-    phrases: list[str], said: list[tuple[list[str], list[str], list[str]]]
+    phrases: list[str], utterances: list[tuple[list[str], list[str], list[str]]]
 ) -> None:
     class_of = {text: "@even" if len(text) % 3 else "@odd" for text in phrases}
     lists = Entities.from_dict(
         {name: [text for text in phrases if class_of[text] == name] for name in ("@even", "@odd")}
     )
-    references, hypotheses, before = ({f"u{i}": each[part] for i, each in enumerate(said)} for part in range(3))
+    references, hypotheses, before = ({f"u{i}": texts[side] for i, texts in enumerate(utterances)} for side in range(3))
     report = score_entities(references, hypotheses, lists.phrases(references), before=before)
     for key, reference in references.items():
         part = report.of([key])
-        wanted = spots(reference, class_of)
-        assert [(each.begin, *each.entity) for each in part.mentions] == wanted
-        often = Counter(text for _, _, text in wanted)
-        for text, times in often.items():
-            mine = [each for each in part.mentions if each.entity.text == text]
-            assert sum(each.is_correct for each in mine) == min(times, occurrences(hypotheses[key], text))
-            assert sum(bool(each.found_before) for each in mine) == min(times, occurrences(before[key], text))
-        heard = Counter(text for _, _, text in spots(hypotheses[key], class_of))
-        surplus = Counter({text: times - occurrences(reference, text) for text, times in heard.items()})
-        assert Counter(each.entity.text for each in part.insertions) == +surplus
-        assert part.entities.words.words == sum(len(text.split()) for _, _, text in wanted)
+        expected = spots(reference, class_of)
+        assert [(mention.begin, *mention.entity) for mention in part.mentions] == expected
+        counts = Counter(text for _, _, text in expected)
+        for text, count in counts.items():
+            matching = [mention for mention in part.mentions if mention.entity.text == text]
+            assert sum(mention.is_correct for mention in matching) == min(count, occurrences(hypotheses[key], text))
+            assert sum(bool(mention.found_before) for mention in matching) == min(count, occurrences(before[key], text))
+        hypothesis_counts = Counter(text for _, _, text in spots(hypotheses[key], class_of))
+        surplus = Counter({text: count - occurrences(reference, text) for text, count in hypothesis_counts.items()})
+        assert Counter(insertion.entity.text for insertion in part.insertions) == +surplus
+        assert part.entities.words.words == sum(len(text.split()) for _, _, text in expected)
         assert part.entities.words.errors <= part.overall.errors
     assert report.overall == score(references, hypotheses)
-    apart = [
+    reports = [
         score_entities({k: references[k]}, {k: hypotheses[k]}, lists.phrases([k]), before={k: before[k]})
         for k in references
     ]
-    assert sum(apart, EntityReport()) == report
+    assert sum(reports, EntityReport()) == report
     assert sum(report.classes.values(), EntityRate()) == report.entities
     assert report.contextual().entities.mentions == report.entities.mentions
     assert report.contextual().overall + report.general().overall == report.overall
@@ -193,25 +198,28 @@ def test_entities_are_counted_as_by_the_slow_twin(
 
 
 @given(PHRASES, st.lists(WORDS, min_size=1, max_size=3))
-def test_a_perfect_hypothesis_has_perfect_figures(phrases: list[str], said: list[list[str]]) -> None:
-    references = {f"u{i}": each for i, each in enumerate(said)}
+def test_a_perfect_hypothesis_has_perfect_figures(phrases: list[str], drawn_references: list[list[str]]) -> None:
+    references = {f"u{i}": words for i, words in enumerate(drawn_references)}
     report = score_entities(references, references, Entities.from_dict({"@all": phrases}).phrases(references))
-    assert all(each.is_correct and each.instead == each.entity.text for each in report.mentions)
+    assert all(mention.is_correct and mention.instead == mention.entity.text for mention in report.mentions)
     assert (report.entities.inserted, report.entities.words.errors) == (0, 0)
 
 
 def test_phrases_that_two_classes_share_belong_to_the_first() -> None:
-    both = Entities.from_dict({"@place": ["paris"], "@name": ["paris"]})
-    assert [each.entity.class_name for each in one("paris", "paris", both).mentions] == ["@place"]
+    shared = Entities.from_dict({"@place": ["paris"], "@name": ["paris"]})
+    assert [mention.entity.class_name for mention in score_one("paris", "paris", shared).mentions] == ["@place"]
 
 
 def test_phrases_that_two_lists_share_belong_to_the_first() -> None:
     lists = Entities.from_dict({"@name": ["paris"], "utterances": {"u": {"@place": ["paris", "paris texas"]}}})
-    assert [each.entity.class_name for each in one("paris or paris texas", "", lists).mentions] == ["@name", "@place"]
+    assert [mention.entity.class_name for mention in score_one("paris or paris texas", "", lists).mentions] == [
+        "@name",
+        "@place",
+    ]
 
 
 def test_phrases_of_negative_weight_are_no_entities() -> None:
-    report = one("good day", "the day")
+    report = score_one("good day", "the day")
     assert (report.mentions, report.insertions) == ((), ())
 
 
@@ -232,15 +240,15 @@ def test_figures_of_one_test_set_among_several_can_be_asked_for() -> None:
 
 def test_truth_that_contradicts_the_references_is_refused() -> None:
     with pytest.raises(FormatError, match="key 'u': the true entity 'abba' is not in the reference 'play it'"):
-        one("play it", "play it", truth={"u": [Entity("@artist", "abba")]})
+        score_one("play it", "play it", truth={"u": [Entity("@artist", "abba")]})
     with pytest.raises(
         FormatError, match="no utterance with true entities has a reference; check that the utterance ids"
     ):
-        one("play it", "play it", truth={"v": []})
+        score_one("play it", "play it", truth={"v": []})
     with pytest.raises(FormatError, match="no reference has a hypothesis"):
         score_entities({"u": []}, {"v": []}, {})
     with pytest.raises(OptionError, match="mode is 'some'"):
-        one("a", "a", mode="some")
+        score_one("a", "a", mode="some")
 
 
 def test_truth_is_read_from_records(tmp_path: Path) -> None:
@@ -284,7 +292,7 @@ def test_broken_truth_is_refused_with_its_line(tmp_path: Path, content: bytes, m
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Path:
+def files(tmp_path: Path) -> Path:
     (tmp_path / "text").write_text("u1 call tom chen\nu2 go to new york\nu3 good day\n")
     (tmp_path / "after").write_text("u1 call tom chen\nu2 go to your\nu3 good york\n")
     (tmp_path / "before").write_text("u1 call tom shin\nu2 go to your\nu3 good day\n")
@@ -294,9 +302,9 @@ def bed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_score_prints_entities_by_class(ninja: Ninja, bed: Path) -> None:
-    call = ("score", bed / "text", bed / "after", "--entities", bed / "entities.json")
-    code, output, errors = ninja(*call, "--vocabulary", bed / "words")
+def test_score_prints_entities_by_class(ninja: Ninja, files: Path) -> None:
+    call = ("score", files / "text", files / "after", "--entities", files / "entities.json")
+    code, output, errors = ninja(*call, "--vocabulary", files / "words")
     assert (code, errors) == (0, "")
     assert output.splitlines() == [
         "%WER 33.33 [ 3 / 9, 0 ins, 1 del, 2 sub ]",
@@ -319,13 +327,13 @@ def test_score_prints_entities_by_class(ninja: Ninja, bed: Path) -> None:
     ]
 
 
-def test_score_reports_what_became_of_each_entity(ninja: Ninja, bed: Path) -> None:
-    call = ("score", bed / "text", bed / "after", "--entities", bed / "entities.json", "--truth", bed / "truth")
-    code, output, _ = ninja(*call, "--before", bed / "before", "--report", bed / "report.json")
+def test_score_reports_what_became_of_each_entity(ninja: Ninja, files: Path) -> None:
+    call = ("score", files / "text", files / "after", "--entities", files / "entities.json", "--truth", files / "truth")
+    code, output, _ = ninja(*call, "--before", files / "before", "--report", files / "report.json")
     assert code == 0
     assert "%RECALL 100.00 [ 1 / 1 ]" in output
-    report = json.loads((bed / "report.json").read_text())
-    assert [each["text"] for each in report["recovered"]] == ["tom chen"]
+    report = json.loads((files / "report.json").read_text())
+    assert [entity["text"] for entity in report["recovered"]] == ["tom chen"]
     assert report["inserted"] == [
         {"utt": "u3", "class": "@place", "text": "york", "begin": 1, "instead_of": "day", "found_before": False}
     ]
@@ -333,11 +341,11 @@ def test_score_reports_what_became_of_each_entity(ninja: Ninja, bed: Path) -> No
     assert report["words"]["wer"] == pytest.approx(100 / 3)
 
 
-def test_score_knows_the_entities_of_groups(ninja: Ninja, bed: Path) -> None:
-    (bed / "grouped").write_text('{"groups": {"mine": {"@name": ["tom chen"]}}}')
-    (bed / "utt2group").write_text("u1 mine\n")
-    call = ("score", bed / "text", bed / "after", "--entities", bed / "grouped")
-    assert "%RECALL 100.00 [ 1 / 1 ]" in ninja(*call, "--utt2group", bed / "utt2group")[1]
+def test_score_knows_the_entities_of_groups(ninja: Ninja, files: Path) -> None:
+    (files / "grouped").write_text('{"groups": {"mine": {"@name": ["tom chen"]}}}')
+    (files / "utt2group").write_text("u1 mine\n")
+    call = ("score", files / "text", files / "after", "--entities", files / "grouped")
+    assert "%RECALL 100.00 [ 1 / 1 ]" in ninja(*call, "--utt2group", files / "utt2group")[1]
     code, output, errors = ninja(*call)
     assert (code, "%RECALL - [ 0 / 0 ]" in output) == (0, True)
     assert "mine" in errors  # a group that no utterance is in
@@ -365,8 +373,13 @@ def test_entities_of_the_first_pass_are_counted_by_hand() -> None:
     report = score_entities(references, hypotheses, {}, truth=truth, words=table)
     with gzip.open(calls / "entities.jsonl.gz", "rt") as stream:
         records = [json.loads(row) for row in stream]
-    for known in (True, False):
-        wanted = [each for each in records if each["in_dict"] is known]
-        found = [each for each in wanted if f" {each['entity']} " in f" {' '.join(hypotheses[each['utt']])} "]
-        assert (report.vocabulary(known).mentions, report.vocabulary(known).correct) == (len(wanted), len(found))
+    for in_vocabulary in (True, False):
+        expected = [record for record in records if record["in_dict"] is in_vocabulary]
+        correct = [
+            record for record in expected if f" {record['entity']} " in f" {' '.join(hypotheses[record['utt']])} "
+        ]
+        assert (report.vocabulary(in_vocabulary).mentions, report.vocabulary(in_vocabulary).correct) == (
+            len(expected),
+            len(correct),
+        )
     assert report.vocabulary(True).mentions == 163

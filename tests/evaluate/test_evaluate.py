@@ -29,12 +29,12 @@ def test_texts_that_are_strings_are_refused() -> None:
 
 
 def test_an_alignment_shows_every_edit() -> None:
-    found = align(["the", "cat", "sat", "down"], ["a", "cat", "sat", "right", "down", "there"])
-    assert found.rate() == ErrorRate(
+    alignment = align(["the", "cat", "sat", "down"], ["a", "cat", "sat", "right", "down", "there"])
+    assert alignment.rate() == ErrorRate(
         words=4, substitutions=1, insertions=2, deletions=0, sentences=1, sentence_errors=1
     )
-    assert found.rate().correct == 3
-    assert str(found) == "ref: the cat sat ***   down ***\nhyp: a   cat sat right down there"
+    assert alignment.rate().correct == 3
+    assert str(alignment) == "ref: the cat sat ***   down ***\nhyp: a   cat sat right down there"
     assert align(["a"], []).pairs == (("a", None),)
     assert align([], ["a"]).pairs == ((None, "a"),)
     assert str(align([], [])) == "ref:\nhyp:"
@@ -42,9 +42,9 @@ def test_an_alignment_shows_every_edit() -> None:
 
 @given(WORDS, WORDS)
 def test_an_alignment_has_the_fewest_edits_and_loses_no_word(reference: list[str], hypothesis: list[str]) -> None:
-    found = align(reference, hypothesis)
-    assert [said for said, _ in found.pairs if said is not None] == reference
-    assert [heard for _, heard in found.pairs if heard is not None] == hypothesis
+    alignment = align(reference, hypothesis)
+    assert [word for word, _ in alignment.pairs if word is not None] == reference
+    assert [word for _, word in alignment.pairs if word is not None] == hypothesis
     numbers = {word: i + 1 for i, word in enumerate(sorted({*reference, *hypothesis}))}
     size = len(hypothesis)
     chain = Lattice.from_arrays(
@@ -56,7 +56,7 @@ def test_an_alignment_has_the_fewest_edits_and_loses_no_word(reference: list[str
         [0.0] * size,
         [np.inf] * size + [0],
     )
-    assert found.rate().errors == least_edit_distance(chain, [numbers[word] for word in reference])
+    assert alignment.rate().errors == least_edit_distance(chain, [numbers[word] for word in reference])
 
 
 def test_scores_are_printed_as_kaldi_prints_them() -> None:
@@ -89,10 +89,10 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out() -> None:
     hypotheses = {"u1": ["a"], "other": ["x"]}
     with pytest.raises(FormatError, match=r"'u2': no hypothesis for 2 of 3 references; .* --mode all \(mode='all'\)"):
         score(references, hypotheses)
-    everything = score(references, hypotheses, "all")
-    assert (everything.errors, everything.words, everything.sentences) == (3, 4, 3)
-    assert (everything.missing, everything.unreferenced) == (2, 1)
-    assert "[PARTIAL]" in str(everything)
+    all_mode = score(references, hypotheses, "all")
+    assert (all_mode.errors, all_mode.words, all_mode.sentences) == (3, 4, 3)
+    assert (all_mode.missing, all_mode.unreferenced) == (2, 1)
+    assert "[PARTIAL]" in str(all_mode)
     present = score(references, hypotheses, "present")
     assert (present.errors, present.words, present.sentences, present.missing) == (0, 1, 1, 2)
     with pytest.raises(FormatError, match="no reference has a hypothesis"):
@@ -105,21 +105,21 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out() -> None:
 @given(lattices(max_states=7, max_word=4, connected=False), st.lists(st.sampled_from([1, 2, 3, 4, -1]), max_size=6))
 def test_the_oracle_agrees_with_all_paths(lattice: Lattice, reference: list[int]) -> None:
     try:
-        wanted = least_edit_distance(lattice, reference)
+        expected = least_edit_distance(lattice, reference)
     except ValueError:
         with pytest.raises(LatticeError, match="no path leads"):
             oracle(lattice, reference)
         return
-    found = oracle(lattice, reference)
-    assert found.edits == wanted
+    nearest = oracle(lattice, reference)
+    assert nearest.edits == expected
     # The path returned is one of the lattice, and the edits are split rightly.
     src = lattice.src
-    ends = [0, *lattice.dst[found.arcs]]
-    assert ends[:-1] == src[found.arcs].tolist()
+    ends = [0, *lattice.dst[nearest.arcs]]
+    assert ends[:-1] == src[nearest.arcs].tolist()
     assert lattice.is_final[ends[-1]]
-    assert found.words.tolist() == [word for word in lattice.word[found.arcs].tolist() if word]
-    assert align([str(word) for word in reference], [str(word) for word in found.words]).rate().errors == wanted
-    assert found.insertions - found.deletions == len(found.words) - len(reference)
+    assert nearest.words.tolist() == [word for word in lattice.word[nearest.arcs].tolist() if word]
+    assert align([str(word) for word in reference], [str(word) for word in nearest.words]).rate().errors == expected
+    assert nearest.insertions - nearest.deletions == len(nearest.words) - len(reference)
 
 
 def two_words() -> Lattice:
@@ -129,15 +129,15 @@ def two_words() -> Lattice:
 def test_the_oracle_rate_counts_what_has_no_partner() -> None:
     words = SymbolTable([("<eps>", 0), ("a", 1), ("<unk>", 2), ("c", 3)])
     references = {"u1": ["zzz", "c", "d"], "gone": ["a"]}
-    made = [two_words(), two_words().with_key("extra")]
-    rate = oracle_score(made, references, words)
+    copies = [two_words(), two_words().with_key("extra")]
+    rate = oracle_score(copies, references, words)
     assert (rate.words, rate.substitutions, rate.deletions, rate.insertions) == (3, 1, 1, 0)
     assert (rate.sentences, rate.missing, rate.unreferenced) == (1, 1, 1)
-    assert oracle_score(made, references, words, unknown=2).errors == 1
+    assert oracle_score(copies, references, words, unknown=2).errors == 1
     with pytest.raises(FormatError, match="no lattice has a reference"):
-        oracle_score(made, {"other": []}, words)
+        oracle_score(copies, {"other": []}, words)
     with pytest.raises(LatticeError, match=r"word id 0 \(epsilon\)"):
-        oracle(made[0], [0])
+        oracle(copies[0], [0])
 
 
 def test_an_alignment_of_equal_words_has_no_errors() -> None:

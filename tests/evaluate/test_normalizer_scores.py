@@ -131,7 +131,7 @@ def test_rare_words_are_those_of_the_lexical_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hypothesis", "found", "in_form"),
+    ("hypothesis", "correct", "in_form"),
     [
         ("Kathy Clendenin, is it", 1, 1),
         ("“Kathy Clendenin”?", 1, 1),
@@ -145,14 +145,14 @@ def test_rare_words_are_those_of_the_lexical_form() -> None:
     ],
 )
 def test_entities_are_found_by_lexical_form_and_their_written_form_is_counted(
-    hypothesis: str, found: int, in_form: int
+    hypothesis: str, correct: int, in_form: int
 ) -> None:
     phrases = Phrases([Entity("@name", "Kathy Clendenin"), Entity("@band", "the Beatles")])
-    references = {"u": BASIC.words(hypothesis.split()) if found else ["kathy", "clendenin"]}
+    references = {"u": BASIC.words(hypothesis.split()) if correct else ["kathy", "clendenin"]}
     report = score_entities(references, {"u": hypothesis.split()}, {"u": [phrases]}, normalizer="basic")
-    assert (report.entities.correct, report.entities.in_form) == (found, in_form)
+    assert (report.entities.correct, report.entities.in_form) == (correct, in_form)
     assert {mention.entity.text for mention in report.mentions} <= {"Kathy Clendenin", "the Beatles"}
-    assert (f"%ENTITY-FORM {'-' if not found else format(100 * in_form / found, '.2f')} [" in str(report)) is True
+    assert (f"%ENTITY-FORM {'-' if not correct else format(100 * in_form / correct, '.2f')} [" in str(report)) is True
 
 
 def test_entities_inserted_are_named_as_in_their_list() -> None:

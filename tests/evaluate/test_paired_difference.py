@@ -38,20 +38,20 @@ def test_the_words_needed_show_the_difference_in_four_sets_of_five() -> None:
     words = np.full(30, 20)
     difference = paired_difference(rng.poisson(4, 30), rng.poisson(3.6, 30), words)
     assert not difference.is_significant
-    needed = difference.words_needed
-    assert needed is not None
-    assert needed > 600
-    mean, error = difference.interval.mean, difference.standard_error * np.sqrt(600 / needed)
+    words_needed = difference.words_needed
+    assert words_needed is not None
+    assert words_needed > 600
+    mean, error = difference.interval.mean, difference.standard_error * np.sqrt(600 / words_needed)
     estimates = rng.normal(mean, error, 20_000)
     assert (np.abs(estimates) > 1.96 * error).mean() == pytest.approx(0.8, abs=0.02)
 
 
 def test_equal_systems_and_single_groups_have_no_size() -> None:
     words = np.array([10, 20])
-    same = paired_difference(words, words, words)
-    assert (same.interval.mean, same.interval.half_width, same.words_needed) == (0.0, 0.0, None)
-    assert not same.is_significant
+    equal = paired_difference(words, words, words)
+    assert (equal.interval.mean, equal.interval.half_width, equal.words_needed) == (0.0, 0.0, None)
+    assert not equal.is_significant
     single = paired_difference(np.array([3]), np.array([1]), np.array([10]))
     assert single.interval.half_width == np.inf
     assert not single.is_significant
-    assert str(same) == "+0.00 [+0.00, +0.00]"
+    assert str(equal) == "+0.00 [+0.00, +0.00]"

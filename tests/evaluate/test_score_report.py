@@ -63,18 +63,22 @@ def test_errors_are_the_sum_of_those_of_utterances_speakers_and_operations(
     references = {key: row[0] for key, row in zip(keys, rows, strict=True)}
     hypotheses = {key: row[1] for key, row in zip(keys, rows, strict=True)}
     total = score(references, hypotheses)
-    aligned = {key: align_text(references[key], hypotheses[key]) for key in keys}
-    of_all = sum((each.rate() for each in aligned.values()), ErrorRate())
-    of_speakers = by_speaker(aligned, {key: row[2] for key, row in zip(keys, rows, strict=True)})
-    assert list(of_speakers) == sorted({row[2] for row in rows})
-    assert sum(of_speakers.values(), ErrorRate()) == of_all
-    assert (of_all.errors, of_all.words, of_all.sentence_errors) == (total.errors, total.words, total.sentence_errors)
-    counts = count_operations(aligned)
-    found = (counts.substitutions, counts.deletions, counts.insertions, counts.correct)
-    wanted = (of_all.substitutions, of_all.deletions, of_all.insertions, of_all.correct)
-    assert tuple(each.total() for each in found) == wanted
+    alignments = {key: align_text(references[key], hypotheses[key]) for key in keys}
+    overall = sum((alignment.rate() for alignment in alignments.values()), ErrorRate())
+    speaker_rates = by_speaker(alignments, {key: row[2] for key, row in zip(keys, rows, strict=True)})
+    assert list(speaker_rates) == sorted({row[2] for row in rows})
+    assert sum(speaker_rates.values(), ErrorRate()) == overall
+    assert (overall.errors, overall.words, overall.sentence_errors) == (
+        total.errors,
+        total.words,
+        total.sentence_errors,
+    )
+    counts = count_operations(alignments)
+    counters = (counts.substitutions, counts.deletions, counts.insertions, counts.correct)
+    expected = (overall.substitutions, overall.deletions, overall.insertions, overall.correct)
+    assert tuple(counter.total() for counter in counters) == expected
     rows_of_table = [line.split() for line in counts.table().splitlines()]
-    assert sum(int(row[-1]) for row in rows_of_table) == sum(wanted)
+    assert sum(int(row[-1]) for row in rows_of_table) == sum(expected)
     assert rows_of_table == sorted(rows_of_table, key=lambda row: (row[1], row[2]))
 
 
@@ -147,8 +151,17 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_score_prints_tables_and_writes_details(ninja: Ninja, files: Path) -> None:
-    given = ("--utt2spk", files / "utt2spk", "--most-often", 3, "--per-utt", files / "per_utt", "--ops", files / "ops")
-    code, out, _ = ninja("score", files / "text", files / "hyp", "--mode", "all", *given)
+    options = (
+        "--utt2spk",
+        files / "utt2spk",
+        "--most-often",
+        3,
+        "--per-utt",
+        files / "per_utt",
+        "--ops",
+        files / "ops",
+    )
+    code, out, _ = ninja("score", files / "text", files / "hyp", "--mode", "all", *options)
     lines = out.splitlines()
     assert code == 0
     assert lines[0] == "%WER 60.00 [ 3 / 5, 0 ins, 2 del, 1 sub ] [PARTIAL]"
@@ -182,13 +195,13 @@ def test_lattices_get_the_same_tables_as_their_transcripts(ninja: Ninja, files: 
     examples = Path(__file__).resolve().parents[2] / "examples"
     lattices, words = examples / "lat.ark.gz", examples / "words.txt"
     assert ninja("best", lattices, "--words", words, "-o", files / "best")[0] == 0
-    code, of_lattices, _ = ninja("score", examples / "text", lattices, "--words", words, "--most-often", 5)
-    assert (code, of_lattices) == ninja("score", examples / "text", files / "best", "--most-often", 5)[:2]
+    code, output, _ = ninja("score", examples / "text", lattices, "--words", words, "--most-often", 5)
+    assert (code, output) == ninja("score", examples / "text", files / "best", "--most-often", 5)[:2]
 
 
 def test_compute_wer_prints_kaldis_lines_and_statistics(ninja: Ninja, files: Path) -> None:
-    named = (f"ark:{files / 'text'}", f"ark,t:{files / 'hyp'}")
-    code, out, _ = ninja("compute-wer", "--text", "--mode=present", *named, files / "statistics")
+    inputs = (f"ark:{files / 'text'}", f"ark,t:{files / 'hyp'}")
+    code, out, _ = ninja("compute-wer", "--text", "--mode=present", *inputs, files / "statistics")
     assert (code, out) == (
         0,
         "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ] [PARTIAL]\n%SER 50.00 [ 1 / 2 ]\n"
@@ -196,11 +209,11 @@ def test_compute_wer_prints_kaldis_lines_and_statistics(ninja: Ninja, files: Pat
     )
     assert (files / "statistics").read_text() == "correct a\ndeletion b\nsubstitution c x\ncorrect a\n"
     (files / "hyp").write_text("u1 a b y c\nu2 a\nu3\n")
-    code, out, _ = ninja("compute-wer", *named, "-")
+    code, out, _ = ninja("compute-wer", *inputs, "-")
     assert out.splitlines()[0] == "%WER 40.00 [ 2 / 5, 1 ins, 1 del, 0 sub ]"
     assert out.splitlines()[3:] == ["correct a", "correct b", "insertion y", "correct c", "correct a", "deletion d"]
     (files / "hyp").write_text("u1 a x\n")
-    code, _, err = ninja("compute-wer", *named)
+    code, _, err = ninja("compute-wer", *inputs)
     assert (code, "no hypothesis for 2 of 3 references" in err) == (1, True)
 
 
@@ -213,8 +226,8 @@ def test_align_text_writes_pairs_and_names_what_is_missing(ninja: Ninja, files: 
     code, out, err = ninja("align-text", files / "text", files / "hyp")
     assert (code, out) == (1, "u1 a a ; b <eps> ; c x\nu2 a a\n")
     assert err == f"ninja: 1 key of {files / 'text'} is not in {files / 'hyp'}: u3\n"
-    given = ("--special-symbol", "***", "--separator", "|", "-o", files / "aligned")
-    assert ninja("align-text", files / "hyp", files / "text", *given)[0] == 0
+    options = ("--special-symbol", "***", "--separator", "|", "-o", files / "aligned")
+    assert ninja("align-text", files / "hyp", files / "text", *options)[0] == 0
     assert (files / "aligned").read_text() == "u1 a a | *** b | x c\nu2 a a\n"
     (files / "hyp").write_text("other a\n")
     code, _, err = ninja("align-text", files / "text", files / "hyp")
@@ -224,6 +237,6 @@ def test_align_text_writes_pairs_and_names_what_is_missing(ninja: Ninja, files: 
 def test_the_message_of_a_missing_hypothesis_names_the_option(tmp_path, ninja):
     (tmp_path / "text").write_text("u1 a\nu2 b\n")
     (tmp_path / "hyp").write_text("u1 a\n")
-    code, _, said = ninja("score", tmp_path / "text", tmp_path / "hyp")
+    code, _, stderr = ninja("score", tmp_path / "text", tmp_path / "hyp")
     assert code == 1
-    assert "score them as empty with --mode all, or ignore them with --mode present" in said
+    assert "score them as empty with --mode all, or ignore them with --mode present" in stderr

@@ -104,12 +104,12 @@ def test_filters_that_look_at_neighbours_are_refused_beside_the_oracle(ninja: Ru
 
 @given(lattices(), st.dictionaries(st.integers(1, 8), st.lists(st.integers(1, 9), max_size=3).map(tuple)))
 def test_paths_of_a_relabelled_lattice_are_those_of_the_lattice_with_other_words(lattice, words) -> None:
-    used = {word for word in lattice.word.tolist() if word}
-    mapping = {word: words.get(word, (word,)) for word in used}
-    changed = relabel(lattice, mapping)
-    package.lattice.check(changed)
+    labels = {word for word in lattice.word.tolist() if word}
+    mapping = {word: words.get(word, (word,)) for word in labels}
+    relabelled = relabel(lattice, mapping)
+    package.lattice.check(relabelled)
     expected = {tuple(label for word in words_of(lattice, path) for label in mapping[word]) for path in paths(lattice)}
-    assert {words_of(changed, path) for path in paths(changed)} == expected
+    assert {words_of(relabelled, path) for path in paths(relabelled)} == expected
 
 
 # Transcripts in other formats.
@@ -254,11 +254,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(ninja: Run) -> None:
         ("x.ctm", "u 1 0.00 0.50 hello\n", lambda: [key for key, _ in package.read("x.ctm")]),
         ("x.jsonl", '{"key": "u", "nbest": []}\n', lambda: [key for key, _ in package.read("x.jsonl")]),
         ("m.json", '{"audio_filepath": "u.wav"}\n', lambda: read_manifest(Path("m.json").read_bytes())),
-        ("e", "u a\n", lambda: [each.key for each in read_espnet({1: (Path("e").read_bytes(), b"u -1\n")})]),
+        ("e", "u a\n", lambda: [nbest.key for nbest in read_espnet({1: (Path("e").read_bytes(), b"u -1\n")})]),
         (
             "entities.tsv",
             "u\t@name\thello\n",
-            lambda: [each.num_phrases for each in package.context.Entities.read("entities.tsv").of("u")],
+            lambda: [phrases.num_phrases for phrases in package.context.Entities.read("entities.tsv").of("u")],
         ),
     ],
 )

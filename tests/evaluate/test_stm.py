@@ -21,8 +21,8 @@ talk 1 spk3 2 4.001 one two
 
 def test_lines_are_the_utterances_of_their_times(tmp_path: Path) -> None:
     (tmp_path / "ref.stm").write_text(STM)
-    found = read_stm(tmp_path / "ref.stm", SEGMENTS)
-    assert found == {"a-1": ["hello", "there"], "b-1": ["yes"], "c": ["one", "two"]}
+    references = read_stm(tmp_path / "ref.stm", SEGMENTS)
+    assert references == {"a-1": ["hello", "there"], "b-1": ["yes"], "c": ["one", "two"]}
 
 
 @pytest.mark.parametrize(

@@ -73,32 +73,32 @@ def test_counts_of_written_forms_agree(pairs: list[tuple[list[str], list[str]]])
         with pytest.raises(FormatError, match="removes every word in the references"):
             score_written(references, hypotheses)
         return
-    written = score_written(references, hypotheses)
-    assert written.words == score(references, hypotheses)
+    result = score_written(references, hypotheses)
+    assert result.words == score(references, hypotheses)
     lexical = score(references, hypotheses, normalizer="basic")
-    assert written.units <= lexical.correct
-    assert max(written.case_errors, written.punctuation_errors) <= written.errors <= written.units
-    assert written.spelling_errors == 0  # basic changes case and punctuation only
-    assert written.errors <= written.case_errors + written.punctuation_errors
-    assert written.punctuation_errors <= written.punctuated
+    assert result.units <= lexical.correct
+    assert max(result.case_errors, result.punctuation_errors) <= result.errors <= result.units
+    assert result.spelling_errors == 0  # basic changes case and punctuation only
+    assert result.errors <= result.case_errors + result.punctuation_errors
+    assert result.punctuation_errors <= result.punctuated
     if references == hypotheses:
-        assert (written.errors, written.words.errors) == (0, 0)
+        assert (result.errors, result.words.errors) == (0, 0)
     exchanged = score_written(hypotheses, references) if lexical.errors == 0 and lexical.words else None
     if exchanged is not None:
-        assert (exchanged.insertions, exchanged.case_errors) == (written.deletions, written.case_errors)
+        assert (exchanged.insertions, exchanged.case_errors) == (result.deletions, result.case_errors)
 
 
 def test_the_rates_are_printed_with_their_counts() -> None:
-    written = score_written({"u": ["Hello,", "World.", "Now"]}, {"u": ["hello", "World.", "then"]})
-    assert str(written).splitlines() == [
+    result = score_written({"u": ["Hello,", "World.", "Now"]}, {"u": ["hello", "World.", "then"]})
+    assert str(result).splitlines() == [
         "%WRITTEN-WER 66.67 [ 2 / 3, 0 ins, 0 del, 2 sub ]",
         "%FORM 50.00 [ 1 / 2 ]",
         "%CASE 50.00 [ 1 / 2 ]",
         "%PUNCTUATION 50.00 [ 1 / 2, 0 ins, 1 del, 0 sub ]",
     ]
-    assert str(written + WrittenRate(spelling_errors=1, units=2)).endswith("\n%SPELLING 25.00 [ 1 / 4 ]")
+    assert str(result + WrittenRate(spelling_errors=1, units=2)).endswith("\n%SPELLING 25.00 [ 1 / 4 ]")
 
 
 def test_nothing_to_compare_gives_zero_rates() -> None:
-    written = score_written({"u": ["a"]}, {"u": []})
-    assert (written.error_rate, written.case_error_rate, written.punctuation_error_rate) == (0, 0, 0)
+    result = score_written({"u": ["a"]}, {"u": []})
+    assert (result.error_rate, result.case_error_rate, result.punctuation_error_rate) == (0, 0, 0)
