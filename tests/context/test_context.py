@@ -81,7 +81,7 @@ boosts = st.integers(-4, 12).map(lambda step: step / 4)
     share=st.sampled_from([0.25, 0.5, 1.0]),
     scale=st.sampled_from([1.0, 0.5]),
 )
-def test_the_score_of_a_sentence_is_that_of_its_best_reading(
+def test_sentence_score_agrees_with_the_best_enumerated_parse(
     load_model, class_lm, old_lm, phrases, keyword, entering, share, scale
 ):
     if class_lm is None:
@@ -98,7 +98,7 @@ def test_the_score_of_a_sentence_is_that_of_its_best_reading(
 
 
 @given(lattice=lattices(max_word=3, max_states=6), phrases=phrase_weights(), class_lm=class_models, keyword=boosts)
-def test_a_lattice_with_context_has_the_same_paths_each_with_its_score(load_model, lattice, phrases, class_lm, keyword):
+def test_contextual_lattice_keeps_paths_and_adds_sentence_scores(load_model, lattice, phrases, class_lm, keyword):
     class_lm = SlowNgram(class_lm.order, {("<unk>",): (-2.0, 0.0), **class_lm.ngrams})
     slow = SlowContext(phrases, class_lm, None, keyword, 0.5, 0.5, 0.25)
     tracker = Tracker(TABLE, load_model(class_lm), replace(ALL, keyword_boost=keyword, class_boost=0.5))
@@ -126,7 +126,7 @@ def test_a_lattice_with_context_has_the_same_paths_each_with_its_score(load_mode
 
 @settings(deadline=None, max_examples=12)
 @given(lattice=lattices(max_word=3, max_states=5), phrases=phrase_weights(negative=False), model=class_models)
-def test_scores_are_those_of_openfst_composing_with_the_static_expansion(load_model, lattice, phrases, model):
+def test_scores_agree_with_openfst_composition_of_the_static_grammar(load_model, lattice, phrases, model):
     import pywrapfst
 
     model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
@@ -221,7 +221,7 @@ def static_expansion(lm, members, options):
 
 
 @given(model=class_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
-def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(load_model, model, lattice, share):
+def test_first_pass_model_without_boosts_keeps_all_costs(load_model, model, lattice, share):
     """A lattice with the graph costs of the model does not change, for any weight of the model."""
     from ninja.lm.ngram.compose import compose_ngram
     from ninja.lm.word_map import WordMap
@@ -255,7 +255,7 @@ def sorted_costs(lattice):
 
 
 @given(phrases=phrase_weights(), keyword=boosts, seed=st.randoms(use_true_random=False), tokens=st.integers(0, 4))
-def test_the_order_of_phrases_changes_nothing(phrases, keyword, seed, tokens):
+def test_scores_do_not_depend_on_phrase_order(phrases, keyword, seed, tokens):
     def shuffled(items):
         seed.shuffle(items)
         return items
@@ -268,7 +268,7 @@ def test_the_order_of_phrases_changes_nothing(phrases, keyword, seed, tokens):
 
 
 @given(phrases=phrase_weights(), lm=st.none() | class_models, keyword=boosts)
-def test_a_phrase_that_occurs_nowhere_changes_nothing(load_model, phrases, lm, keyword):
+def test_phrase_that_does_not_occur_keeps_all_scores(load_model, phrases, lm, keyword):
     if lm is not None:
         lm = SlowNgram(lm.order, {("<unk>",): (-2.0, 0.0), **lm.ngrams})
     options = replace(ALL, keyword_boost=keyword)
@@ -280,7 +280,7 @@ def test_a_phrase_that_occurs_nowhere_changes_nothing(load_model, phrases, lm, k
 
 
 @given(phrases=phrase_weights(), keyword=boosts, tokens=st.integers(1, 6))
-def test_fewer_tokens_never_find_more(phrases, keyword, tokens):
+def test_token_limit_never_raises_scores(phrases, keyword, tokens):
     exact = Tracker(TABLE, None, ContextOptions(keyword_boost=keyword, max_tokens=0))
     cut = Tracker(TABLE, None, ContextOptions(keyword_boost=keyword, max_tokens=tokens))
     starts = exact.start([list_of(phrases)]), cut.start([list_of(phrases)])
@@ -288,7 +288,7 @@ def test_fewer_tokens_never_find_more(phrases, keyword, tokens):
         assert tracker_score(cut, starts[1], sentence) <= tracker_score(exact, starts[0], sentence) + 1e-4
 
 
-def test_a_loan_is_paid_back_when_the_phrase_is_not_finished():
+def test_partial_boost_is_subtracted_if_the_phrase_is_not_completed():
     tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=2.0))
     start = tracker.start([list_of({"": {("a", "b", "c"): 1.0}})])
     states, gains = [start], []
@@ -300,13 +300,13 @@ def test_a_loan_is_paid_back_when_the_phrase_is_not_finished():
     assert float(tracker.final(np.array(states[-1:]))[0]) == -2.0
 
 
-def test_the_way_outside_all_phrases_is_kept_however_few_tokens_are():
+def test_token_outside_phrases_is_kept_at_any_limit():
     tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=2.0, max_tokens=1))
     start = tracker.start([list_of({"": {("a", "b", "c"): 1.0}})])
     assert tracker_score(tracker, start, ["a", "b"]) == 0.0
 
 
-def test_many_histories_advance_as_each_alone():
+def test_batched_histories_advance_as_single_histories():
     tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=1.0))
     starts = [tracker.start([list_of({"": {("a", "b"): 1.0}})]), tracker.start([list_of({"": {("b",): 2.0}})])]
     words = np.array(TABLE.ids(["a", "b"]), np.int32)
@@ -317,7 +317,7 @@ def test_many_histories_advance_as_each_alone():
 
 
 @given(phrases=phrase_weights(negative=False), lm=st.none() | class_models, keyword=boosts)
-def test_matches_are_the_stretches_of_a_best_reading(load_model, phrases, lm, keyword):
+def test_matches_are_the_spans_of_a_best_parse(load_model, phrases, lm, keyword):
     if lm is not None:
         lm = SlowNgram(lm.order, {("<unk>",): (-2.0, 0.0), **lm.ngrams})
     slow = SlowContext(phrases, lm, None, keyword, 0.125, unk_penalty=0.25)
@@ -332,13 +332,13 @@ def test_matches_are_the_stretches_of_a_best_reading(load_model, phrases, lm, ke
         assert all(match.text == " ".join(sentence[match.begin : match.end]) for match in matches)
 
 
-def test_matches_pass_over_epsilons():
+def test_matches_skip_epsilons():
     tracker = Tracker(TABLE, None, ContextOptions(keyword_boost=1.0))
     start = tracker.start([list_of({"@c": {("a", "b"): 1.0}})])
     assert tracker.matches(start, TABLE.ids(["c", "<eps>", "a", "<eps>", "b"])) == [Match(2, 5, "@c", "a b")]
 
 
-def test_equal_ends_of_phrases_are_stored_once():
+def test_common_suffixes_of_phrases_share_states():
     words = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(102))])
     phrases = [Phrase(f"w{i} w100 w101") for i in range(100)]
     compiled = compile_list(PhraseList("", {"@c": tuple(phrases)}), words.ids)
@@ -346,7 +346,7 @@ def test_equal_ends_of_phrases_are_stored_once():
     assert compiled.num_phrases == 100
 
 
-def test_a_shared_list_is_compiled_once_and_an_utterances_own_is_not_kept():
+def test_only_shared_lists_are_cached_after_compilation():
     tracker = Tracker(TABLE, None, ContextOptions())
     shared, private = list_of({"": {("a",): 1.0}}, name="contacts"), list_of({"": {("b",): 1.0}})
     for _ in range(3):
@@ -355,7 +355,7 @@ def test_a_shared_list_is_compiled_once_and_an_utterances_own_is_not_kept():
     assert [phrase_list.name for phrase_list in tracker._compiler._compiled] == ["contacts"]
 
 
-def test_the_best_path_takes_the_name_that_is_boosted():
+def test_sufficient_boost_changes_the_best_path():
     lattice = from_arcs(
         "u", [0, 0, 1], [1, 1, 2], TABLE.ids(["a", "b", "c"]), [1.0, 2.0, 0.0], finals={2: 0.0}, words=TABLE
     )
@@ -380,25 +380,25 @@ def test_options_out_of_range_are_refused(option, value, message):
         ContextOptions(**{option: value})
 
 
-def test_an_old_model_needs_a_class_model(load_model):
+def test_old_model_requires_a_class_model(load_model):
     with pytest.raises(OptionError, match="requires a class language model"):
         Tracker(TABLE, None, old_lm=load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0)})))
 
 
-def test_a_word_that_the_class_model_lacks_is_refused_where_it_has_no_unk(load_model):
+def test_unknown_word_of_a_class_model_without_unk_raises_vocabulary_error(load_model):
     model = load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
     lattice = from_arcs("u", [0], [1], TABLE.ids(["b"]), [0.0], finals={1: 0.0}, words=TABLE)
     with pytest.raises(VocabularyError, match="contains neither 'b' nor <unk>"):
         add_context(lattice, Tracker(TABLE, model))
 
 
-def test_a_word_that_is_no_symbol_is_named():
+def test_word_id_outside_the_symbol_table_raises_symbol_error():
     lattice = from_arcs("u", [0], [1], [9], [0.0], finals={1: 0.0})
     with pytest.raises(SymbolError, match="word id 9 is not in the symbol table"):
         add_context(lattice, Tracker(TABLE, None))
 
 
-def test_a_word_that_the_class_model_does_not_allow_ends_a_history(load_model):
+def test_unknown_word_of_a_class_model_ends_the_history(load_model):
     model = load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
     tracker = Tracker(TABLE, model)
     states, gains = tracker.advance(np.array([tracker.start()] * 2), np.array(TABLE.ids(["a", "b"]), np.int32))
@@ -406,7 +406,7 @@ def test_a_word_that_the_class_model_does_not_allow_ends_a_history(load_model):
     assert gains[1] == -math.inf
 
 
-def test_threads_share_a_tracker():
+def test_tracker_shared_by_threads_gives_the_same_costs():
     table = SymbolTable.from_words(["<eps>", *(f"w{number}" for number in range(400))])
     src = np.repeat(np.arange(200), 8)
     rng = np.random.default_rng(1)
@@ -422,13 +422,13 @@ def test_threads_share_a_tracker():
         assert list(pool.map(graph_costs, [Tracker(table)] * 12)) == [expected] * 12
 
 
-def test_too_many_arcs_are_refused():
+def test_more_than_max_arcs_raise_lattice_error():
     lattice = from_arcs("u", [0, 0], [1, 1], [1, 2], [0.0, 0.0], finals={1: 0.0}, words=TABLE)
     with pytest.raises(LatticeError, match=r"more than 1 arcs; prune the lattice first"):
         add_context(lattice, Tracker(TABLE, None, ContextOptions(max_arcs=1)))
 
 
-def test_states_and_words_that_do_not_exist_are_refused():
+def test_invalid_states_and_word_ids_raise_option_error():
     tracker = Tracker(TABLE, None)
     with pytest.raises(OptionError, match="7 is not a state of this tracker"):
         tracker.advance(np.array([7]), np.array([1], np.int32))
@@ -437,5 +437,5 @@ def test_states_and_words_that_do_not_exist_are_refused():
         tracker.advance(np.array([start]), np.array([9], np.int32))
 
 
-def test_a_table_without_words_has_a_tracker():
+def test_tracker_accepts_an_empty_symbol_table():
     assert Tracker(SymbolTable.from_words([]), None, ContextOptions()).num_symbols == 1  # epsilon

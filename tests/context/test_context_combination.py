@@ -38,7 +38,7 @@ def cells(errors, groups=(0, 1, 2, 3)):
     return result
 
 
-def test_weights_that_always_keep_the_limits_are_chosen_before_those_of_a_lower_wer():
+def test_weights_within_the_limits_are_preferred_to_a_lower_wer():
     first, second, *_ = weights(SIZE)
     uneven, even = ([80, 80, 80, 205], [390, 390, 390, 390]), ([199, 199, 199, 199], [399, 399, 399, 399])
     dev = cells({first: uneven, second: even})
@@ -49,7 +49,7 @@ def test_weights_that_always_keep_the_limits_are_chosen_before_those_of_a_lower_
     assert share[first] < 1.0
 
 
-def test_the_lowest_wer_decides_between_equal_shares():
+def test_lowest_wer_breaks_ties_of_shares():
     first, second, *_ = weights(SIZE)
     higher, lower = ([199] * 4, [399] * 4), ([199] * 4, [398] * 4)
     assert choose(cells({first: higher, second: lower}), SIZE) == second
@@ -58,7 +58,7 @@ def test_the_lowest_wer_decides_between_equal_shares():
 @pytest.mark.parametrize(
     ("unbiased", "biased", "is_within"), [(201, 400, True), (202, 400, False), (201, 401, False), (190, 401, False)]
 )
-def test_only_unbiased_errors_may_rise_by_a_tenth_of_a_percent(unbiased, biased, is_within):
+def test_unbiased_errors_may_rise_by_a_tenth_of_a_percent(unbiased, biased, is_within):
     first, second, *_ = weights(SIZE)
     share = shares(cells({first: ([unbiased] * 4, [biased] * 4), second: ([190] * 4, [390] * 4)}), SIZE)
     assert share == ({first: 1.0, second: 1.0} if is_within else {second: 1.0})
@@ -66,7 +66,7 @@ def test_only_unbiased_errors_may_rise_by_a_tenth_of_a_percent(unbiased, biased,
 
 @pytest.mark.parametrize("rate", ["unbiased", "biased"])
 @pytest.mark.parametrize("number", [0, 1])
-def test_the_rates_of_neither_set_may_rise(rate, number):
+def test_weights_that_raise_the_rate_of_either_set_are_not_chosen(rate, number):
     first, second, *_ = weights(SIZE)
     dev = cells({first: ([190] * 4, [390] * 4), second: ([199] * 4, [399] * 4)})
     assert choose(dev, SIZE) == first
@@ -74,7 +74,7 @@ def test_the_rates_of_neither_set_may_rise(rate, number):
     assert choose(dev, SIZE) == second
 
 
-def test_the_limits_are_those_of_the_better_model_of_each_replication():
+def test_limits_come_from_the_better_model_of_each_replication():
     first, *_ = weights(SIZE)
     dev = cells({first: ([200] * 4, [400] * 4)})
     assert shares(dev, SIZE) == {first: 1.0}
@@ -85,7 +85,7 @@ def test_the_limits_are_those_of_the_better_model_of_each_replication():
     assert shares(dev, SIZE) == {first: pytest.approx((11 / 16) ** 2, abs=0.02)}
 
 
-def test_groups_are_drawn_as_a_whole():
+def test_replications_draw_whole_groups():
     first, *_ = weights(SIZE)
     errors = {first: ([150, 150, 205, 205], [390] * 4)}
     # Of two speakers, both draws are of the second in a quarter of the replications of a set.
@@ -93,5 +93,5 @@ def test_groups_are_drawn_as_a_whole():
     assert shares(cells(errors), SIZE) == {first: pytest.approx((15 / 16) ** 2, abs=0.02)}
 
 
-def test_the_tables_are_made_from_the_stored_measurements(tmp_path):
+def test_documented_tables_match_the_stored_measurements(tmp_path):
     check_page(combination.main, "context.md", combination.STORED, tmp_path)

@@ -61,7 +61,7 @@ def baseline_wer(models):
 
 
 @pytest.mark.parametrize(("size", "min_correct"), [(100, 80), (5000, 76)])
-def test_names_are_found_and_general_words_do_not_turn_into_names(models, baseline_wer, size, min_correct):
+def test_boosts_recover_names_and_keep_the_wer_of_general_sentences(models, baseline_wer, size, min_correct):
     words, class_lm, old_lm = models
     entities = entities_of(words, size)
     stage = Contextual(Context(entities, class_lm), old_lm)
@@ -76,7 +76,7 @@ def test_names_are_found_and_general_words_do_not_turn_into_names(models, baseli
     assert score(general, transcripts("general", words, stage, 1 / 12, 1.5)).wer <= baseline_wer + 0.2
 
 
-def test_augmentation_finds_names_that_no_lattice_has(models, baseline_wer):
+def test_augmentation_recovers_names_outside_the_lattices(models, baseline_wer):
     pytest.importorskip("gruut", reason="needs the extra ninja-asr[phones]")
     words, class_lm, old_lm = models
     entities = entities_of(words, 100)
@@ -98,7 +98,7 @@ def test_augmentation_finds_names_that_no_lattice_has(models, baseline_wer):
     assert score(general, hypotheses["general"]).wer <= baseline_wer + 0.2
 
 
-def test_biasing_lists_lower_errors_on_rare_words_and_on_no_others(models):
+def test_biasing_lists_lower_biased_but_not_unbiased_wer(models):
     words, _, _ = models
     lists = read_biasing(ENGLISH / "test" / "libri" / "biasing_100.jsonl.gz")
     phrases = {key: {"phrases": list(biasing.bias)} for key, biasing in lists.items()}

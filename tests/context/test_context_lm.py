@@ -97,7 +97,7 @@ def slow(phrases) -> SlowContextLM:
 @example([("w6", "w7"), ("w7", "w8"), ("w8",)], ("w6", "w7"))  # one phrase ends where another may have begun
 @example([("w6", "w7"), ("w6", "w7", "w8"), ("w6", "w8")], ("w6", "w7"))
 @given(PHRASES, SENTENCES)
-def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
+def test_scores_agree_with_enumeration_of_all_parses(phrases, sentence):
     lm, slots, _ids = start_with_lists(phrases)
     slots = advance_words(lm, slots, sentence)
     reference = slow(phrases)
@@ -118,7 +118,7 @@ def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
 
 @settings(max_examples=12)
 @given(st.lists(PHRASES, min_size=2, max_size=4), SENTENCES, st.randoms())
-def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, sentence, random):
+def test_scores_do_not_depend_on_batch_or_phrase_order(lists, sentence, random):
     lm, slots, _ids = start_with_lists(*lists, [])
     batch_scores = all_scores(lm, advance_words(lm, slots, sentence))
     for phrases, scores in zip(lists, batch_scores, strict=False):
@@ -129,7 +129,7 @@ def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, se
 
 @settings(max_examples=12)
 @given(st.lists(PHRASES, min_size=2, max_size=3), SENTENCES)
-def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
+def test_several_lists_score_as_their_union(lists, sentence):
     parts = [entities(phrases).of("*") for phrases in lists]
     ids = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, phrase_lists=ids).over(TABLE, PENALTY)
@@ -143,7 +143,7 @@ def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
 
 @settings(max_examples=12)
 @given(SENTENCES)
-def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
+def test_empty_list_gives_the_bytes_of_the_underlying_model(sentence):
     sentence = tuple(word for word in sentence if word not in UNKNOWN_WORDS)
     lm, slots, _ids = start_with_lists([], [("w8",)])
     words = np.array([*VOCABULARY.ids(WORDS[:-2]), BASE.eos], np.int32)
@@ -163,7 +163,7 @@ def stage(phrase_lists, **options) -> Contextual:
 @pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"])
 @settings(max_examples=10)
 @given(lattice=LATTICES, phrases=lists_of(WORDS[:4]))
-def test_rescoring_equals_scoring_every_path(algorithm, lattice, phrases):
+def test_rescoring_agrees_with_scoring_every_path(algorithm, lattice, phrases):
     table = SymbolTable.from_words(["<eps>", *(f"w{number}" for number in range(1, 8)), "unheard-of"])
     lattice = replace(lattice, words=table)
     options = replace(
@@ -218,7 +218,7 @@ def rescore_with_both(lists, class_lm, lattices, **options):
 
 @settings(max_examples=8)
 @given(lattice=LATTICES, lists=CLASSES, boost=st.sampled_from([0.0, 1.5]))
-def test_a_class_model_scores_classes_and_the_context_model_their_phrases(class_lm, lattice, lists, boost):
+def test_class_and_context_model_agree_with_two_separate_stages(class_lm, lattice, lists, boost):
     lattice = replace(lattice, words=TABLE)
     phrases = class_lists(lattice.key, *lists)
     both = rescore_with_both(
@@ -236,9 +236,7 @@ def test_a_class_model_scores_classes_and_the_context_model_their_phrases(class_
 
 @settings(max_examples=8)
 @given(lattice=LATTICES, lists=CLASSES, other_lists=CLASSES, random=st.randoms())
-def test_a_class_model_and_a_context_model_depend_on_no_order_and_on_no_other_utterance(
-    class_lm, lattice, lists, other_lists, random
-):
+def test_class_and_context_model_do_not_depend_on_order_or_batch(class_lm, lattice, lists, other_lists, random):
     lattice = replace(lattice, words=TABLE)
     other_lattice = lattice.replace(key="other")
     expected = rescore_with_both(class_lists(lattice.key, *lists), class_lm, [(lattice.key, lattice)])[lattice.key]
@@ -252,7 +250,7 @@ def test_a_class_model_and_a_context_model_depend_on_no_order_and_on_no_other_ut
 
 
 @pytest.mark.parametrize("name", ["context.pt", "context.safetensors"])
-def test_a_context_model_for_another_language_model_is_refused(tmp_path, name):
+def test_context_model_of_another_language_model_raises_model_error(tmp_path, name):
     POINTER.save(tmp_path / name)
     loaded = ContextPointer.load(tmp_path / name)
     assert loaded.card == POINTER.card
@@ -271,7 +269,7 @@ def test_a_context_model_for_another_language_model_is_refused(tmp_path, name):
         stage(entities([])).over(Mixture(((BASE, 1.0),)))
 
 
-def test_lattices_given_with_phrases_are_rescored_with_these():
+def test_submitted_phrases_apply_to_their_lattice():
     lattice = Lattice.from_arrays("one", [0, 2, 2], [1, 1], [1, 2], [0.0, 0.0], [0.0, 0.0], [np.inf, 0.0])
     lattice = lattice.replace(words=TABLE)
     expected = [path_costs_under(lattice, slow(phrases).logprob, EXACT, 0.25) for phrases in ([("w1",)], [("w2",)])]
@@ -282,7 +280,7 @@ def test_lattices_given_with_phrases_are_rescored_with_these():
         assert [cost[1:3] for cost in actual] == [pytest.approx(cost[1:3], abs=1e-4) for cost in reference]
 
 
-def test_a_tracker_gains_what_the_list_adds_step_by_step():
+def test_pointer_tracker_gains_agree_with_slow_model():
     phrases = [("w6", "w7"), ("w8",)]
     tracker = PointerTracker(TABLE, BASE, POINTER, ContextOptions(unk_penalty=PENALTY))
     start = tracker.start(entities(phrases).of("*"))
@@ -303,7 +301,7 @@ def test_a_tracker_gains_what_the_list_adds_step_by_step():
     tracker.clear()
 
 
-def test_arcs_are_explained_after_the_best_path_to_each():
+def test_pointer_scores_of_arcs_follow_their_best_histories():
     lattice = Lattice.from_arrays("one", [0, 2, 3, 3], [1, 1, 2], [1, 8, 8], [0.0, 1.0, 0.0], [0.0] * 3,
                                   [np.inf, np.inf, 0.0])  # fmt: skip
     explanation = pointer_scores(
@@ -318,7 +316,7 @@ def test_arcs_are_explained_after_the_best_path_to_each():
 
 
 @pytest.mark.parametrize("prior", [-30.0, 0.0])
-def test_weights_are_chosen_for_the_fewest_errors(prior):
+def test_tuned_weights_minimise_errors(prior):
     lattice = Lattice.from_arrays("one", [0, 2, 2], [1, 1], [1, 8], [0.0, 0.0], [0.0, 0.0], [np.inf, 0.0])
     lattices = [("one", lattice.replace(words=TABLE))] * 12
     options = replace(EXACT, unk_penalty=PENALTY, lm_weight=1.0)
@@ -339,7 +337,7 @@ def test_weights_are_chosen_for_the_fewest_errors(prior):
     assert ("difference from the initial weights" in tune("w8").evidence) == (prior < 0)
 
 
-def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_the_list():
+def test_trained_pointer_predicts_phrases_in_their_usual_contexts():
     rng = np.random.default_rng(1)
     names = sorted({"".join(rng.choice(list("abcdefgh"), size=5)) for _ in range(330)})
     text = [["w1", f"w{rng.integers(2, 5)}", "w7", names[rng.integers(300)], "w2"] for _ in range(400)]
@@ -362,14 +360,14 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
         assert lm.logprob(after, name)[0] - lm.below(after, name)[0] > (5.0 if size == 1 else 2.0)
 
 
-def test_a_training_that_diverges_ends_at_once():
+def test_diverging_training_raises_model_error():
     text = [["w1", f"name{number}", "w2"] for number in range(20)]
     options = PointerOptions(positions=100, common=2, steps=20, batch=4, width=4, threads=1, learning_rate=1e38)
     with pytest.raises(ModelError, match=r"diverged at step \d; use a learning rate below"):
         train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options)
 
 
-def test_a_text_of_unknown_words_is_trained_on():
+def test_pointer_trains_on_text_of_unknown_words():
     options = PointerOptions(positions=100, common=0, steps=2, batch=4, width=4, threads=1)
     losses = []
     train_pointer(
@@ -383,7 +381,7 @@ def test_a_text_of_unknown_words_is_trained_on():
     assert np.isfinite(losses).all()
 
 
-def test_lists_of_training_may_have_only_the_phrases_of_their_sentences():
+def test_training_lists_may_contain_only_phrases_of_their_sentences():
     text = [["w1", f"w{number % 3 + 2}", "w7", f"name{chr(97 + number % 20)}", "w2"] for number in range(100)]
     options = PointerOptions(positions=600, common=8, steps=20, batch=16, most_phrases=0, width=4, threads=1)
     losses = []
@@ -395,7 +393,7 @@ def test_lists_of_training_may_have_only_the_phrases_of_their_sentences():
     assert [len(_others(lists, set(), one_phrase, np.random.default_rng(seed))) for seed in range(3)] == [1, 1, 1]
 
 
-def test_long_lists_and_foreign_letters_are_read():
+def test_scores_are_finite_for_long_lists_and_unknown_letters():
     phrases = [(f"name{number}",) for number in range(20_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
     lm, slots, _ids = start_with_lists(phrases)
     words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)

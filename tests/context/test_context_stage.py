@@ -56,7 +56,7 @@ def best_words(lattice):
     return " ".join(lattice.words.spell(best_path(lattice).words))
 
 
-def test_each_utterance_gets_its_own_phrases(write_file):
+def test_utterances_are_boosted_by_their_own_phrases(write_file):
     entities = write_file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n{"utt": "two", "@name": ["c c"]}\n')
     stage = Contextual(Context(entities, options=ContextOptions(keyword_boost=2.0)))
     texts = {key: best_words(lattice) for key, lattice in stage([("one", choice("one")), ("two", choice("two"))])}
@@ -72,7 +72,7 @@ def test_each_utterance_gets_its_own_phrases(write_file):
     with_class=st.booleans(),
     share=st.sampled_from([0.25, 0.5]),
 )
-def test_one_run_gives_what_context_and_language_models_say_together(
+def test_rescoring_with_context_agrees_with_slow_scores(
     write_file, lattice, phrases, model, with_old, with_class, share
 ):
     """Boosts have their full size; `ninja.context.booster` describes the shares of the language models."""
@@ -125,7 +125,7 @@ def test_one_run_gives_what_context_and_language_models_say_together(
         assert cost == pytest.approx(expected[key], abs=1e-3)
 
 
-def test_a_stage_says_what_is_odd_about_its_files(write_file):
+def test_stage_reports_notes_about_its_files_once(write_file):
     entities = write_file("e.json", '{"@name": ["b", "zebra", "b"], "@artist": ["a"]}')
     messages = []
     report = RescoreReport(on_note=messages.append)
@@ -143,7 +143,7 @@ def test_a_stage_says_what_is_odd_about_its_files(write_file):
     assert "has no class @artist" in notes[3]
 
 
-def test_a_class_model_without_classes_is_named(write_file):
+def test_class_model_without_classes_is_reported(write_file):
     report = RescoreReport(on_note=[].append)
     context = Context(write_file("e.json", '{"@name": ["b"]}'), write_file("c.arpa", write_arpa(UNIGRAM)))
     list(Contextual(context)([("one", choice("one"))], report))
@@ -153,7 +153,7 @@ def test_a_class_model_without_classes_is_named(write_file):
     ]
 
 
-def test_phrases_of_a_class_that_the_model_lacks_are_boosted_where_they_stand(write_file):
+def test_phrases_of_a_missing_class_are_boosted_after_any_history(write_file):
     options = ContextOptions(keyword_boost=20.0)
     context = Context(
         write_file("e.json", '{"@artist": ["b"]}'), write_file("c.arpa", write_arpa(CLASSES)), options=options
@@ -162,7 +162,7 @@ def test_phrases_of_a_class_that_the_model_lacks_are_boosted_where_they_stand(wr
     assert best_words(lattice) == "b c"
 
 
-def test_one_bad_lattice_does_not_cost_the_others(write_file):
+def test_invalid_lattice_is_skipped_and_reported(write_file):
     bad = choice("bad").with_words(None)
     stage = Contextual(Context(write_file("e.json", '{"@name": ["b"]}')))
     failures = []
@@ -176,7 +176,7 @@ def test_one_bad_lattice_does_not_cost_the_others(write_file):
         list(stage([("bad", bad)]))
 
 
-def test_a_damaged_file_ends_the_run_however_tolerant_it_is(write_file, tmp_path):
+def test_damaged_entity_file_ends_the_run_despite_on_error(write_file, tmp_path):
     with pytest.raises(InputError):
         list(
             Contextual(Context(tmp_path / "none.json"))(
@@ -188,7 +188,7 @@ def test_a_damaged_file_ends_the_run_however_tolerant_it_is(write_file, tmp_path
         list(stage([("one", choice("one"))], RescoreReport(on_error=lambda error: None)))
 
 
-def test_another_symbol_table_is_taken_up(write_file):
+def test_lattices_may_have_different_symbol_tables(write_file):
     stage = Contextual(Context(write_file("e.json", '{"@name": ["b"]}'), options=ContextOptions(keyword_boost=2.0)))
     reordered = SymbolTable([("<eps>", 0), ("b", 1), ("a", 2), ("c", 3)])
     swapped = choice("two", 1.0, 0.0).with_words(reordered)
@@ -196,7 +196,7 @@ def test_another_symbol_table_is_taken_up(write_file):
     assert texts == ["b c", "b c"]
 
 
-def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(write_file):
+def test_backward_rescoring_and_lm_weight_of_one_raise_option_error(write_file):
     context = Context(write_file("e.json", '{"@name": ["b"]}'))
     backward = RescoreOptions(backward=True)
     with pytest.raises(OptionError, match="single forward pass"):
@@ -205,7 +205,7 @@ def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(write_file):
         list(Contextual(context, None, 1.0)([("one", choice("one"))]))
 
 
-def test_the_command_writes_lattices_and_says_what_it_took_as_phrases(ninja, archive, write_file, tmp_path):
+def test_context_command_writes_lattices_and_reports_matches(ninja, archive, write_file, tmp_path):
     entities = write_file("e.jsonl", '{"utt": "one", "@name": ["b c"]}\n')
     out, report = tmp_path / "out.ark", tmp_path / "report.jsonl"
     code, _, errors = ninja(
@@ -227,7 +227,7 @@ def test_the_command_writes_lattices_and_says_what_it_took_as_phrases(ninja, arc
     ]
 
 
-def test_workers_give_what_one_process_gives(ninja, archive, write_file, tmp_path):
+def test_worker_processes_write_the_bytes_of_one_process(ninja, archive, write_file, tmp_path):
     entities = write_file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n')
     outs = [tmp_path / f"{jobs}.ark" for jobs in (1, 2)]
     for jobs, out in enumerate(outs, start=1):
@@ -236,7 +236,7 @@ def test_workers_give_what_one_process_gives(ninja, archive, write_file, tmp_pat
 
 
 @pytest.mark.parametrize("verb", ["context", "rescore"])
-def test_workers_say_what_one_process_says(ninja, archive, write_file, tmp_path, verb):
+def test_worker_processes_print_the_messages_of_one_process(ninja, archive, write_file, tmp_path, verb):
     entities = write_file("e.jsonl", '{"utt": "one", "@name": ["b zed"], "@place": ["c"]}\n')
     model, lexicon = write_file("c.arpa", write_arpa(CLASSES)), write_file("lex.txt", "a AH\nb B\nc S IY\nzed Z EH D\n")
     options = ["--entities", entities, "--class-lm", model, "--old-lm", model, "--augment", "--lexicon", lexicon]
@@ -259,14 +259,14 @@ def test_workers_say_what_one_process_says(ninja, archive, write_file, tmp_path,
     assert (tmp_path / "again.txt").read_text() == tables[0]
 
 
-def test_entities_of_other_utterances_are_noticed(ninja, archive, write_file, tmp_path):
+def test_entities_without_matching_keys_are_reported(ninja, archive, write_file, tmp_path):
     entities = write_file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
     code, _, errors = ninja("context", archive, "--entities", entities, "-o", tmp_path / "out.ark")
     assert code == 0
     assert "phrases for none of 2 lattices; check that their keys match the ids in the phrase list" in errors
 
 
-def test_results_have_files_of_their_own(ninja, archive, write_file, tmp_path):
+def test_conflicting_output_files_are_a_usage_error(ninja, archive, write_file, tmp_path):
     entities = write_file("e.json", '{"@name": ["b"]}')
     before = entities.read_bytes()
     for names, message in (
@@ -284,7 +284,7 @@ def test_results_have_files_of_their_own(ninja, archive, write_file, tmp_path):
     assert entities.read_bytes() == before
 
 
-def test_a_first_pass_that_knows_hardly_a_word_is_refused(ninja, archive, write_file, tmp_path):
+def test_old_model_with_too_many_unknown_words_is_refused(ninja, archive, write_file, tmp_path):
     entities, model = write_file("e.json", '{"@name": ["b"]}'), write_file("c.arpa", write_arpa(CLASSES))
     options = ["--entities", entities, "--class-lm", model, "--old-lm", model, "-o", tmp_path / "out.ark"]
     code, _, errors = ninja("context", archive, *options)
@@ -294,7 +294,7 @@ def test_a_first_pass_that_knows_hardly_a_word_is_refused(ninja, archive, write_
     assert ninja("context", archive, *options, "--max-unknown", 1)[0] == 0
 
 
-def test_the_first_passs_model_is_loaded_once_and_knows_added_words(write_file):
+def test_old_model_is_shared_and_extended_by_added_words(write_file):
     entities, lexicon = (
         write_file("e.json", '{"@name": ["zed"]}'),
         write_file("lex.txt", "a Z EH D\nb B\nc S IY\nzed Z EH D\n"),
@@ -310,7 +310,7 @@ def test_the_first_passs_model_is_loaded_once_and_knows_added_words(write_file):
     assert rescorer.old_lm is contextual.old_model
 
 
-def test_words_are_sought_in_other_case_where_that_is_wanted(write_file):
+def test_map_words_case_finds_words_in_another_case(write_file):
     cased_model = SlowNgram(1, {**CLASSES.ngrams, ("B",): (-0.25, 0.0), ("C",): (-0.25, 0.0)})
     model, entities = write_file("c.arpa", write_arpa(cased_model)), write_file("e.json", '{"@name": ["a"]}')
     results = []
@@ -322,7 +322,7 @@ def test_words_are_sought_in_other_case_where_that_is_wanted(write_file):
     assert best_path(results[1][0][1]).cost() < best_path(results[0][0][1]).cost()
 
 
-def test_rescoring_with_entities_finds_the_name(ninja, archive, write_file, tmp_path):
+def test_rescore_command_boosts_entities(ninja, archive, write_file, tmp_path):
     entities, model = (
         write_file("e.jsonl", '{"utt": "one", "@name": ["b"]}\n'),
         write_file("lm.arpa", write_arpa(UNIGRAM)),
@@ -405,7 +405,7 @@ def test_phrases_of_a_submitted_lattice_may_have_new_words_and_letters(normalize
     assert "w2katy" in result.words.spell(result.word)
 
 
-def test_a_growing_table_with_gaps_is_bound_again_only_if_it_has_grown():
+def test_growing_table_with_gaps_is_bound_again_only_after_growth():
     words = SymbolTable([("<eps>", 0), ("w1", 1), ("w2", 50)]).growing_copy()
     stage = Contextual(Context(Entities.from_dict({"": ["w1"]})))
     tracker = stage.bind(words, RescoreReport(), 50)

@@ -9,12 +9,12 @@ from benchmarks.command import ENGLISH
 from benchmarks.context import training
 
 
-def test_the_tables_are_made_from_the_stored_measurements(tmp_path):
+def test_documented_tables_match_the_stored_measurements(tmp_path):
     check_page(training.main, "context.md", training.STORED, tmp_path)
 
 
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="needs the shared data")
-def test_commands_have_names_in_place_of_classes():
+def test_training_commands_replace_classes_by_names():
     sentences = training.commands(ENGLISH, 30_000)
     patterns = [line.split() for line in (ENGLISH / "class_train.txt").read_text().splitlines()]
     assert len(sentences) == 2 * len(patterns)

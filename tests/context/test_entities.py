@@ -33,7 +33,7 @@ def contents(lists: Any) -> list[Any]:
     ]
 
 
-def test_the_plain_form_is_for_all_utterances() -> None:
+def test_plain_form_applies_to_all_utterances() -> None:
     entities = Entities.from_dict(
         {"@name": ["tom chen", {"text": "kathi clendenin", "weight": 2, "pronunciations": ["K AE1 TH IY0"]}], "": ["x"]}
     )
@@ -46,7 +46,7 @@ def test_the_plain_form_is_for_all_utterances() -> None:
     assert repr(entities) == "Entities(3 phrases, 0 utterances)"
 
 
-def test_a_shared_list_is_one_object_wherever_it_is_used() -> None:
+def test_shared_list_is_one_object() -> None:
     entities = Entities.from_dict(
         {
             "lists": {"contacts": {"@name": ["tom"]}, "places": {"@place": ["rome"]}},
@@ -70,13 +70,13 @@ def test_utterances_without_entities_have_no_lists() -> None:
     assert entities.keys == ("a", "b")
 
 
-def test_phrases_may_be_prefixes_of_one_another_and_stand_in_several_classes() -> None:
+def test_phrases_may_be_prefixes_and_occur_in_several_classes() -> None:
     entities = Entities.from_dict({"@name": ["tom", "tom chen", "tom chen tom"], "@artist": ["tom"]})
     assert entities.num_phrases == 4
     assert entities.problems == ()
 
 
-def test_groups_come_from_a_kaldi_table_too(tmp_path: Path) -> None:
+def test_groups_are_read_from_a_kaldi_table(tmp_path: Path) -> None:
     (tmp_path / "utt2spk").write_text("u1 anna\nu2 bert\n\n")
     groups = read_speakers(tmp_path / "utt2spk")
     content = {"groups": {"anna": {"@name": ["tom"]}}, "utterances": {"u3": {"group": "anna"}}}
@@ -89,7 +89,7 @@ def test_groups_come_from_a_kaldi_table_too(tmp_path: Path) -> None:
 # ---- what is only reported ----
 
 
-def test_phrases_that_stand_twice_are_merged_and_counted(tmp_path: Path) -> None:
+def test_duplicate_phrases_are_merged_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "e"
     path.write_text("u\t@name\ttom\nu\t@name\tTom \nu\t@name\ttom\nv\t@name\tluc\nv\t@place\tluc\nv\t-\tx\nv\t\tx\n")
     entities = Entities.read(path, words=WORDS)
@@ -102,7 +102,7 @@ def test_phrases_that_stand_twice_are_merged_and_counted(tmp_path: Path) -> None
     )
 
 
-def test_another_pronunciation_is_a_reason_to_write_a_phrase_again() -> None:
+def test_duplicate_phrase_with_another_pronunciation_is_merged() -> None:
     entities = Entities.from_dict(
         {
             "@name": [
@@ -119,7 +119,7 @@ def test_another_pronunciation_is_a_reason_to_write_a_phrase_again() -> None:
     assert problem.startswith("1 phrase occurs twice in a list")
 
 
-def test_lists_and_groups_that_nobody_uses_are_named() -> None:
+def test_unused_lists_and_groups_are_reported() -> None:
     classes = {"@name": ["tom"]}
     entities = Entities.from_dict(
         {"lists": {"a": classes, "b": classes}, "groups": {"g": classes}, "utterances": {"u": {"lists": ["b"]}}}
@@ -156,7 +156,7 @@ def test_phrases_with_unknown_words_are_kept_and_reported_by_class() -> None:
 # ---- size, and real data ----
 
 
-def test_many_phrases_load_in_little_time(tmp_path: Path) -> None:
+def test_many_phrases_load_quickly(tmp_path: Path) -> None:
     lines = (f"*\t@name\tword{number % 317} word{number}\n" for number in range(30_000))
     (tmp_path / "e").write_text("".join(lines))
     begin = time.process_time()
@@ -166,7 +166,7 @@ def test_many_phrases_load_in_little_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test bed is not here")
-def test_lists_of_the_english_test_bed_can_be_written_in_our_form(tmp_path: Path) -> None:
+def test_lists_of_the_english_test_bed_load_as_entities(tmp_path: Path) -> None:
     words = SymbolTable.read(ENGLISH / "words.txt.gz")
     with gzip.open(ENGLISH / "test" / "calls" / "entities.jsonl.gz", "rt") as stream:
         source = [json.loads(line) for line in stream]

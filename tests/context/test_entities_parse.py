@@ -149,7 +149,7 @@ WRITERS = [
 
 
 @given(model=models(), compressed=st.booleans(), bom=st.booleans())
-def test_every_form_gives_the_same_entities(
+def test_all_formats_give_the_same_entities(
     model: dict[str, Any], compressed: bool, bom: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("entities") / "file"  # no ending: the content tells
@@ -189,7 +189,7 @@ def folder(tmp_path: Path) -> Path:
         "list:p\tfile\tpools/p.tsv.gz\nlist:p\t@name\tluc\n*\tlists\tp\n",
     ],
 )
-def test_a_list_may_lie_in_a_file_beside_the_entities(content: str, folder: Path) -> None:
+def test_list_is_read_from_a_separate_file(content: str, folder: Path) -> None:
     (folder / "e").write_text(content)
     entities = Entities.read(folder / "e")
     assert contents(entities.of("u")) == [
@@ -211,7 +211,7 @@ def test_a_list_may_lie_in_a_file_beside_the_entities(content: str, folder: Path
         "list:p\tfile\tpools/p.tsv.gz\t{0}\n*\tlists\tp\n",
     ],
 )
-def test_of_a_file_the_first_phrases_can_be_taken(content: str, folder: Path) -> None:
+def test_first_limits_the_phrases_of_a_file(content: str, folder: Path) -> None:
     for first, num_phrases in [(2, 2), (4, 4), (7, 4)]:
         (folder / "e").write_text(content.format(first))
         entities = Entities.read(folder / "e")
@@ -235,7 +235,7 @@ def test_of_a_file_the_first_phrases_can_be_taken(content: str, folder: Path) ->
         ({"first": 3}, "list 'p': \"first\" is the number of phrases to read from a file"),
     ],
 )
-def test_a_bad_file_of_a_list_is_refused(values: dict[str, Any], message: str, folder: Path) -> None:
+def test_invalid_list_file_raises_format_error(values: dict[str, Any], message: str, folder: Path) -> None:
     (folder / "e.json").write_text(json.dumps({"lists": {"p": values}}))
     with pytest.raises(FormatError, match=message):
         Entities.read(folder / "e.json")
@@ -248,14 +248,14 @@ def test_a_bad_file_of_a_list_is_refused(values: dict[str, Any], message: str, f
         ("pools", "pools: cannot be read: a file that is named in another file must be a regular file"),
     ],
 )
-def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, folder: Path) -> None:
+def test_unreadable_list_file_raises_input_error(name: str, message: str, folder: Path) -> None:
     (folder / "e.json").write_text(json.dumps({"lists": {"p": {"file": name}}}))
     with pytest.raises(InputError, match=message):
         Entities.read(folder / "e.json")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_list_is_not_read_from_a_pipe_that_never_ends(folder: Path) -> None:
+def test_list_file_that_is_a_pipe_raises_input_error(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(
         InputError, match="pipe: cannot be read: a file that is named in another file must be a regular file"
@@ -411,7 +411,7 @@ LONG = "9" * 5000
         (gzip.compress(b"u\t@name\ttom\n")[:-6], "e: the gzip stream is truncated"),
     ],
 )
-def test_entries_that_break_a_rule_are_refused_with_their_place(
+def test_invalid_entries_raise_format_error_with_their_position(
     content: str | bytes, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "e").write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -419,30 +419,32 @@ def test_entries_that_break_a_rule_are_refused_with_their_place(
         Entities.read(tmp_path / "e")
 
 
-def test_a_list_in_the_place_of_an_object_is_refused() -> None:
+def test_list_instead_of_an_object_raises_format_error() -> None:
     with pytest.raises(FormatError, match="entities must be an object with classes as keys, not a list"):
         Entities.from_dict(["tom"])  # type: ignore[arg-type]
 
 
-def test_an_epsilon_in_a_phrase_is_refused() -> None:
+def test_epsilon_in_a_phrase_raises_format_error() -> None:
     with pytest.raises(FormatError, match="@name, entry 1: '<eps>' in 'tom <eps>' is not a word; remove it"):
         Entities.from_dict({"@name": ["tom <eps>"]}, words=WORDS)
 
 
-def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
+def test_missing_entity_file_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="e: cannot be read: No such file or directory"):
         Entities.read(tmp_path / "e")
 
 
 @given(content=st.binary(max_size=60) | st.text('{}[]":,\t\n@name utlisgrop1.', max_size=60).map(str.encode))
-def test_no_content_brings_another_error(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_arbitrary_content_raises_only_format_or_input_errors(
+    content: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("entities") / "e"
     path.write_bytes(content)
     with suppress(FormatError, InputError):  # an input error for a file that the content names
         Entities.read(path, words=WORDS)
 
 
-def test_the_places_of_doubles_in_a_list_name_its_file(folder: Path) -> None:
+def test_positions_of_duplicates_name_the_list_file(folder: Path) -> None:
     (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": [{"text": "rome", "weight": 2}]}')
     duplicates = next(problem for problem in Entities.read(folder / "e").problems if "twice in a list" in problem)
     assert f"in list 'p' at {folder}/pools/p.tsv.gz, line 3 and line 1, entry 1" in duplicates

@@ -35,7 +35,7 @@ def tiny(**options) -> PhraseEncoder:
     return train_encoder(ENTRIES, SYMBOLS, CONFUSION, EncoderOptions(**{**TINY, **options}))
 
 
-def test_a_training_that_ends_by_time_states_the_steps_that_it_took():
+def test_card_of_a_time_limited_training_counts_its_steps():
     reports = []
     options = EncoderOptions(**TINY | {"steps": 10**6, "max_minutes": 1e-9})
     encoder = train_encoder(ENTRIES, SYMBOLS, CONFUSION, options, reports.append)
@@ -43,7 +43,7 @@ def test_a_training_that_ends_by_time_states_the_steps_that_it_took():
 
 
 @given(STRINGS, STRINGS)
-def test_distances_of_many_strings_agree_with_those_of_two(spoken, recognised):
+def test_batched_distances_agree_with_single_distances(spoken, recognised):
     rows = [
         padded([[number + 1 for number in CONFUSION.numbers(string)] for string in strings]) - 1
         for strings in (spoken, recognised)
@@ -56,7 +56,7 @@ def test_distances_of_many_strings_agree_with_those_of_two(spoken, recognised):
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 @pytest.mark.parametrize("inputs", INPUTS)
-def test_every_variant_gives_vectors_that_batches_do_not_change(extractor, inputs):
+def test_vectors_do_not_depend_on_the_batch(extractor, inputs):
     torch.manual_seed(1)
     network = EntityEncoder(Config(29, 41, inputs=inputs, extractor=extractor, hidden=5, embedding=4)).eval()
     encoder = PhraseEncoder(network, SYMBOLS, {})
@@ -70,7 +70,7 @@ def test_every_variant_gives_vectors_that_batches_do_not_change(extractor, input
 
 @pytest.mark.parametrize("outputs", OUTPUTS)
 @pytest.mark.parametrize("extractor", ["boundary", "attention-boundary"])
-def test_decoders_learn_to_write_what_they_are_asked_for(outputs, extractor):
+def test_decoder_losses_decrease_in_training(outputs, extractor):
     torch.manual_seed(1)
     network = EntityEncoder(Config(29, 41, outputs=outputs, extractor=extractor, hidden=16))
     letters, phones = (
@@ -88,7 +88,7 @@ def test_decoders_learn_to_write_what_they_are_asked_for(outputs, extractor):
     assert losses[-1] < losses[0] / 4
 
 
-def test_joined_strings_have_no_padding_between():
+def test_joined_strings_have_no_inner_padding():
     config = Config(29, 41)
     letters, phones = torch.tensor([[2, 3], [4, 0]]), torch.tensor([[2, 5], [3, 6]])
     assert joined(letters, phones, config).T.tolist() == [[2, 4, 29, 30], [3, 32, 33, 0]]
@@ -108,7 +108,7 @@ def test_neighbours_sound_alike_and_mishearings_are_never_empty():
     assert all(phones for _, phones in recognised)
 
 
-def test_training_brings_near_what_sounds_alike():
+def test_trained_vectors_of_similar_words_are_close():
     encoder = tiny(steps=60, batch=16, hidden=12)
     vectors = encoder.vectors(*zip(*ENTRIES, strict=True))
     near = vectors @ vectors.T
@@ -119,7 +119,7 @@ def test_training_brings_near_what_sounds_alike():
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 @pytest.mark.parametrize("inputs", INPUTS)
-def test_phrases_without_phones_are_trained_on(extractor, inputs):
+def test_training_accepts_phrases_without_phones(extractor, inputs):
     losses = []
     options = EncoderOptions(**TINY | {"steps": 20, "extractor": extractor, "inputs": inputs})
     entries = [*ENTRIES, ("x", ()), ("yz", ())]
@@ -127,18 +127,18 @@ def test_phrases_without_phones_are_trained_on(extractor, inputs):
     assert np.isfinite(losses).all()
 
 
-def test_a_training_that_diverges_ends_at_once():
+def test_diverging_training_raises_model_error():
     with pytest.raises(ModelError, match="diverged at step 2; use a learning rate below"):
         tiny(learning_rate=1e38)
 
 
-def test_training_again_gives_the_same_encoder():
+def test_training_is_deterministic():
     first, second = (tiny().network.state_dict() for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize("name", ["context.pt", "context.safetensors"])
-def test_encoders_are_read_as_they_were_written(tmp_path, name):
+def test_saved_encoder_is_restored(tmp_path, name):
     encoder = tiny(inputs="letters", hidden=1)
     encoder.save(tmp_path / name)
     loaded = PhraseEncoder.load(tmp_path / name)
@@ -160,7 +160,7 @@ def test_encoders_are_read_as_they_were_written(tmp_path, name):
         ({"state": {"more": torch.zeros(2)}}, "missing or unexpected: more"),
     ],
 )
-def test_a_damaged_model_is_refused(tmp_path, change, message):
+def test_damaged_model_raises_model_error(tmp_path, change, message):
     path = tmp_path / "context.pt"
     tiny().save(path)
     content = torch.load(path, weights_only=True)
@@ -171,7 +171,7 @@ def test_a_damaged_model_is_refused(tmp_path, change, message):
         PhraseEncoder.load(path)
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path):
+def test_file_of_another_format_raises_model_error(tmp_path):
     path = tmp_path / "context.pt"
     path.write_bytes(b"no zip")
     with pytest.raises(ModelError, match="not a context model, or damaged"):
@@ -179,17 +179,17 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("field", ["extractor", "inputs", "outputs"])
-def test_an_unknown_variant_is_refused(field):
+def test_unknown_variant_raises_option_error(field):
     with pytest.raises(OptionError, match=f"{field} is 'oracle'"):
         EncoderOptions(**{field: "oracle"})
 
 
-def test_an_infinite_weight_is_refused():
+def test_infinite_weight_raises_option_error():
     with pytest.raises(OptionError, match="metric is inf, but must be 0 or more"):
         EncoderOptions(metric=float("inf"))
 
 
-def test_letters_fall_back_to_what_is_known():
+def test_unknown_letters_and_phones_are_dropped():
     assert plain_letters("Côte d'Azur-2") == "coted'azur2"
     assert SYMBOLS.spelled("서울 Ab") == [FIRST, FIRST + 1]
     assert not SYMBOLS.spelled("Москва")
@@ -199,12 +199,12 @@ def test_letters_fall_back_to_what_is_known():
     assert not encoder.vectors(["Москва"], [()]).any()
 
 
-def test_nothing_to_learn_from_is_refused():
+def test_too_few_training_words_raise_option_error():
     with pytest.raises(OptionError, match="at least 2 usable training words are needed, found 1"):
         training_words(ENTRIES[:1], SYMBOLS, CONFUSION)
 
 
-def test_the_command_trains_by_letters_of_any_alphabet(tmp_path):
+def test_train_command_accepts_any_alphabet(tmp_path):
     (tmp_path / "names").write_text("# names\nмосква\nмоскве\nказань\nказани\n")
     (tmp_path / "held").write_text("Казани\n")
     files = [str(tmp_path / "names"), "--held-out", str(tmp_path / "held"), "-o", str(tmp_path / "context.pt")]
@@ -222,7 +222,7 @@ def test_the_command_trains_by_letters_of_any_alphabet(tmp_path):
         ("--lexicon names --confusion names", "--confusion, --lexicon"),
     ],
 )
-def test_letters_only_refuses_the_options_of_phones(tmp_path, monkeypatch, capsys, arguments, conflicts):
+def test_letters_only_conflicts_with_phone_options(tmp_path, monkeypatch, capsys, arguments, conflicts):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "names").write_text("a\nb\n")
     assert main(["train", "context", "names", "-o", "context.pt", "--letters-only", *arguments.split()]) == 2
@@ -230,11 +230,11 @@ def test_letters_only_refuses_the_options_of_phones(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.parametrize("options_class", [EncoderOptions, PointerOptions])
-def test_more_threads_than_a_process_can_have_are_refused(options_class):
+def test_too_many_threads_raise_option_error(options_class):
     with pytest.raises(OptionError, match="threads is 100000000, but must be at most 4096"):
         options_class(threads=100_000_000)
 
 
-def test_options_are_those_of_the_network():
+def test_encoder_options_are_fields_of_the_network_config():
     names = {field.name for field in dataclasses.fields(Config)}
     assert {"extractor", "inputs", "outputs", "hidden"} <= names

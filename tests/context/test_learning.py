@@ -45,7 +45,7 @@ CALICO = [
 ]
 
 
-def test_a_name_of_two_edits_is_added_with_the_words_that_it_replaced(corrector):
+def test_name_of_two_edits_is_added_with_its_recognised_words(corrector):
     result = learn_edits(CALICO, NAMES, corrector)
     assert phrases(result) == {"Kaliko": {"calico": 2}}
     assert [item.phrase for item in result.phrases] == ["Kaliko"]
@@ -53,7 +53,7 @@ def test_a_name_of_two_edits_is_added_with_the_words_that_it_replaced(corrector)
     assert correct_text(corrector, result.content, "we saw calico today") == "we saw Kaliko today"
 
 
-def test_a_name_of_one_edit_waits_for_another_run(corrector):
+def test_name_of_one_edit_is_added_after_a_second_run(corrector):
     first = learn_edits(CALICO[:1], NAMES, corrector)
     assert not first.phrases
     assert correct_text(corrector, first.content, "we saw calico today") == "we saw calico today"
@@ -62,7 +62,7 @@ def test_a_name_of_one_edit_waits_for_another_run(corrector):
     assert learn_edits(CALICO[:1], NAMES, corrector, min_count=1).phrases
 
 
-def test_the_same_edits_count_once(corrector):
+def test_repeated_edits_count_once(corrector):
     first = learn_edits(CALICO[:1], NAMES, corrector)
     again = learn_edits(CALICO[:1], first.content, corrector)
     assert (again.content, again.num_known) == (first.content, 1)
@@ -70,14 +70,14 @@ def test_the_same_edits_count_once(corrector):
     assert len(set(identities([*keyed, CALICO[0], CALICO[0]]))) == 4
 
 
-def test_edits_of_common_words_and_of_other_text_add_nothing(corrector):
+def test_edits_of_common_words_or_unrelated_text_add_nothing(corrector):
     edits = [edit("we may go", "we will go"), edit("the cat sat", "a dog sat"), edit("say it", "Say it!")]
     edits += [edit("so we agreed on it", "")] * 2
     assert not learn_edits(edits, NAMES, corrector, min_count=1).run.evidence
 
 
 @pytest.mark.parametrize("name", ["Kali\x07ko", "K" + "aliko" * 200, "★", "-"])
-def test_names_that_no_list_may_have_are_not_added(name):
+def test_names_that_are_invalid_in_lists_are_not_added(name):
     options = CorrectOptions(letters_only=True)
     exact = make_corrector(Correcting(Entities.from_dict({}), options=options), NONE, Log())
     edits = [edit("we saw calico there", f"we saw {name} there"), edit("a calico it was", f"a {name} it was")]
@@ -91,7 +91,7 @@ def test_capitals_join_the_words_of_a_name(corrector):
     assert phrases(learn_edits(edits, b"", corrector)) == {"Sir Harry Tauwne": {"sir harry town": 2}}
 
 
-def test_a_listed_phrase_gets_weight_and_the_words_around_the_difference(corrector):
+def test_accepted_phrase_gains_weight_and_recognised_words(corrector):
     edits = [edit(f"call cathy clendening {day}", f"Call Kathy Clendenin {day}") for day in ("now", "today")]
     result = learn_edits(edits, NAMES, corrector)
     (item,) = result.run.evidence
@@ -101,7 +101,7 @@ def test_a_listed_phrase_gets_weight_and_the_words_around_the_difference(correct
     assert (phrase.weight, phrase.recognised) == (2.0, ("cathy clendening",))
 
 
-def test_a_phrase_that_edits_remove_loses_weight(corrector):
+def test_rejected_phrase_loses_weight(corrector):
     edits = [edit(f"call kathy clendenin {day}", f"Call Cathy Clemens {day}") for day in ("now", "today", "soon")]
     result = learn_edits(edits, NAMES, corrector)
     assert {item.phrase: item.rejected for item in result.run.evidence if item.rejected} == {"Kathy Clendenin": 3}
@@ -109,7 +109,7 @@ def test_a_phrase_that_edits_remove_loses_weight(corrector):
     assert {phrase.text: phrase.weight for phrase in listed.classes[""]}["Kathy Clendenin"] == 0.25
 
 
-def test_words_that_are_mostly_right_are_no_recognised_form(corrector):
+def test_mostly_correct_words_are_not_a_recognised_form(corrector):
     wrong = [edit(f"the {word} kaligo is here", f"the {word} Kaligho is here") for word in ("red", "blue")]
     right = [edit(f"a kaligo {word}", f"a kaligo {word}") for word in ("ran", "sat", "ate", "slept", "hid")]
     result = learn_edits([*wrong, *right], b"", corrector)
@@ -117,7 +117,7 @@ def test_words_that_are_mostly_right_are_no_recognised_form(corrector):
     assert correct_text(corrector, result.content, "the kaligo hid") == "the kaligo hid"
 
 
-def test_verdicts_count_for_and_against_their_phrases(corrector, tmp_path):
+def test_accepted_and_rejected_changes_are_counted(corrector, tmp_path):
     change = {"utt": "u", "begin": 1, "before": "Cathy Clendening,", "phrase": "Kathy Clendenin", "class": ""}
     rejections = [change | {"utt": name, "before": "sir harry"} for name in ("v", "w", "x")]
     (tmp_path / "r.json").write_text(json.dumps({"accepted": [change], "rejected": rejections, "undecided": []}))
@@ -129,7 +129,7 @@ def test_verdicts_count_for_and_against_their_phrases(corrector, tmp_path):
     "content",
     [b"", b"Fugazi", b'{"@name": ["Tom Chen"]}', b'{"utt": "u", "@name": ["Tom Chen"]}\n', b"u\t@name\tTom Chen\t2\n"],
 )
-def test_every_format_can_have_evidence(content):
+def test_evidence_can_be_appended_to_every_format(content):
     run = Run(2, ("e1", "e2"), (PhraseEvidence("Tom Chen", "@name", {"tom shen": 2}, accepted=2), NEW))
     entities = Entities.parsed(appended(content, run), normalizer=BASIC)
     texts = {phrase.text: phrase for part in entities.of("u") for group in part.classes.values() for phrase in group}
@@ -160,7 +160,7 @@ def test_undo_keeps_lines_that_were_added_later():
     }  # fmt: skip
 
 
-def test_evidence_of_runs_adds_up_and_bounds_the_weight():
+def test_evidence_of_runs_is_summed_and_the_weight_is_bounded():
     total = EditEvidence.of([Run(2, ("a",), (NEW,)), Run(3, ("b",), (NEW, PhraseEvidence("Tom", rejected=40)))])
     assert (total.min_count, total.edits) == (3, {"a", "b"})
     assert total.phrases["kaliko"].recognised == {"calico": 4, "and": -6}
@@ -180,7 +180,7 @@ def test_evidence_of_runs_adds_up_and_bounds_the_weight():
         ({"accepted": 1}, 1.0),
     ],
 )
-def test_insertions_raise_the_weight_of_phrases_that_lists_have(counts, factor):
+def test_weight_factor_depends_on_evidence_counts(counts, factor):
     assert PhraseEvidence("Kaliko", **counts).factor(2) == factor
 
 
@@ -194,7 +194,7 @@ def test_insertions_raise_the_weight_of_phrases_that_lists_have(counts, factor):
         ('{"version": 1, "edits": [], "min_count": 0}', "'min_count' must be an integer from 1 to 999999999"),
     ],
 )
-def test_damaged_evidence_is_refused_with_its_line(line, message):
+def test_damaged_evidence_raises_format_error_with_its_line(line, message):
     with pytest.raises(FormatError, match=message) as error:
         Entities.parsed(f"Fugazi\n{MARK}{line}\n".encode(), path="f")
     assert error.value.line == 2
@@ -209,7 +209,7 @@ def test_damaged_evidence_is_refused_with_its_line(line, message):
         ('{"phrase": "a", "added": -1}', "'added' must be an integer from 0 to 999999999, not -1"),
     ],
 )
-def test_damaged_evidence_about_a_phrase_is_refused(row, message):
+def test_damaged_phrase_evidence_raises_format_error(row, message):
     head = '{"version": 1, "min_count": 2, "edits": []}'
     with pytest.raises(FormatError, match=message) as error:
         Entities.parsed(f"{MARK}{head}\n{MARK}{row}\n".encode(), path="f")
@@ -237,7 +237,7 @@ def test_damaged_evidence_about_a_phrase_is_refused(row, message):
         ),
     ],
 )
-def test_damaged_files_of_edits_are_refused(tmp_path, text, message):
+def test_damaged_edit_files_raise_format_error(tmp_path, text, message):
     (tmp_path / "edits").write_text(text)
     with pytest.raises(FormatError, match=message):
         read_edits(tmp_path / "edits")
@@ -250,7 +250,7 @@ def test_hypotheses_are_paired_by_key_or_in_order():
         paired({"a": ["x"]}, {"b": [], "c": []})
 
 
-def test_the_library_reads_files_and_undoes(tmp_path):
+def test_learn_reads_files_and_undo_restores_them(tmp_path):
     (tmp_path / "edits.tsv").write_text("a calico b\ta Kaliko b\nthe calico\tthe Kaliko\n")
     (tmp_path / "names.txt").write_bytes(NAMES)
     result = learn(tmp_path / "edits.tsv", tmp_path / "names.txt", letters_only=True)

@@ -31,13 +31,13 @@ def slow_nearest(vectors, queries, count):
 
 
 @given(st.integers(0, 999), st.integers(1, 40), st.integers(1, 200))
-def test_short_lists_are_searched_whole(seed, count, num_queries):
+def test_short_lists_are_searched_exhaustively(seed, count, num_queries):
     vectors, queries = unit_vectors(30, seed), unit_vectors(num_queries, seed + 1)
     assert PhraseIndex(vectors).nearest(queries, count).tolist() == slow_nearest(vectors, queries, count)
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_long_lists_are_searched_by_cells_or_whole(monkeypatch, installed):
+def test_long_lists_are_searched_by_cells_or_exhaustively(monkeypatch, installed):
     pytest.importorskip("faiss")
     monkeypatch.setattr(phrase_index, "EXACT", 1000)
     if not installed:
@@ -62,7 +62,7 @@ def test_shared_letters_make_vectors_similar():
     np.testing.assert_array_equal(vectors[:2], LetterGrams().vectors(["", "x"], [*map(tuple, words[:2])]))
 
 
-def test_letters_are_told_apart_without_case_and_accents():
+def test_letters_are_compared_without_case_and_accents():
     pronouncer = LetterPronouncer()
     assert pronouncer.of("Élan-X's") == (tuple("elanxs"),)
     assert pronouncer.of("...") == ()
@@ -104,7 +104,7 @@ def test_names_of_any_script_are_found_by_letters(number, tmp_path):
     assert larger.num_arcs == 4
 
 
-def test_an_encoder_that_lacks_letters_takes_the_others_and_says_so(tmp_path):
+def test_letters_unknown_to_the_encoder_are_ignored_and_reported(tmp_path):
     torch = pytest.importorskip("torch")
     from ninja.context.deep.encoder import PhraseEncoder
     from ninja.context.deep.symbols import Symbols
@@ -130,7 +130,7 @@ def test_an_encoder_that_lacks_letters_takes_the_others_and_says_so(tmp_path):
         stage(texts, tmp_path, context_model=save_encoder("phones"))
 
 
-def test_letters_leave_no_use_for_a_lexicon():
+def test_letters_only_with_a_lexicon_raises_option_error():
     with pytest.raises(OptionError, match="with a lexicon or a transition model"):
         Augmentation(letters_only=True, lexicon="lexicon.txt")
 

@@ -46,7 +46,7 @@ def nbest_lattice(*hypotheses):
     return ninja.from_nbest("utt", scored)
 
 
-def test_a_phrase_matches_words_with_other_case_and_punctuation():
+def test_phrase_matches_words_with_other_case_and_punctuation():
     lattice = nbest_lattice("Call Cathy Clendening, now.", "Call Kathy Clendenin, now.")
     stage = stage_of({"@name": ["Kathy Clendenin"]})
     ((_, result),) = stage([("utt", lattice)])
@@ -57,7 +57,7 @@ def test_a_phrase_matches_words_with_other_case_and_punctuation():
     assert text_of(result) == "Call Cathy Clendening, now."
 
 
-def test_a_match_is_written_as_the_list_writes_it():
+def test_matches_are_spelled_as_in_the_list():
     lattice = nbest_lattice("call kathy-clendenin, now.", "(Apple music?) plays.")
     ((_, result),) = stage_of({"phrases": ["Kathy Clendenin", "apple Music", "iPhone"]})([("utt", lattice)])
     assert isinstance(result, ListLattice)
@@ -65,12 +65,12 @@ def test_a_match_is_written_as_the_list_writes_it():
     assert texts == {"call Kathy Clendenin, now.", "(Apple Music?) plays."}
 
 
-def test_words_of_a_list_without_capitals_keep_their_case():
+def test_lower_case_list_keeps_the_case_of_matches():
     ((_, result),) = stage_of({"phrases": ["kathy clendenin"]})([("utt", nbest_lattice("Call Kathy Clendenin, now."))])
     assert text_of(result) == "Call Kathy Clendenin, now."
 
 
-def test_normalizer_and_matches_are_noted():
+def test_normalizer_and_unknown_words_are_reported():
     notes = []
     stage = stage_of({"phrases": ["Zoe"]})
     report = RescoreReport(on_note=notes.append)
@@ -100,7 +100,7 @@ def test_normalizer_and_matches_are_noted():
         ("(Sandy) Alex G", "“(Sandy)", "G", False, "“(Sandy) Alex G"),
     ],
 )
-def test_a_phrase_takes_punctuation_and_sentence_capital_of_what_it_replaces(phrase, first, last, begins, expected):
+def test_phrase_takes_punctuation_and_sentence_capital_of_replaced_words(phrase, first, last, begins, expected):
     assert " ".join(in_place_of(phrase.split(), first, last, begins_sentence=begins)) == expected
 
 
@@ -113,7 +113,7 @@ def test_affixes_are_punctuation():
 
 @settings(deadline=None)
 @given(lattice=lattices(max_word=6, max_states=5), lists=st.lists(st.sampled_from(PHRASES), min_size=1, max_size=4))
-def test_scores_are_those_of_the_lexical_words_and_texts_those_of_the_slow_respelling(lattice, lists):
+def test_scores_are_lexical_and_texts_agree_with_slow_respelling(lattice, lists):
     lattice = lattice.with_words(WORDS)
     lists = list({tuple(BASIC.words(phrase.split())): phrase for phrase in lists}.values())
     weights = {"": {tuple(BASIC.words(phrase.split())): 1.0 for phrase in lists}}
@@ -138,7 +138,7 @@ def test_scores_are_those_of_the_lexical_words_and_texts_those_of_the_slow_respe
 
 @settings(deadline=None)
 @given(lattice=lattices(max_word=6, max_states=5))
-def test_words_without_phrases_stay_as_they_are(lattice):
+def test_words_without_matches_are_unchanged(lattice):
     lattice = lattice.with_words(WORDS)
     ((_, result),) = stage_of({"phrases": ["Zoe"]}, "basic")([(lattice.key, lattice)])
     assert Counter(words_of(result, path) for path in paths(result)) == Counter(
@@ -147,7 +147,7 @@ def test_words_without_phrases_stay_as_they_are(lattice):
     assert len(result.words) == len(WORDS)
 
 
-def test_results_of_threads_have_one_table():
+def test_results_of_threads_share_one_symbol_table():
     words = SymbolTable.from_words(["<eps>", "call", "kathy,", "Now."])
     lattices = [
         ninja.from_nbest(f"utt{number}", [(["call", "kathy,", "Now."], -1.0)], words=words) for number in range(250)
@@ -160,7 +160,7 @@ def test_results_of_threads_have_one_table():
     assert "Kathy," not in words
 
 
-def test_added_phrases_have_the_lists_spelling_and_the_punctuation_of_what_they_replace():
+def test_added_phrases_have_list_spelling_and_replaced_punctuation():
     """Formerly, letters were inserted without capitals, and the period of «folder.» was lost."""
     lattice = nbest_lattice("Folder. Call Cathie Clendening, (now).", "call Cathie Clendening, no")
     entities = {"phrases": ["Kathy Clendenin", "Moulder", "NOW", "moulder's"]}
@@ -176,7 +176,7 @@ def test_added_phrases_have_the_lists_spelling_and_the_punctuation_of_what_they_
     assert "Moulder." in result.words
 
 
-def test_capitals_are_kept_at_the_beginning_of_a_sentence_only():
+def test_capitals_are_kept_only_at_sentence_beginnings():
     lattice = nbest_lattice("Folder plays. Folder stops Folder now, or not.")
     stage = stage_of({"phrases": ["moulder", "Xavier"]}, augmentation=Augmentation(letters_only=True))
     list(stage([("utt", lattice)]))
@@ -186,7 +186,7 @@ def test_capitals_are_kept_at_the_beginning_of_a_sentence_only():
     assert Counter(phrase.phrase for phrase in stage.added) == {"Moulder": 3}
 
 
-def test_written_words_of_a_phrase_divide_its_arcs():
+def test_written_words_of_a_phrase_split_its_arcs():
     lattice = nbest_lattice("see Jean Luke Pickard, now.").replace(time=np.array([0, 10, 20, 30, 40, 50], np.int32))
     augmentation = Augmentation(AugmentOptions(max_distance=0.5), letters_only=True)
     stage = stage_of({"phrases": ["Jean-Luc Picard"]}, augmentation=augmentation)
@@ -196,7 +196,7 @@ def test_written_words_of_a_phrase_divide_its_arcs():
     assert stage.added[0].frames == (10, 40)
 
 
-def test_words_of_the_old_model_are_lexical(tmp_path):
+def test_old_model_scores_lexical_words(tmp_path):
     """A model with «folder» also has «Folder.», so a phrase in its place has a higher cost."""
     ngrams = {("<s>",): (-99.0, 0.0), ("</s>",): (-1.0, 0.0), ("<unk>",): (-9.0, 0.0), ("folder",): (-1.0, 0.0)}
     path = tmp_path / "old.arpa"

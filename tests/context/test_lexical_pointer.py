@@ -41,7 +41,7 @@ def rescore(hypotheses, phrases):
 
 
 @pytest.mark.parametrize("phrases", [["w2 w3"], ["W2 W5", "w4"], ["W2 w5!", "W4"]])
-def test_costs_are_those_of_the_lexical_words_and_phrases(phrases):
+def test_costs_agree_with_lexical_words_and_phrases(phrases):
     lexical, path = rescore(LEXICAL, [" ".join(BASIC.words(phrase.split())) for phrase in phrases])
     written_lattice, written_path = rescore(WRITTEN, phrases)
     words = written_lattice.words.spell(written_path.words)
@@ -49,12 +49,12 @@ def test_costs_are_those_of_the_lexical_words_and_phrases(phrases):
     assert written_path.graph_cost == pytest.approx(path.graph_cost, abs=1e-5)
 
 
-def test_a_phrase_is_written_as_the_list_writes_it():
+def test_phrase_is_spelled_as_in_the_list():
     result, path = rescore([("w1 w2, w5!", -1.0)], ["W2 W5"])
     assert result.words.spell(path.words) == ["w1", "W2", "W5!"]
 
 
-def test_gains_of_arcs_are_those_of_lexical_words():
+def test_arc_gains_agree_with_lexical_words():
     gains = []
     for hypotheses, phrase in ((LEXICAL[:1], "w2 w3"), (WRITTEN[:1], "W2 w3!")):
         scores = pointer_scores(nbest_lattice(hypotheses), stage_of([phrase]), tiny_pointer.BASE, Scales(), Log())

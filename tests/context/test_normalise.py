@@ -47,7 +47,7 @@ def normalise(text, words=None, rules=AS_TABLE):
         ("", ""),
     ],
 )
-def test_phrases_are_spelled_as_the_table_spells(text: str, spelled: str) -> None:
+def test_phrases_take_the_spelling_of_the_symbol_table(text: str, spelled: str) -> None:
     assert normalise(text, WORDS) == spelled
 
 
@@ -61,7 +61,7 @@ def test_phrases_are_spelled_as_the_table_spells(text: str, spelled: str) -> Non
         ("Am’", "Am'"),
     ],
 )
-def test_without_a_table_words_keep_case_and_parts(text: str, spelled: str) -> None:
+def test_words_keep_case_and_parts_without_a_table(text: str, spelled: str) -> None:
     assert normalise(text) == spelled
 
 
@@ -78,7 +78,7 @@ def test_without_a_table_words_keep_case_and_parts(text: str, spelled: str) -> N
         (Normalisation(), "u\u0308", "ü"),
     ],
 )
-def test_each_rule_can_be_set(rules: Normalisation, text: str, spelled: str) -> None:
+def test_normalisation_rules_can_be_set_separately(rules: Normalisation, text: str, spelled: str) -> None:
     assert normalise(text, WORDS, rules) == spelled
 
 
@@ -90,17 +90,17 @@ def test_unknown_words_take_the_case_of_the_table() -> None:
     assert normalise("Kathi", SymbolTable.from_words(["1", "2"])) == "Kathi"
 
 
-def test_words_are_found_in_a_table_that_composes_no_characters() -> None:
+def test_words_are_found_in_a_table_of_decomposed_characters() -> None:
     table = SymbolTable.from_words(["<eps>", unicodedata.normalize("NFD", "한국"), "don’t"])
     assert normalise("한국", table) == unicodedata.normalize("NFD", "한국")
     assert normalise("don't", table) == "don’t"
 
 
-def test_an_epsilon_is_no_word_that_a_phrase_could_have() -> None:
+def test_epsilon_is_removed_from_phrases() -> None:
     assert normalise("tom - tom", SymbolTable.from_words(["-", "tom"])) == "tom tom"
 
 
-def test_an_unknown_case_is_refused() -> None:
+def test_unknown_case_raises_option_error() -> None:
     with pytest.raises(OptionError, match="case is 'title', but must be one of keep, lower, upper, words"):
         Normalisation(case="title")  # type: ignore[arg-type]
 
@@ -122,7 +122,7 @@ TRICKY = st.text("tTxX6.,-–'’‘\"& ßŉǰİΣσςüu\u0308\u0345 ", max_siz
     rules=RULES,
     with_table=st.booleans(),
 )
-def test_spelling_twice_is_spelling_once(text: str, extra: list[str], rules: Normalisation, with_table: bool) -> None:
+def test_normalisation_is_idempotent(text: str, extra: list[str], rules: Normalisation, with_table: bool) -> None:
     parts = [form for word in text.split() for form in (word, word.lower(), word.upper()[:2])]
     words = ["<eps>", *dict.fromkeys(word for word in (*extra, *parts) if word.split() == [word] and word != "<eps>")]
     table = SymbolTable.from_words(words[: 1 + len(words) // 2]) if with_table else None

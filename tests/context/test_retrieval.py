@@ -76,7 +76,7 @@ def dense(seed: int) -> Lattice:
     st.integers(1, 4),
     st.sampled_from([0.31, 3.7, 6.3]),
 )
-def test_spans_are_those_of_all_paths(lattice, max_words, beam):
+def test_likely_spans_agree_with_enumeration(lattice, max_words, beam):
     unit = np.minimum(lattice.word, 5).astype(np.int32)
     options = RetrievalOptions(max_words=max_words, beam=beam)
     try:
@@ -92,7 +92,7 @@ def test_spans_are_those_of_all_paths(lattice, max_words, beam):
 
 
 @given(st.integers(0, 1000), st.integers(1, 30))
-def test_nearest_are_those_of_the_largest_products(seed, number):
+def test_nearest_phrases_have_the_largest_products(seed, number):
     rng = np.random.default_rng(seed)
     retriever = Retriever(encoder(), RetrievalOptions(phrases=number))
     spans = [tuple(rng.choice(CONFUSION.phones, size=rng.integers(1, 6)).tolist()) for _ in range(7)]
@@ -108,7 +108,7 @@ def test_nearest_are_those_of_the_largest_products(seed, number):
 
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), max_size=12), st.integers(1, 15))
-def test_vectors_are_the_same_when_kept_and_after_too_many(calls, max_vectors):
+def test_cache_returns_the_same_vectors_after_eviction(calls, max_vectors):
     cache, requests = VectorCache(max_vectors), []
     for keys in calls:
         computed = []
@@ -124,7 +124,7 @@ def test_vectors_are_the_same_when_kept_and_after_too_many(calls, max_vectors):
         requests += keys
 
 
-def test_vectors_that_were_asked_for_last_stay():
+def test_cache_evicts_least_recently_used_vectors():
     cache = VectorCache(6)
     computed = []
 
@@ -138,7 +138,7 @@ def test_vectors_that_were_asked_for_last_stay():
     assert computed == [1, 2, 3, 4, 5, 6, 7, 5]
 
 
-def test_of_a_lattice_without_sounds_nothing_is_like():
+def test_lattice_without_spans_has_no_nearest_phrases():
     retriever = Retriever(encoder(), RetrievalOptions(phrases=2))
     assert retriever.nearest([], PhraseIndex(np.eye(5, 64, dtype=np.float32))).size == 0
 
@@ -152,7 +152,7 @@ PHRASES = PhraseList("*", {"@name": tuple(Phrase(text) for text in ("kat", "matt
 
 
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
-def test_with_room_for_all_phrases_retrieval_changes_nothing(lattice):
+def test_retrieval_of_all_phrases_gives_the_same_additions(lattice):
     options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
     lattice = lattice.with_words(WORDS)
     results = []
@@ -163,7 +163,7 @@ def test_with_room_for_all_phrases_retrieval_changes_nothing(lattice):
 
 
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
-def test_a_list_of_one_utterance_is_searched_whole(lattice):
+def test_utterance_list_is_searched_without_retrieval(lattice):
     options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
     private = PhraseList("", PHRASES.classes)
     retriever_of_one = Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=1))
@@ -176,7 +176,7 @@ def test_a_list_of_one_utterance_is_searched_whole(lattice):
 
 
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
-def test_with_room_for_few_phrases_some_of_the_same_are_added(lattice):
+def test_retrieval_of_few_phrases_gives_a_subset_of_the_additions(lattice):
     options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
     lattice = lattice.with_words(WORDS)
     exhaustive = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options)

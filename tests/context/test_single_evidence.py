@@ -50,7 +50,7 @@ def test_normalised_gains_are_shares_that_sum_to_one_in_any_order():
     assert gains(SingleMixture, LISTED[::-1]) == pytest.approx(gain, abs=1e-5)
 
 
-def test_the_page_quotes_the_stored_measurements():
+def test_documented_figures_match_the_stored_measurements():
     cells = Cells(CELLS)
     names = {trial.name for size in (100, 1000) for method in STAGES for values in candidates(size)
              for trial in trials("dev", size, method, values)}  # fmt: skip

@@ -26,18 +26,18 @@ Ninja = Callable[..., tuple[int, str, str]]
 
 
 @given(WORDS, WORDS)
-def test_the_alignment_is_that_of_the_benchmarks_recursion(reference: list[str], hypothesis: list[str]) -> None:
+def test_alignment_agrees_with_the_benchmark(reference: list[str], hypothesis: list[str]) -> None:
     assert align(reference, hypothesis).pairs == align_slowly(reference, hypothesis)
 
 
 @given(st.lists(st.sampled_from("ab"), max_size=4), st.lists(st.sampled_from("abc"), max_size=4))
-def test_no_alignment_is_cheaper(reference: list[str], hypothesis: list[str]) -> None:
+def test_alignment_has_the_lowest_cost_of_all_alignments(reference: list[str], hypothesis: list[str]) -> None:
     cheapest = min(map(cost, all_alignments(reference, hypothesis)))
     assert cost(align(reference, hypothesis).pairs) == cheapest
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, st.frozensets(st.sampled_from("abc"))), min_size=1, max_size=4))
-def test_errors_are_counted_where_the_word_is_rare(
+def test_errors_on_rare_words_are_biased_errors(
     utterances: list[tuple[list[str], list[str], frozenset[str]]],
 ) -> None:
     keys = [f"u{i}" for i in range(len(utterances))]
@@ -65,12 +65,12 @@ def test_an_inserted_rare_word_is_a_biased_error() -> None:
     assert (rate.overall.sentences, rate.biased.sentence_errors, rate.unbiased.sentence_errors) == (1, 1, 1)
 
 
-def test_of_equally_cheap_alignments_the_last_move_is_diagonal() -> None:
+def test_ties_of_alignments_prefer_a_final_diagonal_move() -> None:
     assert align(["cutter's", "deck"], ["cutters"]).pairs == (("cutter's", None), ("deck", "cutters"))
     assert align(["rew"], ["rew", "rew"]).pairs == ((None, "rew"), ("rew", "rew"))
 
 
-def test_the_sample_gives_the_figures_counted_by_hand(ninja: Ninja) -> None:
+def test_sample_gives_manually_counted_figures(ninja: Ninja) -> None:
     references, hypotheses = SAMPLE / "sample.ref.tsv", SAMPLE / "sample.hyp.tsv"
     code, output, errors = ninja("score", references, hypotheses, "--biasing", references)
     assert (code, output, errors) == (0, (SAMPLE / "sample.result").read_text(), "")
@@ -81,7 +81,7 @@ def test_the_sample_gives_the_figures_counted_by_hand(ninja: Ninja) -> None:
 
 @pytest.mark.skipif(not RESULTS, reason=f"{BENCHMARK} is not there")
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
-def test_the_benchmarks_own_figures_come_out_exactly(path: Path) -> None:
+def test_benchmark_figures_are_reproduced_exactly(path: Path) -> None:
     name = path.name.removesuffix(".result")
     lists = read_biasing(BENCHMARK / "ref" / f"{name[: len('test-clean')]}.biasing_100.tsv.gz")
     references = {key: biasing.text or () for key, biasing in lists.items()}
@@ -90,7 +90,7 @@ def test_the_benchmarks_own_figures_come_out_exactly(path: Path) -> None:
     assert all(biasing.rare <= set(biasing.bias) for biasing in lists.values())
 
 
-def test_the_two_forms_of_lists_say_the_same(tmp_path: Path, ninja: Ninja) -> None:
+def test_tables_and_json_lines_give_the_same_lists(tmp_path: Path, ninja: Ninja) -> None:
     table = SAMPLE / "sample.ref.tsv"
     rows = [row.split("\t") for row in table.read_text().splitlines()]
     objects = [{"utt": u, "text": t, "rare": json.loads(r), "bias": json.loads(b)} for u, t, r, b in rows]
@@ -107,7 +107,7 @@ def test_the_two_forms_of_lists_say_the_same(tmp_path: Path, ninja: Ninja) -> No
     )
 
 
-def test_utterances_without_a_partner_are_counted_as_in_plain_scoring(tmp_path: Path, ninja: Ninja) -> None:
+def test_unmatched_utterances_are_counted_as_in_plain_scoring(tmp_path: Path, ninja: Ninja) -> None:
     references = {"u1": ["a"], "u2": ["b", "c"]}
     lists = {"u1": BiasingList(frozenset("a")), "u2": BiasingList(frozenset("c")), "u9": BiasingList(frozenset())}
     with pytest.raises(FormatError, match=r"key 'u2': no hypothesis for 1 of 2 references"):
@@ -134,12 +134,12 @@ def test_utterances_without_a_partner_are_counted_as_in_plain_scoring(tmp_path: 
     assert ninja(*call)[0] == 1
 
 
-def test_a_reference_without_a_list_is_refused() -> None:
+def test_reference_without_a_biasing_list_raises_format_error() -> None:
     with pytest.raises(FormatError, match=r"key 'u2': no biasing list for 1 of 2 references; add an empty list for"):
         score_biased({"u1": ["a"], "u2": []}, {"u1": [], "u2": []}, {"u1": BiasingList(frozenset())})
 
 
-def test_rates_add_only_to_rates() -> None:
+def test_biased_rates_add_only_to_biased_rates() -> None:
     assert BiasedRate().overall == ErrorRate()
     with pytest.raises(TypeError):
         BiasedRate() + 1  # type: ignore[operator]
@@ -174,19 +174,19 @@ def test_rates_add_only_to_rates() -> None:
         (gzip.compress(b"u1\ta\t[]\n")[:-4], "lists: the gzip stream is truncated"),
     ],
 )
-def test_broken_lists_are_refused_with_their_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_damaged_biasing_lists_raise_format_error_with_their_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "lists"
     path.write_bytes(content)
     with pytest.raises(FormatError, match=message):
         read_biasing(path)
 
 
-def test_a_missing_file_of_lists_is_named(tmp_path: Path) -> None:
+def test_missing_biasing_list_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing: cannot be read"):
         read_biasing(tmp_path / "nothing")
 
 
-def test_lists_without_texts_cannot_be_the_references(tmp_path: Path, ninja: Ninja) -> None:
+def test_biasing_lists_without_texts_cannot_be_references(tmp_path: Path, ninja: Ninja) -> None:
     path = tmp_path / "lists"
     path.write_text('{"utt": "u1", "rare": []}\n')
     code, _, errors = ninja("score", path, SAMPLE / "sample.hyp.tsv", "--biasing", path)
@@ -195,7 +195,7 @@ def test_lists_without_texts_cannot_be_the_references(tmp_path: Path, ninja: Nin
 
 
 @pytest.mark.parametrize("options", [("--alignments", "ali"), ("--entities", "e.json"), ("--oracle", "--words", "w")])
-def test_options_that_contradict_biasing_are_refused(options: tuple[str, ...], ninja: Ninja) -> None:
+def test_options_that_conflict_with_biasing_are_a_usage_error(options: tuple[str, ...], ninja: Ninja) -> None:
     code, _, errors = ninja("score", "ref", "hyp", "--biasing", "lists", *options)
     assert code == 2
     assert "cannot be used with" in errors

@@ -26,7 +26,7 @@ def texts(rows: list[tuple[list[str], ...]]) -> list[dict[str, list[str]]]:
 
 
 @given(TEXTS)
-def test_a_system_does_not_differ_from_itself(rows: list[tuple[list[str], ...]]) -> None:
+def test_system_does_not_differ_from_itself(rows: list[tuple[list[str], ...]]) -> None:
     references, hypotheses, _ = texts(rows)
     result = bootstrap(references, hypotheses, hypotheses, replications=200)
     assert result.first == result.second
@@ -35,7 +35,7 @@ def test_a_system_does_not_differ_from_itself(rows: list[tuple[list[str], ...]])
 
 
 @given(TEXTS)
-def test_the_interval_holds_the_rate_itself(rows: list[tuple[list[str], ...]]) -> None:
+def test_intervals_contain_the_point_estimates(rows: list[tuple[list[str], ...]]) -> None:
     references, hypotheses, second_hypotheses = texts(rows)
     result = bootstrap(references, hypotheses, second_hypotheses, replications=1000)
     assert result.second is not None
@@ -48,7 +48,7 @@ def test_the_interval_holds_the_rate_itself(rows: list[tuple[list[str], ...]]) -
 
 @settings(max_examples=10)
 @given(st.lists(st.tuples(SENTENCES | st.just([]), SENTENCES), min_size=1, max_size=3))
-def test_many_replications_come_near_all_test_sets_there_are(rows: list[tuple[list[str], list[str]]]) -> None:
+def test_many_replications_agree_with_enumeration_of_test_sets(rows: list[tuple[list[str], list[str]]]) -> None:
     references = {f"u{number}": reference for number, (reference, _) in enumerate(rows)}
     if not any(references.values()):
         return
@@ -61,7 +61,7 @@ def test_many_replications_come_near_all_test_sets_there_are(rows: list[tuple[li
     assert abs(result.first.half_width - 1.96 * spread) <= 0.2 * spread + 1e-9
 
 
-def test_a_replication_is_made_of_the_same_utterances_in_all_counts() -> None:
+def test_replications_draw_the_same_utterances_for_all_counts() -> None:
     first = np.arange(1000)
     sums, doubled = resample([first, 2 * first], 3000, seed=1)
     assert (doubled == 2 * sums).all()
@@ -70,7 +70,7 @@ def test_a_replication_is_made_of_the_same_utterances_in_all_counts() -> None:
     assert (resample([first], 3000, seed=2)[0] != sums).any()
 
 
-def test_a_system_that_is_always_better_is_so_with_certainty() -> None:
+def test_consistently_better_system_improves_with_probability_one() -> None:
     references = {f"u{number}": ["a", "b"] for number in range(10)}
     worse = {key: ["a", "x"] for key in references}
     result = bootstrap(references, worse, references)
@@ -91,17 +91,17 @@ def slow_p_value(differences: list[int]) -> float:
 
 
 @given(st.lists(st.integers(-4, 4), max_size=10))
-def test_the_paired_test_enumerates_all_exchanges_of_few_units(differences: list[int]) -> None:
+def test_paired_test_enumerates_exchanges_of_few_units(differences: list[int]) -> None:
     assert paired_test(np.array(differences, np.int64)) == pytest.approx(slow_p_value(differences))
 
 
 @settings(max_examples=10)
 @given(st.lists(st.integers(-4, 4).filter(bool), min_size=EXACT_UNITS + 1, max_size=EXACT_UNITS + 1))
-def test_the_paired_test_samples_the_exchanges_of_many_units(differences: list[int]) -> None:
+def test_paired_test_samples_exchanges_of_many_units(differences: list[int]) -> None:
     assert paired_test(np.array(differences, np.int64)) == pytest.approx(slow_p_value(differences), abs=0.03)
 
 
-def test_the_paired_test_tells_chance_from_a_better_system() -> None:
+def test_paired_test_distinguishes_chance_from_improvement() -> None:
     references = {f"u{number}": ["a"] for number in range(40)}
     wrong = {key: ["x"] for key in references}
     better = bootstrap(references, wrong, references)
@@ -112,7 +112,7 @@ def test_the_paired_test_tells_chance_from_a_better_system() -> None:
     assert bootstrap(references, wrong).p_value is None
 
 
-def test_speakers_are_drawn_and_exchanged_whole() -> None:
+def test_bootstrap_draws_and_exchanges_whole_speakers() -> None:
     references = {f"u{number}": ["a"] for number in range(40)}
     wrong = {key: ["x"] for key in references}
     speakers = {key: f"s{number % 4}" for number, key in enumerate(references)}
@@ -127,7 +127,7 @@ def test_speakers_are_drawn_and_exchanged_whole() -> None:
         bootstrap(references, wrong, speakers=speakers)
 
 
-def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out_of_both() -> None:
+def test_mode_determines_the_treatment_of_missing_hypotheses() -> None:
     references = {"u1": ["a"], "u2": ["b"], "u3": ["c"]}
     first, second = {"u1": ["a"], "u2": ["b"]}, {"u2": ["x"], "u3": ["c"]}
     with pytest.raises(FormatError, match="no hypothesis for 2 of 3 references"):
@@ -154,7 +154,7 @@ def test_bootstrap_refuses_sets_without_an_error_rate() -> None:
         bootstrap({"u": ["a"]}, {"u": ["a"]}, mode="some")  # type: ignore[arg-type]
 
 
-def test_the_command_prints_the_lines_of_compute_wer_bootci(ninja: Ninja, tmp_path: Path) -> None:
+def test_command_prints_the_lines_of_compute_wer_bootci(ninja: Ninja, tmp_path: Path) -> None:
     reference, before, after = (str(tmp_path / name) for name in ("text", "before", "after"))
     Path(reference).write_text("".join(f"u{number} a b c\n" for number in range(30)))
     Path(before).write_text("".join(f"u{number} a {'b' if number % 3 else 'x'}\n" for number in range(30)))

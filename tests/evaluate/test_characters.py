@@ -35,7 +35,7 @@ def edit_counts(*pairs: tuple[list[int], list[int]]) -> list[tuple[int, ...]]:
 @settings(max_examples=40)
 @example([(list(range(60)), []), ([], list(range(60))), ([], [])])
 @given(st.lists(st.tuples(SEQUENCES, SEQUENCES), min_size=1, max_size=3))
-def test_edits_are_counted_as_by_compute_wer(pairs: list[tuple[list[int], list[int]]]) -> None:
+def test_edit_counts_agree_with_compute_wer(pairs: list[tuple[list[int], list[int]]]) -> None:
     assert edit_counts(*pairs) == [kaldi_counts(*pair) for pair in pairs]
 
 
@@ -49,7 +49,7 @@ def test_edits_beyond_the_first_band_are_counted(num_edits: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*composed form")
 @given(st.lists(st.tuples(SENTENCES.filter(bool), SENTENCES), min_size=1, max_size=4))
-def test_words_and_characters_are_those_of_jiwer(pairs: list[tuple[list[str], list[str]]]) -> None:
+def test_word_and_character_rates_agree_with_jiwer(pairs: list[tuple[list[str], list[str]]]) -> None:
     jiwer = pytest.importorskip("jiwer", reason="jiwer is not installed")
     texts = [{str(place): words for place, words in enumerate(side)} for side in zip(*pairs, strict=True)]
     sides = [[" ".join(words) for words in side.values()] for side in map(composed, texts)]
@@ -74,7 +74,7 @@ def errors_of(output) -> int:  # type: ignore[no-untyped-def]
 # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
 @pytest.mark.skipif(not WHISPER.is_dir(), reason="the hypotheses of Whisper do not come with the project")
 @pytest.mark.parametrize("normalizer", ["none", "basic", "english"])
-def test_rates_of_whisper_are_those_of_jiwer_and_meeteval(normalizer: str) -> None:
+def test_whisper_rates_agree_with_jiwer_and_meeteval(normalizer: str) -> None:
     jiwer = pytest.importorskip("jiwer", reason="jiwer is not installed")
     references, hypotheses = read_text(WHISPER / "text"), first_hypotheses()
     rate = score(references, hypotheses, normalizer=normalizer)
@@ -104,24 +104,24 @@ def first_hypotheses() -> dict[str, list[str]]:
         return {(record := json.loads(line))["key"]: record["nbest"][0]["text"].split() for line in stream}
 
 
-def test_characters_of_words_and_blanks_are_counted() -> None:
+def test_character_rate_counts_letters_and_spaces() -> None:
     rate = score_characters({"u": ["ab", "c"], "v": ["d"]}, {"u": ["abc"], "v": ["e", "d"]})
     assert rate == CharacterRate(characters=5, substitutions=0, insertions=2, deletions=1)
     assert str(rate) == "%CER 60.00 [ 3 / 5, 2 ins, 1 del, 0 sub ]"
 
 
-def test_letters_with_marks_are_one_character() -> None:
+def test_letter_with_combining_mark_is_one_character() -> None:
     assert score_characters({"u": ["é"]}, {"u": ["e"]}).characters == 1
     with pytest.warns(match="not in Unicode's composed form"):
         assert score_characters({"u": ["e\u0301"]}, {"u": ["é"]}) == CharacterRate(1)
 
 
-def test_empty_references_have_the_rates_of_words() -> None:
+def test_empty_references_have_the_same_rates_as_words() -> None:
     assert score_characters({"u": []}, {"u": []}).cer == score({"u": []}, {"u": []}).wer == 0
     assert score_characters({"u": []}, {"u": ["a"]}).cer == float("inf")
 
 
-def test_references_without_a_hypothesis_are_treated_as_by_score() -> None:
+def test_mode_treats_missing_hypotheses_as_score_does() -> None:
     references, hypotheses = {"u": ["ab"], "v": ["c"]}, {"u": ["ab"]}
     assert score_characters(references, hypotheses, "all") == CharacterRate(3, deletions=1)
     assert score_characters(references, hypotheses, "present") == CharacterRate(2)

@@ -16,7 +16,7 @@ from ninja.evaluate.confidence import ConfidentWords, label_words, score_confide
 PAIRS = st.lists(st.tuples(st.floats(0.0, 1.0), st.booleans()), min_size=1, max_size=30)
 
 
-def test_the_cross_entropy_of_the_share_of_correct_words_is_0():
+def test_constant_confidence_at_the_accuracy_has_zero_cross_entropy():
     scores = score_confidences([0.75] * 8, [True] * 6 + [False] * 2)
     assert scores.nce == pytest.approx(0.0)
     assert scores.ece == pytest.approx(0.0)
@@ -24,7 +24,7 @@ def test_the_cross_entropy_of_the_share_of_correct_words_is_0():
     assert str(scores) == "NCE 0.000, ECE 0.000, AUC 0.500 [ 6 correct of 8 words ]"
 
 
-def test_scores_are_those_computed_by_hand():
+def test_confidence_scores_match_a_manual_computation():
     scores = score_confidences([0.95, 0.85, 0.4, 0.15], [True, True, True, False])
     entropy = -3 * math.log2(0.75) - math.log2(0.25)
     logs = math.log2(0.95) + math.log2(0.85) + math.log2(0.4) + math.log2(0.85)
@@ -45,7 +45,7 @@ def test_confidences_of_0_and_1_are_clipped_and_counted():
 
 
 @given(PAIRS)
-def test_scores_agree_with_their_definitions(pairs):
+def test_confidence_scores_agree_with_their_definitions(pairs):
     confidence, correct = (list(column) for column in zip(*pairs, strict=True))
     scores = score_confidences(confidence, correct)
     right, wrong = ([value for value, label in pairs if label is kind] for kind in (True, False))
@@ -63,7 +63,7 @@ def test_scores_agree_with_their_definitions(pairs):
     ("confidences", "message"),
     [([], "there are no words"), ([1.5], "a confidence is 1.5, but must be between 0 and 1"), ([math.nan], "is nan")],
 )
-def test_confidences_that_are_no_probabilities_are_refused(confidences, message):
+def test_invalid_confidences_raise_option_error(confidences, message):
     with pytest.raises(OptionError, match=re.escape(message)):
         score_confidences(confidences, [True] * len(confidences))
 
@@ -79,13 +79,13 @@ def test_words_are_labelled_by_the_alignment_of_lexical_words():
     assert labels.tolist() == [True, True, False, True]
 
 
-def test_hypotheses_without_confidences_are_refused():
+def test_hypotheses_without_confidences_raise_format_error():
     with pytest.raises(FormatError, match="have no confidences"):
         label_words({"a": ["b"]}, {"a": ConfidentWords(["b"], [None])})
     assert np.array_equal(label_words({"a": ["b"]}, {"a": ConfidentWords(["b"], [0.5])})[0], [0.5])
 
 
-def test_a_confidence_that_is_no_probability_is_named_with_its_word(ninja, tmp_path):
+def test_error_of_an_invalid_confidence_names_its_word(ninja, tmp_path):
     (tmp_path / "text").write_text("u1 a b\nu2 c\n")
     (tmp_path / "hyp.ctm").write_text("u1 1 0.0 0.2 a 0.5\nu1 1 0.2 0.2 b 98\nu2 1 0.0 0.2 c 0.5\n")
     code, out, err = ninja("score", tmp_path / "text", tmp_path / "hyp.ctm", "--confidences")

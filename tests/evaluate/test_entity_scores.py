@@ -37,7 +37,7 @@ def score_one(reference: str, hypothesis: str, entities: Entities = LISTS, **opt
     return score_entities({"u": reference.split()}, {"u": hypothesis.split()}, entities.phrases("u"), **options)  # type: ignore[arg-type]
 
 
-def test_an_entity_is_found_where_all_its_words_stand_side_by_side() -> None:
+def test_entity_is_correct_if_its_words_are_adjacent() -> None:
     report = score_one("call tom chen in new york", "call tom chen in york")
     assert [(mention.entity, mention.begin, mention.is_correct) for mention in report.mentions] == [
         (("@name", "tom chen"), 1, True),
@@ -53,14 +53,14 @@ def test_an_entity_is_found_where_all_its_words_stand_side_by_side() -> None:
     )
 
 
-def test_the_longest_of_overlapping_entities_is_the_one_said() -> None:
+def test_longest_of_overlapping_entities_is_the_mention() -> None:
     assert [mention.entity.text for mention in score_one("tom chen lee and chen", "").mentions] == [
         "tom chen lee",
         "chen",
     ]
 
 
-def test_words_side_by_side_are_found_whatever_longer_entity_they_begin() -> None:
+def test_entity_is_correct_inside_a_longer_inserted_entity() -> None:
     report = score_one("call tom chen now", "call tom chen lee now")
     assert report.mentions[0].is_correct
     assert [(insertion.entity.text, insertion.begin, insertion.instead_of) for insertion in report.insertions] == [
@@ -69,7 +69,7 @@ def test_words_side_by_side_are_found_whatever_longer_entity_they_begin() -> Non
     assert report.entities.precision == 50.0
 
 
-def test_a_missed_entity_is_shown_with_what_stood_there_instead() -> None:
+def test_missed_entity_is_reported_with_the_recognised_words() -> None:
     report = score_one("please call kathi clendenin now", "please call cathy clean den in now")
     (mention,) = report.mentions
     assert (mention.is_correct, mention.instead) == (False, "cathy clean den in")
@@ -78,14 +78,14 @@ def test_a_missed_entity_is_shown_with_what_stood_there_instead() -> None:
     assert (mention.instead, mention.words.deletions) == ("", 2)
 
 
-def test_words_put_in_count_as_errors_of_an_entity_only_between_its_words() -> None:
+def test_insertions_count_as_entity_errors_only_between_its_words() -> None:
     (inner,) = score_one("call kathi clendenin now", "call kathi the clendenin now").mentions
     assert (inner.words.insertions, inner.is_correct) == (1, False)
     outer = score_one("call kathi clendenin now", "call um kathi clendenin um now")
     assert (outer.entities.words.errors, outer.overall.insertions, outer.mentions[0].is_correct) == (0, 2, True)
 
 
-def test_an_entity_nobody_said_is_inserted_and_one_said_as_plain_words_is_not() -> None:
+def test_entities_outside_the_reference_are_insertions() -> None:
     report = score_one("call tom and go", "call tom chen and go to new york")
     assert [(insertion.entity, insertion.begin, insertion.instead_of) for insertion in report.insertions] == [
         (("@name", "tom chen"), 1, "tom"),
@@ -97,7 +97,7 @@ def test_an_entity_nobody_said_is_inserted_and_one_said_as_plain_words_is_not() 
     assert (unlisted.entities, unlisted.classes) == (EntityRate(), {})
 
 
-def test_an_entity_said_twice_must_be_found_twice() -> None:
+def test_repeated_entity_must_be_recognised_each_time() -> None:
     report = score_one("chen and chen", "chan and chen")
     assert [(mention.begin, mention.is_correct) for mention in report.mentions] == [(0, False), (2, True)]
     repeated = Entities.from_dict({"@title": ["bye bye"]})
@@ -107,20 +107,20 @@ def test_an_entity_said_twice_must_be_found_twice() -> None:
     assert {insertion.instead_of for insertion in report.insertions} == {""}
 
 
-def test_true_entities_need_not_be_in_the_lists() -> None:
+def test_true_entities_may_be_outside_the_lists() -> None:
     truth = {"u": [Entity("@artist", "abba"), Entity("@artist", "tom chen")]}
     report = score_one("play abba for tom chen", "play abba for tom chen", truth=truth)
     assert {name: rate.correct for name, rate in report.classes.items()} == {"@artist": 2}
     assert report.entities.precision == 100.0
 
 
-def test_without_lists_and_truth_there_is_nothing_to_find() -> None:
+def test_report_without_lists_and_truth_is_empty() -> None:
     report = score_one("call tom chen", "call", Entities.from_dict({}))
     assert (report.mentions, report.insertions, report.overall.errors) == ((), (), 2)
     assert "nan" not in str(report)
 
 
-def test_entities_outside_the_vocabulary_are_counted_apart() -> None:
+def test_out_of_vocabulary_entities_are_counted_separately() -> None:
     table = SymbolTable.from_words(["<eps>", "call", "tom", "chen", "kathi"])
     report = score_one("call tom chen kathi clendenin", "call tom chen kathi clendenin york", words=table)
     assert (report.vocabulary(True).mentions, report.vocabulary(False).mentions) == (1, 1)
@@ -129,7 +129,7 @@ def test_entities_outside_the_vocabulary_are_counted_apart() -> None:
     assert score_one("chen", "chen").vocabulary(True) == EntityRate()
 
 
-def test_the_report_tells_what_context_changed() -> None:
+def test_report_compares_entities_before_and_after_context() -> None:
     references = {"a": ["call", "chen"], "b": ["go", "to", "york"], "c": ["tom", "chen"], "d": ["york"], "e": ["go"]}
     before = {"a": ["call", "can"], "b": ["go", "to", "york"], "c": ["tom", "chen"], "d": ["fork"], "e": ["chen"]}
     after = {
@@ -162,7 +162,7 @@ def test_the_report_tells_what_context_changed() -> None:
 
 
 @given(PHRASES, st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4))
-def test_entities_are_counted_as_by_the_slow_twin(
+def test_entity_counts_agree_with_slow_implementation(
     phrases: list[str], utterances: list[tuple[list[str], list[str], list[str]]]
 ) -> None:
     class_of = {text: "@even" if len(text) % 3 else "@odd" for text in phrases}
@@ -198,19 +198,19 @@ def test_entities_are_counted_as_by_the_slow_twin(
 
 
 @given(PHRASES, st.lists(WORDS, min_size=1, max_size=3))
-def test_a_perfect_hypothesis_has_perfect_figures(phrases: list[str], drawn_references: list[list[str]]) -> None:
+def test_perfect_hypothesis_has_no_entity_errors(phrases: list[str], drawn_references: list[list[str]]) -> None:
     references = {f"u{i}": words for i, words in enumerate(drawn_references)}
     report = score_entities(references, references, Entities.from_dict({"@all": phrases}).phrases(references))
     assert all(mention.is_correct and mention.instead == mention.entity.text for mention in report.mentions)
     assert (report.entities.inserted, report.entities.words.errors) == (0, 0)
 
 
-def test_phrases_that_two_classes_share_belong_to_the_first() -> None:
+def test_phrase_of_two_classes_belongs_to_the_first() -> None:
     shared = Entities.from_dict({"@place": ["paris"], "@name": ["paris"]})
     assert [mention.entity.class_name for mention in score_one("paris", "paris", shared).mentions] == ["@place"]
 
 
-def test_phrases_that_two_lists_share_belong_to_the_first() -> None:
+def test_phrase_of_two_lists_belongs_to_the_first() -> None:
     lists = Entities.from_dict({"@name": ["paris"], "utterances": {"u": {"@place": ["paris", "paris texas"]}}})
     assert [mention.entity.class_name for mention in score_one("paris or paris texas", "", lists).mentions] == [
         "@name",
@@ -218,12 +218,12 @@ def test_phrases_that_two_lists_share_belong_to_the_first() -> None:
     ]
 
 
-def test_phrases_of_negative_weight_are_no_entities() -> None:
+def test_phrases_of_negative_weight_are_not_entities() -> None:
     report = score_one("good day", "the day")
     assert (report.mentions, report.insertions) == ((), ())
 
 
-def test_figures_of_one_test_set_among_several_can_be_asked_for() -> None:
+def test_report_can_be_restricted_to_one_test_set() -> None:
     references = {"calls-1": ["call", "chen"], "general-1": ["good", "day"]}
     report = score_entities(
         references, {"calls-1": ["call", "can"], "general-1": ["good", "chen"]}, LISTS.phrases(references)
@@ -238,7 +238,7 @@ def test_figures_of_one_test_set_among_several_can_be_asked_for() -> None:
         report.entities + 1  # type: ignore[operator]
 
 
-def test_truth_that_contradicts_the_references_is_refused() -> None:
+def test_truth_that_contradicts_the_references_raises_format_error() -> None:
     with pytest.raises(FormatError, match="key 'u': the true entity 'abba' is not in the reference 'play it'"):
         score_one("play it", "play it", truth={"u": [Entity("@artist", "abba")]})
     with pytest.raises(
@@ -282,7 +282,7 @@ def test_truth_is_read_from_records(tmp_path: Path) -> None:
         (b"\xff\n", r"truth:1: not UTF-8 \(invalid start byte\)"),
     ],
 )
-def test_broken_truth_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_damaged_truth_raises_format_error_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "truth"
     path.write_bytes(content)
     with pytest.raises(FormatError, match=message):
@@ -327,7 +327,7 @@ def test_score_prints_entities_by_class(ninja: Ninja, files: Path) -> None:
     ]
 
 
-def test_score_reports_what_became_of_each_entity(ninja: Ninja, files: Path) -> None:
+def test_score_reports_the_outcome_of_each_entity(ninja: Ninja, files: Path) -> None:
     call = ("score", files / "text", files / "after", "--entities", files / "entities.json", "--truth", files / "truth")
     code, output, _ = ninja(*call, "--before", files / "before", "--report", files / "report.json")
     assert code == 0
@@ -341,7 +341,7 @@ def test_score_reports_what_became_of_each_entity(ninja: Ninja, files: Path) -> 
     assert report["words"]["wer"] == pytest.approx(100 / 3)
 
 
-def test_score_knows_the_entities_of_groups(ninja: Ninja, files: Path) -> None:
+def test_score_applies_entities_of_groups(ninja: Ninja, files: Path) -> None:
     (files / "grouped").write_text('{"groups": {"mine": {"@name": ["tom chen"]}}}')
     (files / "utt2group").write_text("u1 mine\n")
     call = ("score", files / "text", files / "after", "--entities", files / "grouped")
@@ -352,20 +352,20 @@ def test_score_knows_the_entities_of_groups(ninja: Ninja, files: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--utt2group", "--truth", "--before", "--vocabulary", "--report"])
-def test_options_of_entities_need_entities(ninja: Ninja, option: str) -> None:
+def test_entity_options_require_entities(ninja: Ninja, option: str) -> None:
     code, _, errors = ninja("score", "ref", "hyp", option, "file")
     assert code == 2
     assert f"{option} requires --entities" in errors
 
 
-def test_entities_of_the_oracle_are_not_counted(ninja: Ninja) -> None:
+def test_oracle_conflicts_with_entities(ninja: Ninja) -> None:
     code, _, errors = ninja("score", "ref", "lat", "--words", "words", "--oracle", "--entities", "file")
     assert code == 2
     assert "--oracle cannot be used with --entities" in errors
 
 
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason=f"{ENGLISH} is not there")
-def test_entities_of_the_first_pass_are_counted_by_hand() -> None:
+def test_entity_counts_of_the_first_pass_agree_with_string_search() -> None:
     calls = ENGLISH / "calls"
     truth = read_truth(calls / "entities.jsonl.gz")
     references, hypotheses = read_text(calls / "text"), read_text(calls / "first_pass_1best")

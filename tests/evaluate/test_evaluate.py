@@ -21,14 +21,14 @@ from ninja.lattice.symbols import SymbolTable
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "", "é"]).filter(bool), max_size=6)
 
 
-def test_texts_that_are_strings_are_refused() -> None:
+def test_texts_that_are_strings_raise_option_error() -> None:
     words, text = {"a": ["the", "cat"]}, {"a": "the cat"}
     for references, hypotheses in ((text, words), (words, text)):
         with pytest.raises(OptionError, match="the text of 'a' is a string; pass a list of words"):
             score(references, hypotheses)
 
 
-def test_an_alignment_shows_every_edit() -> None:
+def test_alignment_shows_every_edit() -> None:
     alignment = align(["the", "cat", "sat", "down"], ["a", "cat", "sat", "right", "down", "there"])
     assert alignment.rate() == ErrorRate(
         words=4, substitutions=1, insertions=2, deletions=0, sentences=1, sentence_errors=1
@@ -41,7 +41,7 @@ def test_an_alignment_shows_every_edit() -> None:
 
 
 @given(WORDS, WORDS)
-def test_an_alignment_has_the_fewest_edits_and_loses_no_word(reference: list[str], hypothesis: list[str]) -> None:
+def test_alignment_has_the_fewest_edits_and_all_words(reference: list[str], hypothesis: list[str]) -> None:
     alignment = align(reference, hypothesis)
     assert [word for word, _ in alignment.pairs if word is not None] == reference
     assert [word for _, word in alignment.pairs if word is not None] == hypothesis
@@ -59,7 +59,7 @@ def test_an_alignment_has_the_fewest_edits_and_loses_no_word(reference: list[str
     assert alignment.rate().errors == least_edit_distance(chain, [numbers[word] for word in reference])
 
 
-def test_scores_are_printed_as_kaldi_prints_them() -> None:
+def test_scores_are_printed_in_kaldi_format() -> None:
     references = {"u1": ["a", "b", "c"], "u2": ["a", "b"], "u3": []}
     hypotheses = {"u1": ["a", "x"], "u2": ["a", "b"], "u3": ["c"]}
     rate = score(references, hypotheses)
@@ -69,7 +69,7 @@ def test_scores_are_printed_as_kaldi_prints_them() -> None:
     assert list(score_each(references, hypotheses)) == ["u1", "u2", "u3"]
 
 
-def test_rates_add_up_over_parts() -> None:
+def test_rates_of_parts_sum_to_the_total() -> None:
     references = {"u1": ["a", "b", "c"], "u2": ["a", "b"]}
     hypotheses = {"u1": ["a", "c"], "u2": ["b", "b", "c"]}
     parts = [score({key: references[key]}, {key: hypotheses[key]}) for key in references]
@@ -79,12 +79,12 @@ def test_rates_add_up_over_parts() -> None:
         parts[0] + 1  # type: ignore[operator]
 
 
-def test_without_reference_words_errors_make_an_infinite_rate() -> None:
+def test_errors_without_reference_words_give_an_infinite_rate() -> None:
     assert ErrorRate().wer == ErrorRate().ser == 0.0
     assert ErrorRate(insertions=1).wer == float("inf")
 
 
-def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out() -> None:
+def test_mode_determines_the_treatment_of_missing_hypotheses() -> None:
     references = {"u1": ["a"], "u2": ["b", "c"], "u3": ["d"]}
     hypotheses = {"u1": ["a"], "other": ["x"]}
     with pytest.raises(FormatError, match=r"'u2': no hypothesis for 2 of 3 references; .* --mode all \(mode='all'\)"):
@@ -103,7 +103,7 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(lattices(max_states=7, max_word=4, connected=False), st.lists(st.sampled_from([1, 2, 3, 4, -1]), max_size=6))
-def test_the_oracle_agrees_with_all_paths(lattice: Lattice, reference: list[int]) -> None:
+def test_oracle_agrees_with_enumeration(lattice: Lattice, reference: list[int]) -> None:
     try:
         expected = least_edit_distance(lattice, reference)
     except ValueError:
@@ -126,7 +126,7 @@ def two_words() -> Lattice:
     return Lattice.from_arrays("u1", [0, 2, 3, 3], [1, 1, 2], [1, 2, 3], [0, 0, 0], [0, 0, 0], [np.inf, np.inf, 0])
 
 
-def test_the_oracle_rate_counts_what_has_no_partner() -> None:
+def test_oracle_rate_counts_unmatched_lattices_and_references() -> None:
     words = SymbolTable([("<eps>", 0), ("a", 1), ("<unk>", 2), ("c", 3)])
     references = {"u1": ["zzz", "c", "d"], "gone": ["a"]}
     copies = [two_words(), two_words().with_key("extra")]
@@ -140,12 +140,12 @@ def test_the_oracle_rate_counts_what_has_no_partner() -> None:
         oracle(copies[0], [0])
 
 
-def test_an_alignment_of_equal_words_has_no_errors() -> None:
+def test_alignment_of_equal_words_has_no_errors() -> None:
     rate: Any = Alignment((("a", "a"),)).rate()
     assert (rate.errors, rate.sentence_errors) == (0, 0)
 
 
-def test_an_id_is_no_larger_than_lattices_hold():
+def test_ids_are_limited_to_32_bits():
     assert is_id("2147483647")
     assert is_id("0000000001")
     assert not any(map(is_id, ("2147483648", "00000000001", "-1", "1.0", "²", "")))

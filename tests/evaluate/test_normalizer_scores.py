@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sides", [("written", "spoken"), ("spoken", "written"), ("written", "written")])
-def test_written_text_on_one_side_is_compared_by_lexical_form(ninja: Run, sides: tuple[str, str]) -> None:
+def test_written_text_is_compared_by_lexical_form(ninja: Run, sides: tuple[str, str]) -> None:
     code, output, errors = ninja("score", *sides)
     assert (code, output.splitlines()[0]) == (0, "%WER 0.00 [ 0 / 10, 0 ins, 0 del, 0 sub ]")
     assert output.splitlines()[3] == "%CER 0.00 [ 0 / 52, 0 ins, 0 del, 0 sub ]"
@@ -53,13 +53,13 @@ def test_written_text_on_one_side_is_compared_by_lexical_form(ninja: Run, sides:
     assert ninja("score", *sides, "--normalizer", "basic") == (0, output, "")
 
 
-def test_lexical_text_is_compared_as_it_is(ninja: Run) -> None:
+def test_lexical_text_is_compared_without_normalizer(ninja: Run) -> None:
     code, output, errors = ninja("score", "spoken", "spoken")
     assert (code, errors) == (0, "")
     assert ninja("score", "spoken", "spoken", "--normalizer", "none") == (0, output, "")
 
 
-def test_a_warning_tells_that_texts_differ_mainly_in_form(ninja: Run) -> None:
+def test_texts_that_differ_mainly_in_form_cause_a_warning(ninja: Run) -> None:
     code, output, errors = ninja("score", "spoken", "written", "--normalizer", "none")
     assert (code, output.split()[1]) == (0, "80.00")
     assert errors == (
@@ -76,7 +76,7 @@ def test_no_warning_if_half_of_the_errors_remain(ninja: Run) -> None:
     assert ninja("score", "cased", "other") == (0, ninja("score", "cased", "other", "--normalizer", "none")[1], "")
 
 
-def test_one_grid_one_alignment_and_all_details_have_lexical_words(ninja: Run) -> None:
+def test_grid_alignments_and_details_have_lexical_words(ninja: Run) -> None:
     rows = [{"key": key, "nbest": [{"text": text, "score": 0.0}]} for key, text in WRITTEN.items()]
     Path("lists.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write("wrong", {"u": "Kathy Smith is it you", "v": SPOKEN["v"]})
@@ -91,7 +91,7 @@ def test_one_grid_one_alignment_and_all_details_have_lexical_words(ninja: Run) -
     assert Path("wer/wer_1_0.0").read_text().startswith("%WER 10.00 [ 1 / 10")
 
 
-def test_the_nearest_path_is_compared_by_lexical_form(ninja: Run) -> None:
+def test_oracle_compares_lexical_forms(ninja: Run) -> None:
     rows = [{"key": "u", "nbest": [{"text": "Kathy is", "score": 0.0}, {"text": WRITTEN["u"], "score": -1.0}]}]
     Path("lists.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write("reference", {"u": SPOKEN["u"]})
@@ -121,7 +121,7 @@ def test_written_forms_are_printed_on_request(ninja: Run) -> None:
     assert "--oracle cannot be used with --written" in ninja("score", "written", "spoken", "--written", "--oracle")[2]
 
 
-def test_rare_words_are_those_of_the_lexical_form() -> None:
+def test_rare_words_are_compared_by_lexical_form() -> None:
     lists = {"u": BiasingList(frozenset({"Clendenin"})), "v": BiasingList(frozenset({"Twenty-three"}))}
     hypotheses = split({"u": "kathy Smith is it you", "v": "Hm the beetles. twenty-two"})
     rate = score_biased(split(WRITTEN), hypotheses, lists, normalizer="basic")
@@ -144,7 +144,7 @@ def test_rare_words_are_those_of_the_lexical_form() -> None:
         ("Kathy is it", 0, 0),
     ],
 )
-def test_entities_are_found_by_lexical_form_and_their_written_form_is_counted(
+def test_entities_match_by_lexical_form_and_written_forms_are_counted(
     hypothesis: str, correct: int, in_form: int
 ) -> None:
     phrases = Phrases([Entity("@name", "Kathy Clendenin"), Entity("@band", "the Beatles")])
@@ -155,13 +155,13 @@ def test_entities_are_found_by_lexical_form_and_their_written_form_is_counted(
     assert (f"%ENTITY-FORM {'-' if not correct else format(100 * in_form / correct, '.2f')} [" in str(report)) is True
 
 
-def test_entities_inserted_are_named_as_in_their_list() -> None:
+def test_inserted_entities_have_the_spelling_of_their_list() -> None:
     phrases = Phrases([Entity("@name", "Kathy Clendenin")])
     report = score_entities({"u": ["is"]}, {"u": ["kathy", "clendenin"]}, {"u": [phrases]}, normalizer="basic")
     assert [insertion.entity.text for insertion in report.insertions] == ["Kathy Clendenin"]
 
 
-def test_entities_of_the_command_are_found_by_lexical_form(ninja: Run) -> None:
+def test_score_command_matches_entities_by_lexical_form(ninja: Run) -> None:
     Path("entities.json").write_text('{"@name": ["Kathy Clendenin"], "@band": ["the Beatles"]}')
     Path("truth").write_text('{"utt": "u", "true": [{"class": "@name", "text": "Kathy Clendenin"}]}\n')
     options = ("--entities", "entities.json", "--truth", "truth", "--report", "report.json")
@@ -175,7 +175,7 @@ def test_entities_of_the_command_are_found_by_lexical_form(ninja: Run) -> None:
 
 
 @pytest.mark.parametrize("text", [", . —", "🙂 🎉🎉", "\u200d …"])
-def test_references_without_lexical_words_are_an_error(ninja: Run, text: str) -> None:
+def test_references_without_lexical_words_raise_format_error(ninja: Run, text: str) -> None:
     write("empty", {"u": text, "v": text})
     code, output, errors = ninja("score", "empty", "written")
     assert (code, output) == (1, "")
@@ -200,11 +200,11 @@ def test_references_without_lexical_words_are_an_error(ninja: Run, text: str) ->
         ("straße", "street", 1),
     ],
 )
-def test_words_of_all_scripts_are_compared(reference: str, hypothesis: str, errors: int) -> None:
+def test_normalizer_basic_handles_all_scripts(reference: str, hypothesis: str, errors: int) -> None:
     assert score(split({"u": reference}), split({"u": hypothesis}), normalizer="basic").errors == errors
 
 
-def test_a_table_of_forms_is_a_normalizer(ninja: Run) -> None:
+def test_normalizer_may_be_a_table_of_forms(ninja: Run) -> None:
     Path("table").write_text("Hi hello\nHm\n")
     write("reference", {"u": "Hi you Hm"})
     write("hypothesis", {"u": "hello You"})
@@ -224,7 +224,7 @@ def test_a_table_of_forms_is_a_normalizer(ninja: Run) -> None:
         score({"u": ["a"]}, {"u": ["a"]}, normalizer="nothing")
 
 
-def test_the_normalizer_of_both_sides_is_chosen_once() -> None:
+def test_normalizer_of_both_sides_is_chosen_once() -> None:
     notes: list[str] = []
     forms = LexicalForms(note=notes.append)
     assert choose_normalizer(forms, split(SPOKEN), split(SPOKEN)).is_identity

@@ -13,7 +13,7 @@ from ninja.evaluate.paired import paired_difference, student_quantile
 
 @settings(max_examples=10)
 @given(st.integers(0, 10_000))
-def test_the_standard_error_is_that_of_the_bootstrap(seed: int) -> None:
+def test_standard_error_agrees_with_the_bootstrap(seed: int) -> None:
     rng = np.random.default_rng(seed)
     words = rng.integers(10, 40, 80)
     first, second = rng.poisson(words * 0.2), rng.poisson(words * 0.15)
@@ -28,12 +28,12 @@ def test_the_standard_error_is_that_of_the_bootstrap(seed: int) -> None:
 @pytest.mark.parametrize(
     ("freedom", "quantile"), [(1, 12.706), (2, 4.303), (3, 3.182), (6, 2.447), (10, 2.228), (30, 2.042), (1000, 1.962)]
 )
-def test_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
+def test_student_quantiles_agree_with_published_tables(freedom: int, quantile: float) -> None:
     assert student_quantile(0.975, freedom) == pytest.approx(quantile, rel=0.01)
     assert student_quantile(0.025, freedom) == pytest.approx(-quantile, rel=0.01)
 
 
-def test_the_words_needed_show_the_difference_in_four_sets_of_five() -> None:
+def test_words_needed_give_a_power_of_80_percent() -> None:
     rng = np.random.default_rng(0)
     words = np.full(30, 20)
     difference = paired_difference(rng.poisson(4, 30), rng.poisson(3.6, 30), words)
@@ -46,7 +46,7 @@ def test_the_words_needed_show_the_difference_in_four_sets_of_five() -> None:
     assert (np.abs(estimates) > 1.96 * error).mean() == pytest.approx(0.8, abs=0.02)
 
 
-def test_equal_systems_and_single_groups_have_no_size() -> None:
+def test_equal_systems_and_single_groups_are_not_significant() -> None:
     words = np.array([10, 20])
     equal = paired_difference(words, words, words)
     assert (equal.interval.mean, equal.interval.half_width, equal.words_needed) == (0.0, 0.0, None)

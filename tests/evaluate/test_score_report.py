@@ -42,13 +42,13 @@ EXAMPLE = Alignment(
 @settings(max_examples=40)
 @example(list("babba"), list("bbaab"))  # a deletion and an insertion tie, and both are better than a pair
 @given(SENTENCES, SENTENCES)
-def test_texts_are_aligned_as_align_text_does(reference: list[str], hypothesis: list[str]) -> None:
+def test_alignment_agrees_with_align_text(reference: list[str], hypothesis: list[str]) -> None:
     assert align_text(reference, hypothesis).pairs == kaldi_alignment(reference, hypothesis)
 
 
 @settings(max_examples=40)
 @given(SENTENCES, SENTENCES)
-def test_errors_are_split_as_compute_wer_does(reference: list[str], hypothesis: list[str]) -> None:
+def test_error_counts_agree_with_compute_wer(reference: list[str], hypothesis: list[str]) -> None:
     rate = align(reference, hypothesis).rate()
     assert (rate.insertions, rate.deletions, rate.substitutions) == kaldi_counts(reference, hypothesis)
     assert align_text(reference, hypothesis).rate().errors == rate.errors
@@ -56,7 +56,7 @@ def test_errors_are_split_as_compute_wer_does(reference: list[str], hypothesis: 
 
 
 @given(st.lists(st.tuples(SENTENCES, SENTENCES, st.sampled_from("xyz")), min_size=1, max_size=8))
-def test_errors_are_the_sum_of_those_of_utterances_speakers_and_operations(
+def test_errors_of_utterances_speakers_and_operations_sum_to_the_total(
     rows: list[tuple[list[str], list[str], str]],
 ) -> None:
     keys = [f"u{number}" for number in range(len(rows))]
@@ -82,7 +82,7 @@ def test_errors_are_the_sum_of_those_of_utterances_speakers_and_operations(
     assert rows_of_table == sorted(rows_of_table, key=lambda row: (row[1], row[2]))
 
 
-def test_utterances_are_laid_out_as_per_utt() -> None:
+def test_utterance_lines_have_the_per_utt_layout() -> None:
     assert utterance_lines("UTT-A", EXAMPLE).splitlines() == [
         "UTT-A ref  word-A   <eps>  word-B  word-C  word-D  word-E",
         "UTT-A hyp  word-A  word-A  word-B   <eps>  word-D  word-X",
@@ -99,7 +99,7 @@ def test_utterances_are_laid_out_as_per_utt() -> None:
         aligned_line("u", Alignment((("a", ";"),)))
 
 
-def test_speakers_are_laid_out_as_per_spk() -> None:
+def test_speaker_table_has_the_per_spk_layout() -> None:
     rates = by_speaker({"UTT-A": EXAMPLE}, {"UTT-A": "A"})
     assert speaker_table(rates).splitlines() == [
         "SPEAKER         id       #SENT      #WORD       Corr        Sub        Ins        Del        Err      S.Err",
@@ -118,7 +118,7 @@ def test_speakers_are_laid_out_as_per_spk() -> None:
         by_speaker({"u": EXAMPLE}, {})
 
 
-def test_operations_are_laid_out_as_ops_and_ranked() -> None:
+def test_operation_table_has_the_ops_layout_and_ranks_errors() -> None:
     counts = count_operations({"u": EXAMPLE, "v": Alignment((("word-E", "word-X"), (None, "word-A"), (None, "b")))})
     assert counts.table().splitlines() == [
         "insertion      <eps>         b    1",
@@ -191,7 +191,7 @@ def test_score_prints_tables_and_writes_details(ninja: Ninja, files: Path) -> No
     assert (code, "--biasing cannot be used with --most-often" in err) == (2, True)
 
 
-def test_lattices_get_the_same_tables_as_their_transcripts(ninja: Ninja, files: Path) -> None:
+def test_lattices_give_the_same_tables_as_their_transcripts(ninja: Ninja, files: Path) -> None:
     examples = Path(__file__).resolve().parents[2] / "examples"
     lattices, words = examples / "lat.ark.gz", examples / "words.txt"
     assert ninja("best", lattices, "--words", words, "-o", files / "best")[0] == 0
@@ -199,7 +199,7 @@ def test_lattices_get_the_same_tables_as_their_transcripts(ninja: Ninja, files: 
     assert (code, output) == ninja("score", examples / "text", files / "best", "--most-often", 5)[:2]
 
 
-def test_compute_wer_prints_kaldis_lines_and_statistics(ninja: Ninja, files: Path) -> None:
+def test_compute_wer_prints_kaldi_lines_and_statistics(ninja: Ninja, files: Path) -> None:
     inputs = (f"ark:{files / 'text'}", f"ark,t:{files / 'hyp'}")
     code, out, _ = ninja("compute-wer", "--text", "--mode=present", *inputs, files / "statistics")
     assert (code, out) == (
@@ -217,12 +217,12 @@ def test_compute_wer_prints_kaldis_lines_and_statistics(ninja: Ninja, files: Pat
     assert (code, "no hypothesis for 2 of 3 references" in err) == (1, True)
 
 
-def test_percentages_are_rounded_as_float32_is() -> None:
+def test_percentages_are_rounded_in_float32() -> None:
     assert str(ErrorRate(words=4000, deletions=3)).startswith("%WER 0.08 ")  # 0.0750 lies below as a double
     assert str(ErrorRate(words=4000, deletions=9)).startswith("%WER 0.22 ")  # 0.2250 lies above as a double
 
 
-def test_align_text_writes_pairs_and_names_what_is_missing(ninja: Ninja, files: Path) -> None:
+def test_align_text_writes_pairs_and_reports_missing_keys(ninja: Ninja, files: Path) -> None:
     code, out, err = ninja("align-text", files / "text", files / "hyp")
     assert (code, out) == (1, "u1 a a ; b <eps> ; c x\nu2 a a\n")
     assert err == f"ninja: 1 key of {files / 'text'} is not in {files / 'hyp'}: u3\n"
@@ -234,7 +234,7 @@ def test_align_text_writes_pairs_and_names_what_is_missing(ninja: Ninja, files: 
     assert (code, "contains none of the keys of " in err) == (1, True)
 
 
-def test_the_message_of_a_missing_hypothesis_names_the_option(tmp_path, ninja):
+def test_message_of_a_missing_hypothesis_names_the_option(tmp_path, ninja):
     (tmp_path / "text").write_text("u1 a\nu2 b\n")
     (tmp_path / "hyp").write_text("u1 a\n")
     code, _, stderr = ninja("score", tmp_path / "text", tmp_path / "hyp")

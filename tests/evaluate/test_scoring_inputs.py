@@ -58,7 +58,7 @@ def write_lists(name: str, **lists: list[str]) -> str:
 # Filters beside --oracle.
 
 
-def test_the_oracle_leaves_out_the_words_that_the_best_path_leaves_out(ninja: Run) -> None:
+def test_oracle_ignores_the_words_that_scoring_ignores(ninja: Run) -> None:
     write("text", "u um the cat", "v yes")
     write_lists("hyp.jsonl", u=["um uh the hat", "um uh the cat"], v=["uh yes"])
     ignored = ("--ignore", "um", "--ignore", "uh")
@@ -66,7 +66,7 @@ def test_the_oracle_leaves_out_the_words_that_the_best_path_leaves_out(ninja: Ru
     assert ninja("score", "text", "hyp.jsonl", "--oracle", *ignored)[1].startswith("%WER 0.00 [ 0 / 3")
 
 
-def test_filters_also_apply_to_the_transcripts_before_context(ninja: Run) -> None:
+def test_filters_apply_to_transcripts_before_context(ninja: Run) -> None:
     write("text", "u call tom chen")
     write("hyp", "u call tom um chen")
     write("names", "tom chen")
@@ -78,7 +78,7 @@ def test_filters_also_apply_to_the_transcripts_before_context(ninja: Run) -> Non
         assert (len(report["kept"]), len(report["recovered"])) == (1, 0)
 
 
-def test_the_oracle_changes_words_as_the_best_path_does(ninja: Run) -> None:
+def test_oracle_applies_the_filters_of_scoring(ninja: Run) -> None:
     write("text", "u i am the cat")
     write_lists("hyp.jsonl", u=["i'm a cat", "i'm the katze"])
     write("filter", "s/ i'm/ i am/", "s/ katze/ cat/")
@@ -89,7 +89,7 @@ def test_the_oracle_changes_words_as_the_best_path_does(ninja: Run) -> None:
     assert ninja("score", "text", "hyp.jsonl", "--oracle", "--glm", "glm")[1].startswith("%WER 0.00 [ 0 / 4")
 
 
-def test_filters_that_look_at_neighbours_are_refused_beside_the_oracle(ninja: Run) -> None:
+def test_context_dependent_filters_conflict_with_oracle(ninja: Run) -> None:
     write("text", "u new york")
     write_lists("hyp.jsonl", u=["newyork"])
     write("filter", "s/new york/newyork/")
@@ -103,7 +103,7 @@ def test_filters_that_look_at_neighbours_are_refused_beside_the_oracle(ninja: Ru
 
 
 @given(lattices(), st.dictionaries(st.integers(1, 8), st.lists(st.integers(1, 9), max_size=3).map(tuple)))
-def test_paths_of_a_relabelled_lattice_are_those_of_the_lattice_with_other_words(lattice, words) -> None:
+def test_relabelled_lattice_has_the_mapped_word_sequences(lattice, words) -> None:
     labels = {word for word in lattice.word.tolist() if word}
     mapping = {word: words.get(word, (word,)) for word in labels}
     relabelled = relabel(lattice, mapping)
@@ -121,7 +121,7 @@ TEXT = ("u1 hello there", "u2 good buy")
 
 
 @pytest.mark.parametrize("name", ["ref", "ref.stm"])
-def test_stm_is_known_by_its_content(ninja: Run, name: str) -> None:
+def test_stm_is_detected_by_content(ninja: Run, name: str) -> None:
     write(name, *STM)
     write("segments", *SEGMENTS)
     write("hyp", *TEXT)
@@ -137,13 +137,13 @@ def test_stm_is_known_by_its_content(ninja: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"text": "a b"}', '[{"text": "a b"}]', "{", "["])
-def test_references_in_json_are_refused_as_such(text: str) -> None:
+def test_json_references_raise_format_error(text: str) -> None:
     write("ref", text, text)
     with pytest.raises(FormatError, match="ref: the file is JSON, but each line must consist of an utterance id and"):
         read_text("ref")
 
 
-def test_trn_is_known_by_its_content(ninja: Run) -> None:
+def test_trn_is_detected_by_content(ninja: Run) -> None:
     write("ref", ";; a comment", *TRN)
     write("hyp", *TEXT)
     assert ninja("score", "ref", "hyp")[1].startswith("%WER 25.00 [ 1 / 4, 0 ins, 0 del, 1 sub ]")
@@ -167,14 +167,14 @@ def test_trn_is_known_by_its_content(ninja: Run) -> None:
         ("u1", "u2"),
     ],
 )
-def test_kaldi_text_that_looks_a_little_like_them_stays_kaldi_text(rows: tuple[str, ...]) -> None:
+def test_kaldi_text_similar_to_stm_or_trn_is_read_as_kaldi_text(rows: tuple[str, ...]) -> None:
     assert read_text(write("text", *rows)) == {row.split()[0]: row.split()[1:] for row in rows}
 
 
 # Normal forms and byte-order marks.
 
 
-def test_composed_and_decomposed_letters_are_the_same_word(ninja: Run) -> None:
+def test_composed_and_decomposed_letters_are_equal_words(ninja: Run) -> None:
     write("ref", f"u {CAFE} noir", "v thé")
     write("hyp", f"u {DECOMPOSED} noir", "v thé")
     message = "1 word is not in Unicode's composed form (NFC); words are compared in that form"
@@ -198,7 +198,7 @@ def test_composed_and_decomposed_letters_are_the_same_word(ninja: Run) -> None:
         ("tune hyp.jsonl --confidence -o out", "[ 2 correct of 2 words ]"),
     ],
 )
-def test_lattices_are_compared_with_composed_letters(ninja: Run, command: str, result: str) -> None:
+def test_lattice_commands_compare_composed_letters(ninja: Run, command: str, result: str) -> None:
     for reference, hypothesis in ((CAFE, DECOMPOSED), (DECOMPOSED, CAFE)):
         write_lists("hyp.jsonl", u=[f"{hypothesis} noir", "noir"])
         code, _, errors = ninja(*command.split(), "--ref", write("ref", f"u {reference} noir"))
@@ -230,13 +230,13 @@ def test_all_scores_compare_composed_letters() -> None:
         assert report.mentions[0].found_before
 
 
-def test_the_statistics_of_compute_wer_agree_with_its_rate(ninja: Run) -> None:
+def test_compute_wer_statistics_agree_with_its_rate(ninja: Run) -> None:
     _, printed, _ = ninja("compute-wer", write("ref", f"u {CAFE}"), write("hyp", f"u {DECOMPOSED}"), "-")
     assert printed.splitlines()[0].startswith("%WER 0.00")
     assert printed.splitlines()[-1] == f"correct {CAFE}"
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_key(ninja: Run) -> None:
+def test_byte_order_mark_is_not_part_of_the_first_key(ninja: Run) -> None:
     write("ref", "u hello")
     write("marked", "\ufeffu hello")
     for reference, hypothesis in (("ref", "marked"), ("marked", "ref")):
@@ -262,7 +262,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(ninja: Run) -> None:
         ),
     ],
 )
-def test_every_reader_of_keys_leaves_the_mark_out(name: str, content: str, read: Callable[[], object]) -> None:
+def test_readers_ignore_the_byte_order_mark(name: str, content: str, read: Callable[[], object]) -> None:
     Path(name).write_text(content, encoding="utf-8")
     expected = read()
     Path(name).write_text("\ufeff" + content, encoding="utf-8")
@@ -273,7 +273,7 @@ def test_every_reader_of_keys_leaves_the_mark_out(name: str, content: str, read:
 # Fields of JSON.
 
 
-def test_a_score_that_is_missing_names_the_option_and_the_fields_of_the_file(ninja: Run) -> None:
+def test_message_of_a_missing_score_names_the_option_and_fields(ninja: Run) -> None:
     write("text", "u hello")
     row = {"key": "u", "nbest": [{"text": "hello", "avg_logprob": -1.5, "id": "x"}]}
     write("hyp.jsonl", json.dumps(row))

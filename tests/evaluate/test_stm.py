@@ -19,7 +19,7 @@ talk 1 spk3 2 4.001 one two
 """
 
 
-def test_lines_are_the_utterances_of_their_times(tmp_path: Path) -> None:
+def test_stm_lines_map_to_utterances_by_time(tmp_path: Path) -> None:
     (tmp_path / "ref.stm").write_text(STM)
     references = read_stm(tmp_path / "ref.stm", SEGMENTS)
     assert references == {"a-1": ["hello", "there"], "b-1": ["yes"], "c": ["one", "two"]}

@@ -26,7 +26,7 @@ def rate(units: int, **counts: int) -> WrittenRate:
     return WrittenRate(units=units, **counts)
 
 
-def test_case_and_punctuation_are_counted_apart() -> None:
+def test_case_and_punctuation_are_counted_separately() -> None:
     reference, hypothesis = "Kathy Clendenin, is it you?", "kathy Clendenin is it, You."
     assert compare(reference, hypothesis) == rate(
         5, errors=4, case_errors=2, punctuated=3, substitutions=1, insertions=1, deletions=1
@@ -53,11 +53,11 @@ def test_words_with_lexical_errors_are_not_compared() -> None:
         ("хорошо Café", "Хорошо café", {"errors": 2, "case_errors": 2}),
     ],
 )
-def test_forms_of_two_words(reference: str, hypothesis: str, counts: dict[str, int]) -> None:
+def test_written_rate_of_two_words(reference: str, hypothesis: str, counts: dict[str, int]) -> None:
     assert compare(reference, hypothesis) == rate(2, **counts)
 
 
-def test_other_spellings_of_a_lexical_form_are_counted() -> None:
+def test_spelling_variants_of_a_lexical_form_are_counted() -> None:
     pytest.importorskip("whisper_normalizer", reason="the normalizer english needs whisper-normalizer")
     assert compare("Mr. Smith had 23", "mister Smith had twenty-three", "english") == rate(
         4, errors=2, spelling_errors=2, punctuated=2, insertions=1, deletions=1
@@ -65,7 +65,7 @@ def test_other_spellings_of_a_lexical_form_are_counted() -> None:
 
 
 @given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=4))
-def test_counts_of_written_forms_agree(pairs: list[tuple[list[str], list[str]]]) -> None:
+def test_written_counts_are_consistent(pairs: list[tuple[list[str], list[str]]]) -> None:
     references, hypotheses = (
         {str(place): words for place, words in enumerate(side)} for side in zip(*pairs, strict=True)
     )
@@ -88,7 +88,7 @@ def test_counts_of_written_forms_agree(pairs: list[tuple[list[str], list[str]]])
         assert (exchanged.insertions, exchanged.case_errors) == (result.deletions, result.case_errors)
 
 
-def test_the_rates_are_printed_with_their_counts() -> None:
+def test_written_rates_are_printed_with_their_counts() -> None:
     result = score_written({"u": ["Hello,", "World.", "Now"]}, {"u": ["hello", "World.", "then"]})
     assert str(result).splitlines() == [
         "%WRITTEN-WER 66.67 [ 2 / 3, 0 ins, 0 del, 2 sub ]",
@@ -99,6 +99,6 @@ def test_the_rates_are_printed_with_their_counts() -> None:
     assert str(result + WrittenRate(spelling_errors=1, units=2)).endswith("\n%SPELLING 25.00 [ 1 / 4 ]")
 
 
-def test_nothing_to_compare_gives_zero_rates() -> None:
+def test_written_rates_without_correct_words_are_zero() -> None:
     result = score_written({"u": ["a"]}, {"u": []})
     assert (result.error_rate, result.case_error_rate, result.punctuation_error_rate) == (0, 0, 0)

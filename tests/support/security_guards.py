@@ -71,7 +71,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("a header of safetensors has at most 100 MB and the bytes of the file, and arrays share no byte", "lm/test_safetensors.py::test_a_forged_file_is_refused_with_its_place", "ninja/lm/stored_network.py", "        if first != end:\n", "        if False:\n"),
         Promise("lists of files cannot name other lists", FILES + "test_recursive_list_of_files_terminates", "ninja/io/detection.py", 'by_suffix(name) or "ark"', '"any"'),
         Promise("regular expressions take linear time", FILES + "test_regular_expressions_match_in_linear_time", "ninja/formats/pfsg.py", '_BLANK = re.compile(rb"\\s+")', '_BLANK = re.compile(rb"(\\s*)*x")'),
-        Promise("`file` of an entity list cannot be a pipe", "context/test_entities_parse.py::test_a_list_is_not_read_from_a_pipe_that_never_ends", "ninja/context/entities/parse.py", "text_of(path, plain=True)", "text_of(path)"),
+        Promise("`file` of an entity list cannot be a pipe", "context/test_entities_parse.py::test_list_file_that_is_a_pipe_raises_input_error", "ninja/context/entities/parse.py", "text_of(path, plain=True)", "text_of(path)"),
         Promise("pipes and devices in lists of files are not read", "pipeline/test_outputs_by_file.py::test_a_name_of_a_list_that_cannot_be_read_costs_no_other", "ninja/files/stream.py", "if not stat.S_ISREG(os.stat(path).st_mode):", "if False:"),
         Promise("pipes and devices in model folders are not read", "project/test_names_in_data.py::test_pipe_in_model_folder_is_refused", "ninja/lm/load.py", "if os.path.exists(path) and not os.path.isfile(path):", "if False:"),
     ],
