@@ -1,4 +1,4 @@
-"""Augmentation: spans that sound like phrases, inserted paths, and laws of augmented lattices."""
+"""Augmentation: spans that sound similar to phrases, inserted paths, and invariants of augmented lattices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ninja.lm.ngram.model import read_arpa
 
 ENGLISH = SHARED / "data" / "english"
 PHONES = ("A", "B", "C")
-SCALE = 0.5  # of acoustic costs; a power of two keeps sums exact
+SCALE = 0.5  # scale of acoustic costs; a power of two keeps sums exact
 WORDS = SymbolTable.from_words(["<eps>", "one", "two", "three", "four", "!SIL"])
 
 
@@ -42,7 +42,7 @@ def phrases(*texts: str, cls: str = "@name") -> PhraseList:
 
 
 def confusions() -> st.SearchStrategy[Confusion]:
-    """Return costs whose sums are distinct."""
+    """Return random confusion costs, so that sums of costs are distinct."""
 
     def confusion_of(seed: int) -> Confusion:
         random = np.random.default_rng(seed)
@@ -167,8 +167,8 @@ def test_inserted_chain_adds_one_path_between_its_ends(lattice: Lattice, data: s
         return [(arc, *suffix) for arc in arcs for suffix in paths_between(int(lattice.dst[arc]), goal)]
 
     expected = Counter(entry(lattice, path) for path in paths(lattice))
-    tails = [path for path in paths(lattice) if end == 0 or any(lattice.dst[arc] == end for arc in path)]
-    suffixes = {path[1 + max(i for i, arc in enumerate(path) if lattice.dst[arc] == end) :] for path in tails}
+    paths_to_end = [path for path in paths(lattice) if end == 0 or any(lattice.dst[arc] == end for arc in path)]
+    suffixes = {path[1 + max(i for i, arc in enumerate(path) if lattice.dst[arc] == end) :] for path in paths_to_end}
     for before in paths_between(0, start):
         for after in suffixes:
             graph, acoustic = costs_of(lattice, (*before, *after) if after else before)
@@ -248,7 +248,8 @@ def test_phrase_is_added_at_a_span_that_sounds_similar() -> None:
     (path,) = (path for path in paths(larger) if words_of(larger, path) == (4, 1, 2, 9))
     assert costs_of(larger, path) == pytest.approx((3.0, 30.0))
     assert labels_of(larger, path) == labels_of(lattice, (0, 1, 2))
-    assert larger.graph[larger.word == 1][0] == pytest.approx(2 / 3)  # the phones of "onto" are A B | C
+    # "one" and "two" have two and one of the three phones.
+    assert larger.graph[larger.word == 1][0] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("max_spans", [1, 2])
@@ -304,12 +305,12 @@ def test_listed_pronunciation_overrides_the_dictionary() -> None:
 def test_phrases_without_pronunciations_are_reported_and_skipped() -> None:
     table = SymbolTable([*TABLE, ("xq", 12)])
     augment = Augmenter(table, Pronouncer(SPOKEN), Confusion.uniform(PHONES))
-    strange = PhraseList("", {"@name": (Phrase("xq one"), Phrase("two", pronunciations=("A Q",)), Phrase("one"))})
-    first, second = augment.left_out([strange])
+    phrase_list = PhraseList("", {"@name": (Phrase("xq one"), Phrase("two", pronunciations=("A Q",)), Phrase("one"))})
+    first, second = augment.left_out([phrase_list])
     assert (first.cls, first.phrase) == ("@name", "xq one")
     assert first.reason == "'xq one': 'xq' has no pronunciation; specify one in the phrase list or lexicon"
     assert second.reason == "'two': no confusion costs for the phone 'Q'; known phones: A B C …"
-    assert [addition.phrase for addition in augment(chain_lattice("onto"), [strange])[1]] == []
+    assert [addition.phrase for addition in augment(chain_lattice("onto"), [phrase_list])[1]] == []
 
 
 def test_symbol_table_is_extended_by_missing_words() -> None:
@@ -391,7 +392,7 @@ def test_added_arcs_get_graph_costs_of_the_old_model(tmp_path) -> None:
     )
     larger, _ = augment(lattice, [phrases("one two")])
     (path,) = (path for path in paths(larger) if words_of(larger, path) == (4, 1, 2))
-    # four: given; one after four, two after one by backing off; and the end after two.
+    # "four" keeps its cost; "one" and "two" back off to unigrams; the end follows "two" in a bigram.
     assert costs_of(larger, path)[0] == pytest.approx((0.2 + 1.0 + 0.3 + 1.5 + 0.3) * ln10, rel=1e-5)
 
 
@@ -407,16 +408,16 @@ def test_augmentation_adds_names_that_the_recogniser_missed() -> None:
         for record in records
     }
     augment = Augmenter(with_phrase_words(words, lists.values()), Pronouncer.english())
-    true = {record["utt"]: record["entity"] for record in records}
-    reached = num_added = 0
+    entity_of = {record["utt"]: record["entity"] for record in records}
+    num_reached = num_added = 0
     for key, lattice in ninja.read(ENGLISH / "dev" / "calls" / "lat.ark.gz", words=words):
         if key in lists:
             larger, added = augment(lattice, [lists[key]])
             check(larger)
             num_added += len(added)
-            phrase = augment.words.ids(true[key].split())
-            reached += contains(larger, phrase)
-    assert reached >= 37
+            phrase = augment.words.ids(entity_of[key].split())
+            num_reached += contains(larger, phrase)
+    assert num_reached >= 37
     assert num_added < 40 * 100
 
 

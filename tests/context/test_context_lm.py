@@ -1,4 +1,4 @@
-"""Comparison of the contextual language model with a slow implementation, and its laws."""
+"""Comparison of the contextual language model with a slow implementation, and its invariants."""
 
 import math
 from dataclasses import asdict, replace
@@ -41,12 +41,12 @@ def lists_of(words):
     return st.lists(st.lists(st.sampled_from(words), min_size=1, max_size=3).map(tuple), max_size=6, unique=True)
 
 
-PHRASES = lists_of((*WORDS[5:], "elsewhere"))  # few words, so that phrases overlap
+PHRASES = lists_of((*WORDS[5:], "elsewhere"))  # phrases of few words overlap often
 SENTENCES = st.lists(st.sampled_from(WORDS[4:]), max_size=5).map(tuple)
 
 
 def start_with_lists(*lists):
-    """Return a contextual model, and the slots of histories that begin with each list of phrases."""
+    """Return a contextual model, the slots of empty histories with these lists, and the list ids."""
     ids = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, phrase_lists=ids).over(TABLE, PENALTY)
     list_ids = [ids.of(entities(phrases).of("*")) for phrases in lists]
@@ -68,7 +68,7 @@ def advance_words(lm, slots, sentence):
 
 
 def all_scores(lm, slots):
-    """Return ln Q of each word, and of the end, after histories [slots, words]."""
+    """Return the log-probabilities of each word and the end after the histories, [slots, words]."""
     words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
     return np.array([lm.logprob(np.full(len(words), slot), words) for slot in slots], np.float64)
 
@@ -94,7 +94,8 @@ def slow(phrases) -> SlowContextLM:
 
 
 @settings(max_examples=10)
-@example([("w6", "w7"), ("w7", "w8"), ("w8",)], ("w6", "w7"))  # one phrase ends where another may have begun
+# The end of a phrase may be the beginning of another phrase.
+@example([("w6", "w7"), ("w7", "w8"), ("w8",)], ("w6", "w7"))
 @example([("w6", "w7"), ("w6", "w7", "w8"), ("w6", "w8")], ("w6", "w7"))
 @given(PHRASES, SENTENCES)
 def test_scores_agree_with_enumeration_of_all_parses(phrases, sentence):
@@ -182,7 +183,7 @@ def test_rescoring_agrees_with_scoring_every_path(algorithm, lattice, phrases):
     reference = slow(phrases)
     expected = path_costs_under(lattice, reference.logprob, options, 1 - options.lm_weight)
     costs = path_costs(rescored[lattice.key])
-    if algorithm != "nbest":  # which keeps one path of each word sequence
+    if algorithm != "nbest":  # n-best lists have one path per word sequence
         assert [cost.words for cost in costs] == [cost.words for cost in expected]
         for cost, expected_cost in zip(costs, expected, strict=True):
             assert cost[1:3] == pytest.approx(expected_cost[1:3], abs=1e-4)
@@ -200,7 +201,9 @@ def class_lm(tmp_path_factory):
     return load(path)
 
 
-CLASSES = st.tuples(lists_of(WORDS[:4]), lists_of(WORDS[:4]), lists_of(WORDS[:4]))  # names, places, no class
+CLASSES = st.tuples(
+    lists_of(WORDS[:4]), lists_of(WORDS[:4]), lists_of(WORDS[:4])
+)  # names, places, and phrases without a class
 
 
 def class_lists(key, names, places, unclassed):
@@ -297,7 +300,7 @@ def test_pointer_tracker_gains_agree_with_slow_model():
     _, gain = tracker.advance(np.array([tracker.start()]), np.array([TABLE.id("w8")], np.int32))
     assert gain[0] == 0.0
     after_epsilon, _ = tracker.advance(np.array([start]), np.array([0], np.int32))
-    assert after_epsilon[0] == start  # an epsilon
+    assert after_epsilon[0] == start  # an epsilon keeps the state
     tracker.clear()
 
 

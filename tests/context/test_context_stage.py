@@ -1,4 +1,4 @@
-"""Context as a pipeline stage and as a command, alone and before rescoring."""
+"""Context as a pipeline stage and as a command, by itself and before rescoring."""
 
 import json
 
@@ -30,7 +30,7 @@ CLASSES = SlowNgram(1, {**UNIGRAM.ngrams, ("@name",): (-0.5, 0.0), ("@place",): 
 
 
 def choice(key, first=0.0, second=1.0):
-    """Return a lattice of "a c", which has the lower cost, and "b c"."""
+    """Return a lattice of "a c" and "b c"; by default "a c" has the lower cost."""
     ids = TABLE.ids(["a", "b", "c"])
     return from_arcs(key, [0, 0, 1], [1, 1, 2], ids, [first, second, 0.0], finals={2: 0.0}, words=TABLE)
 
@@ -103,7 +103,7 @@ def test_rescoring_with_context_agrees_with_slow_scores(
         0.25,
         1 - share,
     )
-    plain = SlowContext({}, UNIGRAM, None, class_weight=1.0, unk_penalty=0.25)  # what a model alone says
+    plain = SlowContext({}, UNIGRAM, None, class_weight=1.0, unk_penalty=0.25)  # scores of the model without context
     old_plain = SlowContext({}, CLASSES, None, class_weight=1.0, unk_penalty=0.25)
     expected = {}
     for path in paths(lattice):
@@ -132,7 +132,7 @@ def test_stage_reports_notes_about_its_files_once(write_file):
     stage = Contextual(Context(entities, write_file("c.arpa", write_arpa(CLASSES))))
     list(stage([("one", choice("one")), ("two", choice("two"))], report))
     notes = report.notes
-    assert len(notes) == 4  # once, not for every lattice
+    assert len(notes) == 4  # each note occurs once, not per lattice
     assert "'b'" in notes[0]
     assert "@name: 1 of 2 phrases has words that are not in the symbol table: 'zebra'" in notes[1]
     assert (
@@ -163,17 +163,17 @@ def test_phrases_of_a_missing_class_are_boosted_after_any_history(write_file):
 
 
 def test_invalid_lattice_is_skipped_and_reported(write_file):
-    bad = choice("bad").with_words(None)
+    invalid = choice("bad").with_words(None)
     stage = Contextual(Context(write_file("e.json", '{"@name": ["b"]}')))
     failures = []
     assert [
-        key for key, _ in stage([("bad", bad), ("one", choice("one"))], RescoreReport(on_error=failures.append))
+        key for key, _ in stage([("bad", invalid), ("one", choice("one"))], RescoreReport(on_error=failures.append))
     ] == ["one"]
     assert str(failures[0]) == (
         "key 'bad': the lattice has no symbol table; specify the words.txt with which it was created"
     )
     with pytest.raises(VocabularyError):
-        list(stage([("bad", bad)]))
+        list(stage([("bad", invalid)]))
 
 
 def test_damaged_entity_file_ends_the_run_despite_on_error(write_file, tmp_path):

@@ -1,4 +1,4 @@
-"""The tables of docs/context.md on training the contextual model are made from stored measurements."""
+"""Training of the contextual model: tables of docs/context.md and training commands."""
 
 import pytest
 from stored_pages import check_page
@@ -13,7 +13,7 @@ def test_documented_tables_match_the_stored_measurements(tmp_path):
     check_page(training.main, "context.md", training.STORED, tmp_path)
 
 
-@pytest.mark.skipif(not ENGLISH.is_dir(), reason="needs the shared data")
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason="needs the English test-bed")
 def test_training_commands_replace_classes_by_names():
     sentences = training.commands(ENGLISH, 30_000)
     patterns = [line.split() for line in (ENGLISH / "class_train.txt").read_text().splitlines()]

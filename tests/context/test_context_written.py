@@ -43,7 +43,7 @@ def words():
 
 @pytest.fixture(scope="module")
 def lattices(words):
-    """Return the first lattices, and for each the union of two written versions."""
+    """Return the first lattices and, for each lattice, the union of two written versions."""
     originals = [lattice for _, lattice in islice(ninja.read(CALLS / "lat.ark.gz", words=words), NUM_LATTICES)]
     table = SymbolTable.growing(words)
     unions = []

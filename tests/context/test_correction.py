@@ -1,4 +1,4 @@
-"""Corrections of transcripts: candidates, their probabilities, and how they are written."""
+"""Corrections of transcripts: candidates, their probabilities, and their spelling."""
 
 import math
 from collections import Counter
@@ -96,7 +96,7 @@ def test_corrections_keep_misspellings_of_the_list(corrector):
 
 def test_corrector_works_without_normalizer():
     sounds = Alphabet(Pronouncer({word: [phones] for word, phones in LEXICON.items()}), Confusion.articulatory())
-    for alphabet in sounds, None:  # None: letters
+    for alphabet in sounds, None:  # None compares letters
         exact = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), alphabet, normalizer=NONE)
         assert correct(exact, "call cathy clendening now", "Kathy Clendenin") == "call Kathy Clendenin now"
 
@@ -157,7 +157,7 @@ def test_match_distances_agree_with_confusion_distances(corrector):
 
 
 def shared_by_enumeration(phrase, spans, confusion):
-    """Return the least distance of a phrase to any pronunciation of the words, and the most shared information."""
+    """Return the smallest distance of a phrase to any pronunciation of the words, and the most information shared."""
     weight = dict(zip(confusion.phones, information(confusion.phones).tolist(), strict=True))
     substitution, insertion, deletion = confusion.substitution, confusion.insertion, confusion.deletion
     id_of = confusion.id
@@ -250,7 +250,7 @@ def test_features_include_length_difference_and_unknown_words(corrector):
     spans = {(match.variant.text, match.begin, match.end): number for number, match in enumerate(candidates.matches)}
     features = candidates.features[:, [FEATURES.index("length_difference"), FEATURES.index("unknown_words")]]
     assert load(ENGLISH_NGRAM).vocabulary.id("clendening") is None
-    assert features[spans["kathy clendenin", 1, 3]].tolist() == [0, 1]  # 13 phones each
+    assert features[spans["kathy clendenin", 1, 3]].tolist() == [0, 1]  # both have 13 phones
     assert features[spans["fugazi", 5, 7]].tolist() == [0, 1]
 
 

@@ -86,7 +86,7 @@ def test_groups_are_read_from_a_kaldi_table(tmp_path: Path) -> None:
         Entities.from_dict(content, groups={"u3": "bert"})
 
 
-# ---- what is only reported ----
+# ---- problems that are reported but do not raise ----
 
 
 def test_duplicate_phrases_are_merged_and_reported(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_phrases_with_unknown_words_are_kept_and_reported_by_class() -> None:
     assert entities.num_phrases == 9
 
 
-# ---- size, and real data ----
+# ---- large lists and real data ----
 
 
 def test_many_phrases_load_quickly(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_many_phrases_load_quickly(tmp_path: Path) -> None:
     begin = time.process_time()
     entities = Entities.read(tmp_path / "e", words=WORDS)
     assert entities.num_phrases == 30_000
-    assert time.process_time() - begin < 15  # it takes about 0.3 s; a quadratic step would take a minute
+    assert time.process_time() - begin < 15  # about 0.3 s are typical; a quadratic algorithm would take a minute
 
 
-@pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test bed is not here")
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test-bed is not next to this checkout")
 def test_lists_of_the_english_test_bed_load_as_entities(tmp_path: Path) -> None:
     words = SymbolTable.read(ENGLISH / "words.txt.gz")
     with gzip.open(ENGLISH / "test" / "calls" / "entities.jsonl.gz", "rt") as stream:

@@ -20,7 +20,7 @@ from ninja.lattice.symbols import SymbolTable
 PLAIN = ["<eps>", "tom", "chen", "jean", "luc", "route", "6", "call", "x"]
 WORDS = SymbolTable.from_words([*PLAIN, "o'brien", "j.", "r.", "a.m.", "'em", "able-bodied"])
 
-# ---- three forms of one model ----
+# ---- three formats with the same content ----
 
 NAMES = st.text("abcdefgh", min_size=1, max_size=3)
 PHRASES = st.lists(st.sampled_from(["tom", "chen", "kathi", "o'brien", "ü", "a"]), min_size=1, max_size=3).map(" ".join)
@@ -43,8 +43,8 @@ def models(draw: st.DrawFn) -> dict[str, Any]:
     list_names = st.lists(st.sampled_from(sorted(lists)), max_size=2, unique=True) if lists else st.just([])
     sections = [("list", name, classes, [], None) for name, classes in lists.items()]
     sections += [("group", name, classes, draw(list_names), None) for name, classes in groups.items()]
-    of_group = st.none() | st.sampled_from(sorted(groups)) if groups else st.none()
-    sections += [("utt", name, classes, draw(list_names), draw(of_group)) for name, classes in utterances.items()]
+    group_names = st.none() | st.sampled_from(sorted(groups)) if groups else st.none()
+    sections += [("utt", name, classes, draw(list_names), draw(group_names)) for name, classes in utterances.items()]
     sections += [("all", "*", shared_classes, draw(list_names), None)] if shared_classes else []
     return {"sections": sections}
 
@@ -125,7 +125,7 @@ def expected_lists(model: dict[str, Any], key: str) -> list[Any]:
     ]
     names = [name for _, lists, _ in scopes for name in lists]
     phrase_lists = [
-        (name, section_of["list", name][0]) for place, name in enumerate(names) if name not in names[:place]
+        (name, section_of["list", name][0]) for position, name in enumerate(names) if name not in names[:position]
     ]
     phrase_lists += [
         (label, section_of[section][0])
@@ -152,7 +152,7 @@ WRITERS = [
 def test_all_formats_give_the_same_entities(
     model: dict[str, Any], compressed: bool, bom: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = tmp_path_factory.mktemp("entities") / "file"  # no ending: the content tells
+    path = tmp_path_factory.mktemp("entities") / "file"  # without a suffix, the content determines the format
     classes = sorted({name for _, _, classes, *_ in model["sections"] for name in classes})
     keys = [name for kind, name, *_ in model["sections"] if kind == "utt"]
     for write in WRITERS:
@@ -168,7 +168,7 @@ def test_all_formats_give_the_same_entities(
     assert contents(Entities.from_dict(json.loads(as_json(model))).of("nobody")) == expected_lists(model, "nobody")
 
 
-# ---- lists in files of their own ----
+# ---- lists in separate files ----
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def test_list_file_that_is_a_pipe_raises_input_error(folder: Path) -> None:
         Entities.from_dict({"lists": {"p": {"file": str(folder / "pipe")}}})
 
 
-# ---- what is refused ----
+# ---- invalid content ----
 
 LONG = "9" * 5000
 
@@ -440,7 +440,7 @@ def test_arbitrary_content_raises_only_format_or_input_errors(
 ) -> None:
     path = tmp_path_factory.mktemp("entities") / "e"
     path.write_bytes(content)
-    with suppress(FormatError, InputError):  # an input error for a file that the content names
+    with suppress(FormatError, InputError):  # the content may name a file that does not exist
         Entities.read(path, words=WORDS)
 
 

@@ -1,3 +1,5 @@
+"""The phrase encoder: training data, training, vectors, and stored models."""
+
 import dataclasses
 
 import numpy as np

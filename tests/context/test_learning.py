@@ -1,4 +1,4 @@
-"""Learning from edits: evidence, what is done with it, and the lines of the entity file."""
+"""Learning from edits: evidence, its effect on phrases, and its lines in the entity file."""
 
 import json
 
@@ -64,8 +64,8 @@ def test_name_of_one_edit_is_added_after_a_second_run(corrector):
 
 def test_repeated_edits_count_once(corrector):
     first = learn_edits(CALICO[:1], NAMES, corrector)
-    again = learn_edits(CALICO[:1], first.content, corrector)
-    assert (again.content, again.num_known) == (first.content, 1)
+    repeated = learn_edits(CALICO[:1], first.content, corrector)
+    assert (repeated.content, repeated.num_known) == (first.content, 1)
     keyed = [edit("a calico b", "a Kaliko b", "u1"), edit("a calico b", "a Kaliko b", "u2")]
     assert len(set(identities([*keyed, CALICO[0], CALICO[0]]))) == 4
 

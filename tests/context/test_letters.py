@@ -43,7 +43,7 @@ def test_long_lists_are_searched_by_cells_or_exhaustively(monkeypatch, installed
     if not installed:
         monkeypatch.setitem(__import__("sys").modules, "faiss", None)
     vectors, queries = unit_vectors(3000), unit_vectors(40, 2)
-    near = vectors[:: 3000 // 40][:40] + 0.05 * queries  # each like one phrase
+    near = vectors[:: 3000 // 40][:40] + 0.05 * queries  # each query is similar to one phrase
     nearest = PhraseIndex(vectors).nearest(near, 60)
     assert len(nearest) == 60
     assert (np.diff(nearest) > 0).all()

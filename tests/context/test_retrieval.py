@@ -37,7 +37,7 @@ def encoder(seed=1):
 
 
 def enumerated(lattice, unit, options):
-    """Return the phones of all spans, path by path, each with the smallest -ln posterior of such a path."""
+    """Enumerate paths; return the phones of all spans with the lowest negative log posterior of such a path."""
     marginals = forward_backward(lattice, Scales(acoustic=SCALE))
     cost = lattice.graph.astype(float) + SCALE * lattice.acoustic.astype(float)
     cost_of = {}
@@ -103,7 +103,7 @@ def test_nearest_phrases_have_the_largest_products(seed, number):
     assert len(nearest) == min(number, 20)
     assert (np.diff(nearest) > 0).all()
     assert best[nearest].min() >= np.delete(best, nearest).max(initial=-np.inf) - 1e-5
-    # Vectors are kept by then.
+    # The second call uses cached vectors.
     np.testing.assert_array_equal(retriever.nearest(spans[::-1], PhraseIndex(phrases)), nearest)
 
 
@@ -113,9 +113,9 @@ def test_cache_returns_the_same_vectors_after_eviction(calls, max_vectors):
     for keys in calls:
         computed = []
 
-        def make(places, keys=keys, computed=computed):
-            computed += [keys[place] for place in places]
-            return np.array([[keys[place], -keys[place]] for place in places], np.float32)
+        def make(positions, keys=keys, computed=computed):
+            computed += [keys[position] for position in positions]
+            return np.array([[keys[position], -keys[position]] for position in positions], np.float32)
 
         np.testing.assert_array_equal(cache.get(keys, make), np.array([[key, -key] for key in keys], np.float32))
         assert len(cache) <= max_vectors
@@ -129,9 +129,10 @@ def test_cache_evicts_least_recently_used_vectors():
     computed = []
 
     def make(keys):
-        return lambda places: (computed.extend(keys[place] for place in places), np.ones((len(places), 2), np.float32))[
-            1
-        ]
+        return lambda positions: (
+            computed.extend(keys[position] for position in positions),
+            np.ones((len(positions), 2), np.float32),
+        )[1]
 
     for keys in ([1, 2, 3, 4, 5], [4, 2], [6, 7], [4, 2], [5]):
         cache.get(keys, make(keys))

@@ -1,4 +1,4 @@
-"""Evidence of boosts and of a contextual model that counts once, and the figures of docs/context.md."""
+"""Boosts and a contextual model whose common evidence counts once, and the figures of docs/context.md."""
 
 import numpy as np
 import pytest

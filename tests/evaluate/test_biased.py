@@ -1,4 +1,4 @@
-"""Biased and unbiased word error rates: the same digits as the benchmark."""
+"""Biased and unbiased word error rates, with the same digits as the benchmark."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_sample_gives_manually_counted_figures(ninja: Ninja) -> None:
     assert "".join(alignments) == (SAMPLE / "sample.alignments").read_text()
 
 
-@pytest.mark.skipif(not RESULTS, reason=f"{BENCHMARK} is not there")
+@pytest.mark.skipif(not RESULTS, reason=f"{BENCHMARK} does not exist")
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
 def test_benchmark_figures_are_reproduced_exactly(path: Path) -> None:
     name = path.name.removesuffix(".result")

@@ -41,7 +41,7 @@ def test_edit_counts_agree_with_compute_wer(pairs: list[tuple[list[int], list[in
 
 @pytest.mark.parametrize("num_edits", [0, 1, 15, 16, 17, 18, 40, 200])
 def test_edits_beyond_the_first_band_are_counted(num_edits: int) -> None:
-    reference = [place % 7 for place in range(300)]
+    reference = [position % 7 for position in range(300)]
     for removed, added in ((num_edits, 0), (0, num_edits), (num_edits // 2, num_edits - num_edits // 2)):
         hypothesis = reference[removed:] + [9] * added
         assert edit_counts((reference, hypothesis)) == [kaldi_counts(reference, hypothesis)]
@@ -51,7 +51,7 @@ def test_edits_beyond_the_first_band_are_counted(num_edits: int) -> None:
 @given(st.lists(st.tuples(SENTENCES.filter(bool), SENTENCES), min_size=1, max_size=4))
 def test_word_and_character_rates_agree_with_jiwer(pairs: list[tuple[list[str], list[str]]]) -> None:
     jiwer = pytest.importorskip("jiwer", reason="jiwer is not installed")
-    texts = [{str(place): words for place, words in enumerate(side)} for side in zip(*pairs, strict=True)]
+    texts = [{str(number): words for number, words in enumerate(side)} for side in zip(*pairs, strict=True)]
     sides = [[" ".join(words) for words in side.values()] for side in map(composed, texts)]
     rate, expected = score(*texts), jiwer.process_words(*sides)
     assert (rate.errors, rate.words) == (
@@ -72,7 +72,7 @@ def errors_of(output) -> int:  # type: ignore[no-untyped-def]
 
 
 # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
-@pytest.mark.skipif(not WHISPER.is_dir(), reason="the hypotheses of Whisper do not come with the project")
+@pytest.mark.skipif(not WHISPER.is_dir(), reason="the hypotheses of Whisper are not part of the project")
 @pytest.mark.parametrize("normalizer", ["none", "basic", "english"])
 def test_whisper_rates_agree_with_jiwer_and_meeteval(normalizer: str) -> None:
     jiwer = pytest.importorskip("jiwer", reason="jiwer is not installed")

@@ -1,4 +1,4 @@
-"""Entities in transcripts: found, missed and inserted."""
+"""Correct, missed and inserted entities of transcripts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ def test_entity_is_correct_if_its_words_are_adjacent() -> None:
         (("@place", "new york"), 4, False),
     ]
     rate = report.entities
-    assert (rate.mentions, rate.correct, rate.inserted) == (2, 1, 0)  # "york" is in the reference: nothing was put in
+    assert (rate.mentions, rate.correct, rate.inserted) == (
+        2,
+        1,
+        0,
+    )  # "york" is in the reference, so it is not an insertion
     assert (rate.recall, rate.precision, rate.f_score) == (50.0, 100.0, pytest.approx(200 / 3))
     assert rate.words == ErrorRate(4, deletions=1, sentences=2, sentence_errors=1)
     assert report.classes["@name"] == EntityRate(1, 1, 0, ErrorRate(2, sentences=1))
@@ -92,7 +96,7 @@ def test_entities_outside_the_reference_are_insertions() -> None:
         (("@place", "new york"), 6, ""),
     ]
     assert (math.isnan(report.entities.recall), report.entities.precision) == (True, 0.0)
-    # Truth given: "york" is said, but not as an entity; it is neither found nor put in.
+    # According to the truth, "york" is not an entity here, so it is neither a mention nor an insertion.
     unlisted = score_one("the duke of york", "the duke of york", truth={"u": []})
     assert (unlisted.entities, unlisted.classes) == (EntityRate(), {})
 
@@ -348,7 +352,7 @@ def test_score_applies_entities_of_groups(ninja: Ninja, files: Path) -> None:
     assert "%RECALL 100.00 [ 1 / 1 ]" in ninja(*call, "--utt2group", files / "utt2group")[1]
     code, output, errors = ninja(*call)
     assert (code, "%RECALL - [ 0 / 0 ]" in output) == (0, True)
-    assert "mine" in errors  # a group that no utterance is in
+    assert "mine" in errors  # the group has no utterance
 
 
 @pytest.mark.parametrize("option", ["--utt2group", "--truth", "--before", "--vocabulary", "--report"])
@@ -364,7 +368,7 @@ def test_oracle_conflicts_with_entities(ninja: Ninja) -> None:
     assert "--oracle cannot be used with --entities" in errors
 
 
-@pytest.mark.skipif(not ENGLISH.is_dir(), reason=f"{ENGLISH} is not there")
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason=f"{ENGLISH} does not exist")
 def test_entity_counts_of_the_first_pass_agree_with_string_search() -> None:
     calls = ENGLISH / "calls"
     truth = read_truth(calls / "entities.jsonl.gz")

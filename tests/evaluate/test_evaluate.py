@@ -112,7 +112,7 @@ def test_oracle_agrees_with_enumeration(lattice: Lattice, reference: list[int]) 
         return
     nearest = oracle(lattice, reference)
     assert nearest.edits == expected
-    # The path returned is one of the lattice, and the edits are split rightly.
+    # The result is a path of the lattice, and its insertions and deletions are consistent.
     src = lattice.src
     ends = [0, *lattice.dst[nearest.arcs]]
     assert ends[:-1] == src[nearest.arcs].tolist()

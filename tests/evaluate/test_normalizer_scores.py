@@ -1,4 +1,4 @@
-"""Scores by lexical form: `ninja score --normalizer`, and the functions below it."""
+"""Scores by lexical form: `ninja score --normalizer`, and the functions that it calls."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_texts_that_differ_mainly_in_form_cause_a_warning(ninja: Run) -> None:
         "%WER is 0.00 instead of 80.00\n"
     )
     write("cased", {key: text.replace("k", "K").replace("b", "B") for key, text in SPOKEN.items()})
-    assert "warning: 2 of 2 word errors" in ninja("score", "cased", "spoken")[2]  # capitals alone do not look written
+    assert (
+        "warning: 2 of 2 word errors" in ninja("score", "cased", "spoken")[2]
+    )  # capitals without punctuation do not look written
 
 
 def test_no_warning_if_half_of_the_errors_remain(ninja: Run) -> None:
@@ -83,7 +85,7 @@ def test_grid_alignments_and_details_have_lexical_words(ninja: Run) -> None:
     options = ("--normalizer", "basic", "--alignments", "a", "--per-utt", "p", "--ops", "o", "--most-often", 2)
     code, output, _ = ninja("score", "wrong", "lists.jsonl", *options, "--lmwt", "1,2", "--wer-dir", "wer")
     assert code == 0
-    assert output.count("10.00") == 3  # two cells and the best one
+    assert output.count("10.00") == 3  # two cells and the best cell
     assert "1  smith → clendenin" in output
     assert "ref: kathy smith     is it you\n" in Path("a").read_text()
     assert "clendenin" in Path("p").read_text()
@@ -108,7 +110,7 @@ def test_filters_are_applied_to_written_words_before_the_normalizer(ninja: Run) 
 
 def test_written_forms_are_printed_on_request(ninja: Run) -> None:
     code, output, errors = ninja("score", "written", "spoken", "--written")
-    assert (code, errors) == (0, "")  # basic is requested by --written
+    assert (code, errors) == (0, "")  # --written selects the normalizer basic
     assert output.splitlines()[4:] == [
         "%WRITTEN-WER 80.00 [ 8 / 10, 1 ins, 1 del, 6 sub ]",
         "%FORM 66.67 [ 6 / 9 ]",

@@ -1,4 +1,4 @@
-"""The paired difference of two error rates, its interval, and the size of a set that shows it."""
+"""The paired difference of two error rates, its interval, and the size of a test set that makes it significant."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ EXAMPLE = Alignment(
 
 
 @settings(max_examples=40)
-@example(list("babba"), list("bbaab"))  # a deletion and an insertion tie, and both are better than a pair
+# In this example, a deletion and an insertion have equal costs, and a pair has a higher cost.
+@example(list("babba"), list("bbaab"))
 @given(SENTENCES, SENTENCES)
 def test_alignment_agrees_with_align_text(reference: list[str], hypothesis: list[str]) -> None:
     assert align_text(reference, hypothesis).pairs == kaldi_alignment(reference, hypothesis)
@@ -218,8 +219,8 @@ def test_compute_wer_prints_kaldi_lines_and_statistics(ninja: Ninja, files: Path
 
 
 def test_percentages_are_rounded_in_float32() -> None:
-    assert str(ErrorRate(words=4000, deletions=3)).startswith("%WER 0.08 ")  # 0.0750 lies below as a double
-    assert str(ErrorRate(words=4000, deletions=9)).startswith("%WER 0.22 ")  # 0.2250 lies above as a double
+    assert str(ErrorRate(words=4000, deletions=3)).startswith("%WER 0.08 ")  # as a double, 0.0750 is below the tie
+    assert str(ErrorRate(words=4000, deletions=9)).startswith("%WER 0.22 ")  # as a double, 0.2250 is above the tie
 
 
 def test_align_text_writes_pairs_and_reports_missing_keys(ninja: Ninja, files: Path) -> None:

@@ -49,13 +49,13 @@ def write(name: str, *rows: str) -> str:
 def write_lists(name: str, **lists: list[str]) -> str:
     """Write n-best lists; the best hypothesis comes first."""
     rows = (
-        {"key": key, "nbest": [{"text": text, "score": -place} for place, text in enumerate(texts)]}
+        {"key": key, "nbest": [{"text": text, "score": -rank} for rank, text in enumerate(texts)]}
         for key, texts in lists.items()
     )
     return write(name, *map(json.dumps, rows))
 
 
-# Filters beside --oracle.
+# Filters with --oracle.
 
 
 def test_oracle_ignores_the_words_that_scoring_ignores(ninja: Run) -> None:
@@ -160,7 +160,7 @@ def test_trn_is_detected_by_content(ninja: Run) -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        ("u1 hello (noise)", "u2 bye (laughter)"),  # a Kaldi text with tags at its ends
+        ("u1 hello (noise)", "u2 bye (laughter)"),  # Kaldi text with tags at the ends of lines
         ("u1 hello (u-2)",),
         ("u1 1 2 3 4 5", "u2 1 2 3 4 5"),  # digits are words
         ("u1 a b 1.5 2.5", "u2 one"),

@@ -45,7 +45,7 @@ def test_stm_refuses_malformed_segments(tmp_path: Path, line: str, message: str)
 def test_score_takes_an_stm_file_with_segments(ninja: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     reference, segments, hypothesis = (tmp_path / name for name in ("ref.stm", "segments", "hyp"))
     reference.write_text(STM)
-    segments.write_text("".join(f"{key} {rec} {at} {to}\n" for key, (rec, at, to) in SEGMENTS.items()))
+    segments.write_text("".join(f"{key} {rec} {begin} {end}\n" for key, (rec, begin, end) in SEGMENTS.items()))
     hypothesis.write_text("a-1 hello where\na-2 so what\nb-1 yes\nc one two\n")
     code, printed, errors = ninja("score", reference, hypothesis, "--segments", segments)
     assert (code, printed.split("\n")[0]) == (0, "%WER 20.00 [ 1 / 5, 0 ins, 0 del, 1 sub ]")

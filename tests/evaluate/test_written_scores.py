@@ -67,7 +67,7 @@ def test_spelling_variants_of_a_lexical_form_are_counted() -> None:
 @given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=4))
 def test_written_counts_are_consistent(pairs: list[tuple[list[str], list[str]]]) -> None:
     references, hypotheses = (
-        {str(place): words for place, words in enumerate(side)} for side in zip(*pairs, strict=True)
+        {str(number): words for number, words in enumerate(side)} for side in zip(*pairs, strict=True)
     )
     if not any(word.strip(",—🙂") for words in references.values() for word in words) and any(references.values()):
         with pytest.raises(FormatError, match="removes every word in the references"):
