@@ -17,12 +17,12 @@ from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 
 
-def spoken(key, text, begin=0.0, each=0.5, shift=0.01):
+def spoken(key, text, begin=0.0, duration=0.5, shift=0.01):
     """Return a list of one hypothesis whose words follow each other."""
     words = tuple(text.split())
-    frames = [round((begin + each * place) / shift) for place in range(len(words) + 1)]
-    none = (0.0,) * (len(words) + 1)
-    return NBest(key, (Hypothesis(words, none, none, tuple(frames[:-1]), tuple(frames[1:])),), shift)
+    frames = [round((begin + duration * place) / shift) for place in range(len(words) + 1)]
+    zeros = (0.0,) * (len(words) + 1)
+    return NBest(key, (Hypothesis(words, zeros, zeros, tuple(frames[:-1]), tuple(frames[1:])),), shift)
 
 
 def write(path, *items, to=None):
@@ -49,8 +49,8 @@ def test_captions_have_all_words_in_bounds_of_length_and_time(names, lengths, ga
     for caption in result:
         assert 1 <= len(caption.lines) <= LINES
         assert all(len(line) <= LINE for line in caption.lines)
-        many = sum(len(line.split()) for line in caption.lines) > 1
-        assert not many or caption.end - caption.begin <= LONGEST
+        has_several_words = sum(len(line.split()) for line in caption.lines) > 1
+        assert not has_several_words or caption.end - caption.begin <= LONGEST
     assert all(before.end <= after.begin for before, after in pairwise(result))
     for caption, after in pairwise(result):
         seconds = min(max(SHORTEST, sum(map(len, caption.lines)) / SPEED), LONGEST)
@@ -63,7 +63,7 @@ def test_captions_have_all_words_in_bounds_of_length_and_time(names, lengths, ga
 
 def test_a_caption_ends_with_its_sentence_or_with_a_comma_where_it_is_too_long():
     text = "Mr. Low spoke. He gave thanks for our food and comfort, and prayed for the poor and destitute in cities."
-    item = spoken("a", text, each=0.34)
+    item = spoken("a", text, duration=0.34)
     best = item.hypotheses[0]
     result = captions(best.words, [0.01 * at for at in best.begin], [0.01 * at for at in best.end])
     assert [caption.lines for caption in result] == [
@@ -212,10 +212,10 @@ def test_confidences_of_words_go_on_to_json_and_ctm(tmp_path, ninja):
 
 
 def test_paths_beyond_the_best_are_lost_only_if_there_are_any(tmp_path):
-    one = spoken("a", "x y")
-    two = NBest("b", (*one.hypotheses, spoken("b", "z").hypotheses[0]), 0.01)
+    single_path = spoken("a", "x y")
+    two_paths = NBest("b", (*single_path.hypotheses, spoken("b", "z").hypotheses[0]), 0.01)
     with package.write(tmp_path / "x.ctm") as output:
-        for nbest in (one, two):
+        for nbest in (single_path, two_paths):
             lattice = package.graph.nbest_lattice(nbest)
             output.write(lattice.replace(graph=np.zeros(lattice.num_arcs, np.float32)))
     assert output.lost == {"paths beyond the 1 best": 1}

@@ -24,16 +24,16 @@ rec2 B 0.1 0.2 yes
 """
 
 
-def rewritten(path, fix, reader="ctm"):
+def rewrite(path, fix, reader="ctm"):
     """Write a file back with other words, at frames 1 to 2, 2 to 3, …; return the text."""
     target = path.with_name("y.ctm")
     with package.write(target) as output:
         for key, lattice in package.read(path, format=reader):
             nbest = lattice_nbest(lattice, 1)
-            new = tuple(fix(key, list(nbest.hypotheses[0].words)))
-            none = (0.0,) * (len(new) + 1)
-            times = tuple(range(1, len(new) + 1)), tuple(range(2, len(new) + 2))
-            output.write(replace(nbest, hypotheses=(Hypothesis(new, none, none, *times),)))
+            words = tuple(fix(key, list(nbest.hypotheses[0].words)))
+            zeros = (0.0,) * (len(words) + 1)
+            times = tuple(range(1, len(words) + 1)), tuple(range(2, len(words) + 2))
+            output.write(replace(nbest, hypotheses=(Hypothesis(words, zeros, zeros, *times),)))
     return target.read_text()
 
 
@@ -50,27 +50,27 @@ def test_an_unchanged_file_is_written_byte_for_byte(path, ninja):
 
 
 def test_confidences_and_channels_are_in_the_record():
-    one, two = read_ctm(CTM.encode())
-    assert one.record.origin.confidences == (0.9, 0.8, None)
-    assert (one.record.origin.channel, two.record.origin.channel) == ("A", "B")
-    assert two.record.origin.confidences == ()
+    first, second = read_ctm(CTM.encode())
+    assert first.record.origin.confidences == (0.9, 0.8, None)
+    assert (first.record.origin.channel, second.record.origin.channel) == ("A", "B")
+    assert second.record.origin.confidences == ()
 
 
 def test_a_word_in_place_of_another_one_has_its_time_and_confidence(path):
-    text = rewritten(path, lambda _, words: ["word" if word == "world," else word for word in words])
+    text = rewrite(path, lambda _, words: ["word" if word == "world," else word for word in words])
     assert text == CTM.replace("world,", "word")
 
 
 def test_more_words_have_the_times_of_the_lattice_and_no_confidence(path):
-    text = rewritten(path, lambda key, words: ["oh", *words, "x"] if key == "rec2" else ["a", "b", *words[1:]])
-    new = "rec1 A 0.01 0.01 a NA\nrec1 A 0.02 0.01 b NA\n"
-    expected = CTM.replace("rec1 A 0.10 0.20 Hello 0.9\n", new)
+    text = rewrite(path, lambda key, words: ["oh", *words, "x"] if key == "rec2" else ["a", "b", *words[1:]])
+    new_rows = "rec1 A 0.01 0.01 a NA\nrec1 A 0.02 0.01 b NA\n"
+    expected = CTM.replace("rec1 A 0.10 0.20 Hello 0.9\n", new_rows)
     expected = expected.replace("rec2 B 0.1 0.2 yes\n", "rec2 B 0.01 0.01 oh\nrec2 B 0.1 0.2 yes\nrec2 B 0.03 0.01 x\n")
     assert text == expected
 
 
 def test_lines_of_dropped_words_are_dropped(path):
-    text = rewritten(path, lambda _, words: words[1:])
+    text = rewrite(path, lambda _, words: words[1:])
     rows = [row for row in CTM.splitlines(keepends=True) if "Hello" not in row and "yes" not in row]
     assert text == "".join(rows)
 
@@ -78,13 +78,13 @@ def test_lines_of_dropped_words_are_dropped(path):
 def test_a_file_with_two_channels_comes_back(tmp_path, ninja):
     text = "rec A 0.1 0.2 one 0.5\nrec B 0.1 0.2 two\n"
     (tmp_path / "x.ctm").write_text(text)
-    assert rewritten(tmp_path / "x.ctm", lambda _, words: words, "ctm:keys=file-channel") == text
+    assert rewrite(tmp_path / "x.ctm", lambda _, words: words, "ctm:keys=file-channel") == text
 
 
 def test_segments_give_the_recording_and_its_time(tmp_path):
     (tmp_path / "segments").write_text("a rec 10.5 12\n")
-    none = (0.0,) * 3
-    nbest = NBest("a", (Hypothesis(("x", "y"), none, none, (0, 50), (50, 75)),), 0.01)
+    zeros = (0.0,) * 3
+    nbest = NBest("a", (Hypothesis(("x", "y"), zeros, zeros, (0, 50), (50, 75)),), 0.01)
     with package.write(tmp_path / "x.ctm", to=f"ctm:segments={tmp_path}/segments") as output:
         output.write(nbest)
     assert (tmp_path / "x.ctm").read_text() == "rec 1 10.50 0.50 x\nrec 1 11.00 0.25 y\n"
@@ -92,10 +92,10 @@ def test_segments_give_the_recording_and_its_time(tmp_path):
 
 def test_words_that_are_added_to_a_file_need_times(path):
     nbest = next(read_ctm(CTM.encode()))
-    none = (0.0,) * 5
+    zeros = (0.0,) * 5
     with package.write(path.with_name("y.ctm")) as output:
         with pytest.raises(LatticeError, match="key 'rec1': the words have no times, which CTM requires"):
-            output.write(replace(nbest, hypotheses=(Hypothesis(("a", "b", "c", "d"), none, none),)))
+            output.write(replace(nbest, hypotheses=(Hypothesis(("a", "b", "c", "d"), zeros, zeros),)))
         output.write(nbest)
 
 
@@ -104,14 +104,14 @@ lengths = st.lists(st.integers(1, 500), min_size=13, max_size=13)
 
 
 @given(words, lengths)
-def test_what_is_written_is_read(new, gaps):
+def test_what_is_written_is_read(new_words, gaps):
     begins, ends, at = [], [], 0
-    for place in range(len(new)):
+    for place in range(len(new_words)):
         begins.append(at + gaps[2 * place])
         at = begins[-1] + gaps[2 * place + 1]
         ends.append(at)
-    none = (0.0,) * (len(new) + 1)
-    nbest = NBest("utt", (Hypothesis(tuple(new), none, none, tuple(begins), tuple(ends)),), 0.001)
+    zeros = (0.0,) * (len(new_words) + 1)
+    nbest = NBest("utt", (Hypothesis(tuple(new_words), zeros, zeros, tuple(begins), tuple(ends)),), 0.001)
     from ninja.formats.format import WriteSettings
     from ninja.formats.nbest.ctm_writing import CtmEncoder
     from ninja.formats.nbest.timed import TimedOptions

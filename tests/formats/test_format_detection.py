@@ -47,8 +47,8 @@ def best(lattice, words, *, timed=False):
     for path in nbest(connect(lattice), 3):
         spelled = [words.word(word) for word in path.words]
         ends = tuple(range(10, 10 * len(spelled) + 10, 10))
-        one = sentence(spelled, path.graph_cost, path.acoustic_cost)
-        hypotheses.append(replace(one, begin=tuple(end - 10 for end in ends), end=ends) if timed else one)
+        hypothesis = sentence(spelled, path.graph_cost, path.acoustic_cost)
+        hypotheses.append(replace(hypothesis, begin=tuple(end - 10 for end in ends), end=ends) if timed else hypothesis)
     return NBest(lattice.key, tuple(hypotheses), 0.01 if timed else None)
 
 
@@ -68,11 +68,11 @@ def int2sym(lattice, words, kind):
     """Return a text archive with the given names in place of ids."""
     key, *rows = kaldi(lattice, text=True, kind=kind).decode().split("\n")
     column = 2 if kind == "compact" else 3
-    parted = [row.split() for row in rows]
-    for row in parted:
+    split_rows = [row.split() for row in rows]
+    for row in split_rows:
         if len(row) > 2:
             row[column] = words.word(int(row[column]))
-    return "\n".join([key.strip(), *map(" ".join, parted)]).encode()
+    return "\n".join([key.strip(), *map(" ".join, split_rows)]).encode()
 
 
 WRITERS = {
@@ -119,16 +119,20 @@ BINARY = ("openfst", "k2", "native", "fst-ark", "kaldi, compact", "kaldi, raw")
 
 def name_of(content):
     """Return the detected format of some content, "kaldi" for Kaldi's own."""
-    found = by_mark(content[:HEAD])
-    return {"binary": "kaldi", "text": "kaldi"}.get(found.name, found.name) if found else "unknown"
+    detected_format = by_mark(content[:HEAD])
+    return (
+        {"binary": "kaldi", "text": "kaldi"}.get(detected_format.name, detected_format.name)
+        if detected_format
+        else "unknown"
+    )
 
 
-def holds_lattices(content):
+def content_kind(content):
     """Return whether a file with this content is read as lattices if it lies in a folder."""
     return detection.holds(content, "file")
 
 
-def says_nothing(writer, content, lattice, words):
+def is_ambiguous(writer, content, lattice, words):
     """Return whether a file may be detected as another format, for a known reason."""
     if writer == "fst-ark, text":  # without weights, FSTs and lattices look the same
         ends = (lattice.final_graph + lattice.final_acoustic)[lattice.is_final]
@@ -152,13 +156,13 @@ def says_nothing(writer, content, lattice, words):
     st.booleans(),
     st.sampled_from(["as it is", "CRLF", "no last line end", "empty lines first", "marked"]),
 )
-def test_written_files_are_detected_or_refused_with_both_names(lattice, names, free, change):
-    if free:
+def test_written_files_are_detected_or_refused_with_both_names(lattice, names, without_costs, change):
+    if without_costs:
         lattice = lattice.with_costs(np.zeros_like(lattice.graph), np.zeros_like(lattice.acoustic))
     words = SymbolTable(zip(["<eps>", *names], range(5), strict=True))
     for writer, write in WRITERS.items():
         content = write(lattice, words)
-        if says_nothing(writer, content, lattice, words):
+        if is_ambiguous(writer, content, lattice, words):
             continue
         if not writer.startswith(BINARY) or "text" in writer:
             content = {
@@ -168,10 +172,10 @@ def test_written_files_are_detected_or_refused_with_both_names(lattice, names, f
                 "empty lines first": b"\n \n" + content,
                 "marked": b"\xef\xbb\xbf" + content,
             }[change]
-        wanted = writer.partition(",")[0]
-        assert name_of(content) == wanted, (writer, content)
-        unlike = wanted == "fst-text" and not lattice.num_arcs  # one state looks like any number
-        assert holds_lattices(content[:HEAD]) != "nothing" or unlike, (writer, content)
+        expected = writer.partition(",")[0]
+        assert name_of(content) == expected, (writer, content)
+        looks_like_number = expected == "fst-text" and not lattice.num_arcs  # one state looks like any number
+        assert content_kind(content[:HEAD]) != "nothing" or looks_like_number, (writer, content)
 
 
 def chain_of(length):
@@ -200,18 +204,18 @@ COLUMNS = b"".join(b"utt-%d -3.5 -%d.5 | a word\n" % (rank, rank) for rank in ra
 @pytest.mark.parametrize("damage", [b"x", b"0 x", b"this is not a line of it, which has 10 words 1.5", b"|"])
 @pytest.mark.parametrize("writer", [*LINES, "columns"])
 def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, tmp_path):
-    wanted = writer.partition(",")[0]
-    listed = NBest("utt", tuple(sentence(["a", "b"], number + 0.5, 0.5) for number in range(40)))
+    expected = writer.partition(",")[0]
+    nbest_list = NBest("utt", tuple(sentence(["a", "b"], number + 0.5, 0.5) for number in range(40)))
     chain = chain_of(40)
     content = {
         "columns": lambda: COLUMNS,
-        "srilm": lambda: write_srilm(listed),
+        "srilm": lambda: write_srilm(nbest_list),
     }.get(writer, lambda: WRITERS[writer](chain, chain.words))()
-    assert name_of(content) == wanted
+    assert name_of(content) == expected
     rows = content.splitlines()
     rows[17] = damage
     content = b"\n".join(rows) + b"\n"
-    assert name_of(content) == wanted
+    assert name_of(content) == expected
     path = tmp_path / "lattice"
     path.write_bytes(content)
     errors = []
@@ -219,15 +223,15 @@ def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, t
     assert len(errors) == 1
     assert str(errors[0]).startswith(f"{path}:18"), errors[0]
     # In a folder, what may be any other table must be whole.
-    assert holds_lattices(content) == ("results" if writer in ("ctm", "columns") else "nothing")
+    assert content_kind(content) == ("results" if writer in ("ctm", "columns") else "nothing")
 
 
 @pytest.mark.parametrize("good", [b"0 1 5 5 0.5", b"utt 1 0.5 0.25 word", b"utt-1 -3.5 | a", b"-1 -2 1 a"])
 def test_the_first_line_decides(good):
     rows = [good] * 40
-    found = name_of(b"\n".join(rows) + b"\n")
-    assert found != "unknown"
-    assert name_of(b"\n".join([good] + [b"this is not a line of it"] * 39) + b"\n") == found
+    detected = name_of(b"\n".join(rows) + b"\n")
+    assert detected != "unknown"
+    assert name_of(b"\n".join([good] + [b"this is not a line of it"] * 39) + b"\n") == detected
     assert name_of(b"\n".join([b"this is not a line of it"] + [good] * 39) + b"\n") == "unknown"
 
 
@@ -258,7 +262,7 @@ def test_the_first_format_in_the_order_of_detection_wins():
     ],
 )
 def test_tables_that_look_like_lattices_in_most_lines_are_none_in_a_folder(content):
-    assert holds_lattices(content) == "nothing"
+    assert content_kind(content) == "nothing"
 
 
 ATT = [
@@ -282,7 +286,7 @@ ATT = [
 def test_fsts_in_text_have_two_to_five_columns(content):
     assert name_of(content) == "fst-text"
     # One state could be any number, as in a file of how many jobs there were.
-    assert holds_lattices(content) == ("nothing" if content == b"0\n" else "lattices")
+    assert content_kind(content) == ("nothing" if content == b"0\n" else "lattices")
 
 
 @pytest.mark.parametrize(
@@ -359,7 +363,7 @@ def test_formats_without_a_header_are_known_by_their_lines(content, name):
     ],
 )
 def test_files_without_lattices_are_ignored_in_a_folder(content):
-    assert holds_lattices(content) == "nothing"
+    assert content_kind(content) == "nothing"
 
 
 def test_text_of_another_width_is_named():
@@ -395,8 +399,8 @@ def test_formats_are_named_with_their_options():
     assert named("k2").options is not None
     assert named("openfst:words=input").options.words == "input"
     assert named("native").options is None
-    for each in formats():
-        assert named(each.name).format is each
+    for file_format in formats():
+        assert named(file_format.name).format is file_format
 
 
 @pytest.mark.parametrize(
@@ -453,10 +457,10 @@ def head_of(path: Path) -> bytes:
 @needs_files
 @pytest.mark.parametrize("folder", REAL)
 def test_real_files_are_known_and_others_left_alone(folder):
-    wanted = {path: name for pattern, name in REAL[folder].items() for path in (SHARED / folder).glob(pattern)}
-    assert set(wanted.values()) == set(REAL[folder].values())
+    expected = {path: name for pattern, name in REAL[folder].items() for path in (SHARED / folder).glob(pattern)}
+    assert set(expected.values()) == set(REAL[folder].values())
     for path in (SHARED / folder).rglob("*"):
         if path.is_file():
             head = head_of(path)
-            assert name_of(head) == wanted.get(path, name_of(head) if name_of(head) == "json" else "unknown"), path
-            assert (holds_lattices(head) != "nothing") is (path in wanted), path
+            assert name_of(head) == expected.get(path, name_of(head) if name_of(head) == "json" else "unknown"), path
+            assert (content_kind(head) != "nothing") is (path in expected), path

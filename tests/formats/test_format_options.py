@@ -137,13 +137,15 @@ def test_values_that_the_dataclass_refuses_are_refused():
 
 
 @pytest.mark.parametrize(
-    "each", [each for each in formats() if each.read and each.read.options], ids=lambda each: each.name
+    "file_format",
+    [file_format for file_format in formats() if file_format.read and file_format.read.options],
+    ids=lambda file_format: file_format.name,
 )
-def test_every_field_of_every_format_can_be_written(each):
-    default = Reader.of(each, {}).options
+def test_every_field_of_every_format_can_be_written(file_format):
+    default = Reader.of(file_format, {}).options
     kinds = {bool: lambda value: str(value).lower(), tuple: "+".join, frozenset: "+".join, type(None): lambda _: "none"}
     values = {}
     for name in default.__dataclass_fields__:
         value = getattr(default, name)
         values[name] = kinds.get(type(value), str)(value)
-    assert Reader.of(each, values).options == default
+    assert Reader.of(file_format, values).options == default

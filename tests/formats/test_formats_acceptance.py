@@ -34,7 +34,7 @@ SLF = [AMI, "theanolm/lattice.slf", *(f"{name}.slf.gz" for name in PAIRS)]
 SPHINX = [f"{name}.lat.gz" for name in PAIRS]
 PLF = ["callhome_evltest", "fisher_dev"]
 # Files that are no lattices or lists of their own, and those that other tests read: (pattern, the test).
-BESIDE = {
+OTHER_FILES = {
     "**/LICENSE*": "", "**/COPYING": "", "**/README.md": "", "theanolm/vocabulary.txt": "",
     "an4_pocketsphinx/text": "", "nbest_kaldi_librispeech/ref.txt": "",
     "ami_slf/*.nbest": "test_slf_files.py", "theanolm/lattice.lat": "test_slf_files.py",
@@ -48,9 +48,9 @@ pytestmark = needs_files
 
 
 def test_no_file_is_left_out():
-    there = {str(path.relative_to(FILES)) for path in FILES.rglob("*") if path.is_file()}
-    beside = {str(path.relative_to(FILES)) for pattern in BESIDE for path in FILES.glob(pattern)}
-    assert there == beside | set(SLF) | set(SPHINX)
+    paths = {str(path.relative_to(FILES)) for path in FILES.rglob("*") if path.is_file()}
+    other_paths = {str(path.relative_to(FILES)) for pattern in OTHER_FILES for path in FILES.glob(pattern)}
+    assert paths == other_paths | set(SLF) | set(SPHINX)
     assert (len(SLF), len(SPHINX)) == (94, 92)
     assert len([name for name in PAIRS if name.startswith("an4")]) == 84
 
@@ -61,20 +61,20 @@ def plain(name):
     return real.sphinx(content) if name.endswith(".lat.gz") and name != AMI else real.slf(content)
 
 
-def same_best(lattice, reference, scales):
+def assert_same_best_path(lattice, reference, scales):
     """Compare sizes and best paths, including words."""
     assert (lattice.num_states, lattice.num_arcs) == (reference.num_nodes, len(reference.links))
-    same_words(lattice, reference, scales)
+    assert_same_words(lattice, reference, scales)
     if reference.frames:
         assert sorted(lattice.time.tolist()) == sorted(reference.frames.values())
 
 
-def same_words(lattice, reference, scales):
+def assert_same_words(lattice, reference, scales):
     for scale in scales:
-        found = best_path(lattice, Scales(acoustic=scale))
+        path = best_path(lattice, Scales(acoustic=scale))
         cost, words = real.best(reference, scale)
-        assert scale * found.acoustic_cost + found.graph_cost == pytest.approx(cost, rel=1e-5, abs=1e-6)
-        spoken = lattice.words.spell(found.words)
+        assert scale * path.acoustic_cost + path.graph_cost == pytest.approx(cost, rel=1e-5, abs=1e-6)
+        spoken = lattice.words.spell(path.words)
         # Scores that are whole numbers make ties, and costs of single precision decide them anew.
         assert spoken == words or real.cost_of(reference, spoken, scale) == pytest.approx(cost, rel=1e-6)
 
@@ -83,22 +83,24 @@ def same_words(lattice, reference, scales):
 def test_every_htk_file_has_the_size_and_best_path_that_a_plain_reading_finds(name):
     lattice = read_slf(read_unpacked(name), "k")
     check(lattice)
-    same_best(lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,))  # the others have one score
+    assert_same_best_path(
+        lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,)
+    )  # the others have one score
     content = write_slf(lattice)
     assert read_slf(content, "k", words=lattice.words).identical(lattice)
     if SLF.index(name) % 4 < 2:
-        same_words(lattice, real.slf(content), (1.0,))
+        assert_same_words(lattice, real.slf(content), (1.0,))
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_utterance_is_the_same_in_sphinx_and_htk_files(name):
     lattice = read_sphinx(read_unpacked(f"{name}.lat.gz"), "k")
     check(lattice)
-    same_best(lattice, plain(f"{name}.lat.gz"), (1.0,))
-    other = read_slf(read_unpacked(f"{name}.slf.gz"), "k", words=lattice.words)
+    assert_same_best_path(lattice, plain(f"{name}.lat.gz"), (1.0,))
+    from_slf = read_slf(unpacked(f"{name}.slf.gz"), "k", words=lattice.words)
     for field in ("arc_begin", "dst", "word", "graph", "time", "final_graph", "final_acoustic"):
-        np.testing.assert_array_equal(getattr(lattice, field), getattr(other, field), field)
-    np.testing.assert_allclose(lattice.acoustic, other.acoustic, rtol=1e-6, atol=1e-6)  # HTK's file has 6 decimals
+        np.testing.assert_array_equal(getattr(lattice, field), getattr(from_slf, field), field)
+    np.testing.assert_allclose(lattice.acoustic, from_slf.acoustic, rtol=1e-6, atol=1e-6)  # HTK's file has 6 decimals
     assert read_sphinx(write_sphinx(lattice), "k", words=lattice.words).identical(lattice)
     assert read_slf(write_slf(lattice), "k", words=lattice.words).identical(lattice)  # from one format to the other
 
@@ -122,9 +124,9 @@ def test_the_best_paths_of_ami_are_those_of_its_models(graph):
     lattice = read_slf(content, "k", options=SlfOptions(graph=graph))
     reference = real.slf(content, graph)
     for scale in (1.0, 0.1, 0.0):
-        found, (cost, words) = best_path(lattice, Scales(acoustic=scale)), real.best(reference, scale)
-        assert lattice.words.spell(found.words) == words
-        assert scale * found.acoustic_cost + found.graph_cost == pytest.approx(cost, abs=1e-4)
+        path, (cost, words) = best_path(lattice, Scales(acoustic=scale)), real.best(reference, scale)
+        assert lattice.words.spell(path.words) == words
+        assert scale * path.acoustic_cost + path.graph_cost == pytest.approx(cost, abs=1e-4)
 
 
 @lru_cache
@@ -138,17 +140,17 @@ def test_every_line_of_fisher_and_callhome_is_read_as_python_reads_it(name, numb
     lines, asr, oracle = lines_of(name)
     lattices = list(read_plfs(b"\n".join(lines)))
     assert len(lattices) == len(lines) == number
-    found = [0, 0]
-    for each, (lattice, line, *said) in enumerate(zip(lattices, lines, asr, oracle, strict=True)):
+    counts = [0, 0]
+    for index, (lattice, line, *texts) in enumerate(zip(lattices, lines, asr, oracle, strict=True)):
         reference = real.plf(line)
-        same_best(lattice, reference, (1.0,))
+        assert_same_best_path(lattice, reference, (1.0,))
         assert read_plf(write_plf(lattice), lattice.key, words=lattice.words).identical(lattice)
-        for which, sentence in enumerate(text.decode().split() for text in said):
+        for column, sentence in enumerate(text.decode().split() for text in texts):
             is_path = real.accepts(reference, sentence)
-            assert each % 4 or accepts(lattice, sentence) == is_path
-            found[which] += is_path
+            assert index % 4 or accepts(lattice, sentence) == is_path
+            counts[column] += is_path
     # The plain reading says so, too: of most oracle paths some words stand in no arc of these pruned lattices.
-    assert found == paths  # of the first bests, and of the oracles
+    assert counts == paths  # of the first bests, and of the oracles
 
 
 def test_every_list_of_kaldi_comes_back_from_linear_lattices():
@@ -160,7 +162,9 @@ def test_every_list_of_kaldi_comes_back_from_linear_lattices():
         )
         [back] = joined(linear_lattices(nbest, words))
         assert back.key == nbest.key
-        assert [words.spell(each.words) for each in back.hypotheses] == [list(each.words) for each in nbest.hypotheses]
+        assert [words.spell(hypothesis.words) for hypothesis in back.hypotheses] == [
+            list(hypothesis.words) for hypothesis in nbest.hypotheses
+        ]
         for old, new in zip(nbest.hypotheses, back.hypotheses, strict=True):
             assert (*new.graph, *new.acoustic) == pytest.approx((*old.graph, *old.acoustic), rel=1e-6)
 
@@ -169,8 +173,8 @@ REAL = [AMI, "theanolm/lattice.slf", "pocketsphinx/goforward.slf.gz", "an4_pocke
 
 
 def total_cost(lattice, scale=1.0):
-    found = best_path(lattice, Scales(acoustic=scale))
-    return found.graph_cost + scale * found.acoustic_cost, lattice.words.spell(found.words)
+    path = best_path(lattice, Scales(acoustic=scale))
+    return path.graph_cost + scale * path.acoustic_cost, lattice.words.spell(path.words)
 
 
 @pytest.mark.parametrize("name", [*REAL, "callhome", "fisher"])

@@ -31,34 +31,36 @@ def text(key="k", lines=("0 1 3 1.5,2.5,7_8", "1 0,0,")):
     return "\n".join([key + " ", *lines, "", ""]).encode()
 
 
-def parse(content, known=None, bytes_behind=0):
-    reader = TableReader("bad.ark", known)
+def parse(content, known_ids=None, bytes_behind=0):
+    reader = TableReader("bad.ark", known_ids)
     reader.space(len(content))[:] = content
     reader.advance(len(content))
     items, faults = reader.parse(bytes_behind)
-    return [found for _, found in Batch(items, faults=faults).entries()]
+    return [item for _, item in Batch(items, faults=faults).entries()]
 
 
 def collect(path, **options):
     errors = []
-    found = [key for key, _ in read(path, on_error=errors.append, **options)]
-    return found, errors
+    keys = [key for key, _ in read(path, on_error=errors.append, **options)]
+    return keys, errors
 
 
 @pytest.mark.parametrize("arc_type", ["compactlattice44", "compactlattice84", "lattice4", "text"])
 def test_an_archive_cut_at_any_byte_gives_its_whole_lattices_and_one_error(arc_type):
     arcs = [[(*arc[:4], arc[4][:1]) for arc in leaving] for leaving in ARCS]
     finals = [NOT_FINAL, NOT_FINAL, (0.5, 0.0, [])]
-    one, two = (text(key) if arc_type == "text" else entry(key, arcs, finals, 0, arc_type) for key in ("one", "two"))
-    content = one + two
+    first, second = (
+        text(key) if arc_type == "text" else entry(key, arcs, finals, 0, arc_type) for key in ("one", "two")
+    )
+    content = first + second
     for cut in range(len(content)):
-        found = parse(content[:cut])
-        whole = cut // len(one)
-        assert [lattice.key for lattice in found[:whole]] == ["one", "two"][:whole]
-        if cut in (0, len(one)):
-            assert len(found) == whole
+        entries = parse(content[:cut])
+        whole = cut // len(first)
+        assert [lattice.key for lattice in entries[:whole]] == ["one", "two"][:whole]
+        if cut in (0, len(first)):
+            assert len(entries) == whole
         else:
-            (error,) = found[whole:]
+            (error,) = entries[whole:]
             assert isinstance(error, FormatError)
             if arc_type != "text":
                 assert error.byte is not None
@@ -72,12 +74,12 @@ def test_any_damaged_byte_gives_typed_errors_or_sound_lattices(content, mask):
     for at in range(len(content)):
         damaged = bytearray(content)
         damaged[at] ^= mask
-        for found in parse(bytes(damaged)):
-            if isinstance(found, Lattice):
-                check(found)
+        for item in parse(bytes(damaged)):
+            if isinstance(item, Lattice):
+                check(item)
             else:
-                assert isinstance(found, NinjaError)
-                assert found.byte is not None or found.line is not None
+                assert isinstance(item, NinjaError)
+                assert item.byte is not None or item.line is not None
         parse(bytes(damaged), bytes_behind=1 << 62)  # nor with more to come
 
 
@@ -91,13 +93,13 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("count", [-1, 1 << 20, (1 << 31) - 1, 1 << 40, -(1 << 62)])
-@pytest.mark.parametrize("what", COUNTS)
-def test_absurd_counts_are_refused_before_memory_is_taken(what, count):
+@pytest.mark.parametrize("field", COUNTS)
+def test_absurd_counts_are_refused_before_memory_is_taken(field, count):
     content = bytearray(entry())
-    if "labels" in what:
-        struct.pack_into("<i", content, COUNTS[what], count if abs(count) < 1 << 31 else -7)
+    if "labels" in field:
+        struct.pack_into("<i", content, COUNTS[field], count if abs(count) < 1 << 31 else -7)
     else:
-        struct.pack_into("<q", content, COUNTS[what], count)
+        struct.pack_into("<q", content, COUNTS[field], count)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     (error,) = parse(bytes(content))
     assert isinstance(error, FormatError)
@@ -130,10 +132,10 @@ def changed(at, form, value):
     ],
 )
 def test_damage_that_ends_an_archive_is_named(content, message):
-    found = parse(content + entry("next"))
-    assert len(found) == 1
-    assert message in found[0].message
-    assert found[0].byte is not None
+    entries = parse(content + entry("next"))
+    assert len(entries) == 1
+    assert message in entries[0].message
+    assert entries[0].byte is not None
 
 
 def faulty(**changes):
@@ -163,8 +165,8 @@ SEMANTIC = {
 def test_after_a_faulty_lattice_reading_goes_on(message, tmp_path):
     path = tmp_path / "bad.ark"
     path.write_bytes(entry("one") + SEMANTIC[message] + entry("two"))
-    found, (error,) = collect(path)
-    assert found == ["one", "two"]
+    keys, (error,) = collect(path)
+    assert keys == ["one", "two"]
     assert isinstance(error, LatticeError)
     assert error.message.startswith(message)
     assert (error.path, error.key, error.byte) == (str(path), "bad", len(entry("one")))
@@ -203,8 +205,8 @@ def test_two_word_ids_on_an_arc_of_a_compact_lattice_are_refused():
 def test_a_faulty_text_lattice_is_left_out_up_to_its_empty_line(lines, kind, message, tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(text("one") + text("bad", lines) + text("two"))
-    found, (error,) = collect(path)
-    assert found == ["one", "two"]
+    keys, (error,) = collect(path)
+    assert keys == ["one", "two"]
     assert type(error) is kind
     assert message in error.message
     assert error.key == "bad"
@@ -215,15 +217,15 @@ def test_a_faulty_text_lattice_is_left_out_up_to_its_empty_line(lines, kind, mes
 def test_a_text_archive_with_a_bad_key_line_goes_on_behind_the_empty_line(tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(text("one") + text("bad 17") + text("two"))
-    found, (error,) = collect(path)
-    assert found == ["one", "two"]
+    keys, (error,) = collect(path)
+    assert keys == ["one", "two"]
     assert str(error).startswith(f"{path}:5, key 'bad': expected the key alone on its line, found '17 '")
 
 
 def test_a_missing_empty_line_is_noticed():
-    found = parse(text("one") + text("two")[:-1])
-    assert isinstance(found[0], Lattice)
-    assert found[1].message == "the file ends within a lattice, which must be followed by an empty line"
+    entries = parse(text("one") + text("two")[:-1])
+    assert isinstance(entries[0], Lattice)
+    assert entries[1].message == "the file ends within a lattice, which must be followed by an empty line"
 
 
 def test_ids_that_the_table_lacks_are_a_fault_of_the_table(tmp_path):
@@ -235,8 +237,8 @@ def test_ids_that_the_table_lacks_are_a_fault_of_the_table(tmp_path):
         list(read(path, words=words, on_error=errors.append))
     assert not errors
     path.write_bytes(entry("two", [[(1, 1, 1, 1, [])], []], [NOT_FINAL, (0, 0, [])]))
-    ((_, found),) = read(path, words=words)
-    assert found.words is words
+    ((_, lattice),) = read(path, words=words)
+    assert lattice.words is words
 
 
 def test_a_cut_gzip_file_gives_its_whole_lattices_and_one_error(tmp_path):
@@ -249,8 +251,8 @@ def test_a_cut_gzip_file_gives_its_whole_lattices_and_one_error(tmp_path):
     path = tmp_path / "lat.ark.gz"
     for cut in (3, 15, len(packed) // 2, len(packed) - 9, len(packed) - 1):
         path.write_bytes(packed[:cut])
-        found, errors = collect(path)
-        assert found == [f"k{number}" for number in range(len(found))]
+        keys, errors = collect(path)
+        assert keys == [f"k{number}" for number in range(len(keys))]
         assert errors
         assert all(type(error) is FormatError for error in errors)
         assert "gzip stream is truncated" in errors[-1].message
@@ -258,16 +260,16 @@ def test_a_cut_gzip_file_gives_its_whole_lattices_and_one_error(tmp_path):
     for at in range(len(packed) // 2, len(packed) // 2 + 200):
         damaged[at] ^= 0x5A
     path.write_bytes(damaged)
-    found, errors = collect(path)
+    keys, errors = collect(path)
     assert errors
-    assert len(found) < 20
+    assert len(keys) < 20
 
 
 def test_the_next_archive_is_read_after_a_broken_one(tmp_path):
     (tmp_path / "a.ark").write_bytes(entry("a") + entry("broken")[:-3])
     (tmp_path / "b.ark").write_bytes(entry("b"))
-    found, (error,) = collect([tmp_path / "a.ark", tmp_path / "missing.ark", tmp_path / "b.ark"][::2])
-    assert found == ["a", "b"]
+    keys, (error,) = collect([tmp_path / "a.ark", tmp_path / "missing.ark", tmp_path / "b.ark"][::2])
+    assert keys == ["a", "b"]
     assert error.key == "broken"
     assert "; the rest of this archive is not read" in str(error)
 

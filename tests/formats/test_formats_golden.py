@@ -22,24 +22,24 @@ def archives(pattern):
     return sorted(GOLDEN.glob(pattern)) if GOLDEN.is_dir() else []
 
 
-def same_up_to_numbers(one, other):
+def same_up_to_numbers(first, second):
     """Return whether two lattices are equal if states are matched from the start, along arcs in order."""
-    if one.num_states != other.num_states or one.num_arcs != other.num_arcs or one.kind != other.kind:
+    if first.num_states != second.num_states or first.num_arcs != second.num_arcs or first.kind != second.kind:
         return False
     match = {0: 0}
-    arcs_of_one, arcs_of_other = [], []
-    for state in range(one.num_states):  # sorted: a state's number is known before its arcs come
-        twin = match[state]
-        here = range(one.arc_begin[state], one.arc_begin[state + 1])
-        there = range(other.arc_begin[twin], other.arc_begin[twin + 1])
-        if len(here) != len(there):
+    first_arcs, second_arcs = [], []
+    for state in range(first.num_states):  # sorted: a state's number is known before its arcs come
+        second_state = match[state]
+        first_range = range(first.arc_begin[state], first.arc_begin[state + 1])
+        second_range = range(second.arc_begin[second_state], second.arc_begin[second_state + 1])
+        if len(first_range) != len(second_range):
             return False
-        for arc, twin_arc in zip(here, there, strict=True):
-            if match.setdefault(int(one.dst[arc]), int(other.dst[twin_arc])) != other.dst[twin_arc]:
+        for arc, second_arc in zip(first_range, second_range, strict=True):
+            if match.setdefault(int(first.dst[arc]), int(second.dst[second_arc])) != second.dst[second_arc]:
                 return False
-        arcs_of_one += here
-        arcs_of_other += there
-    states = [match[state] for state in range(one.num_states)]
+        first_arcs += first_range
+        second_arcs += second_range
+    states = [match[state] for state in range(first.num_states)]
 
     def pool(lattice, name, order):
         begin, labels = getattr(lattice, f"{name}_begin"), getattr(lattice, name)
@@ -47,26 +47,28 @@ def same_up_to_numbers(one, other):
 
     return (
         all(
-            np.array_equal(getattr(one, name)[arcs_of_one], getattr(other, name)[arcs_of_other])
+            np.array_equal(getattr(first, name)[first_arcs], getattr(second, name)[second_arcs])
             for name in ("word", "graph", "acoustic")
         )
         and all(
-            np.array_equal(getattr(one, name), getattr(other, name)[states])
+            np.array_equal(getattr(first, name), getattr(second, name)[states])
             for name in ("final_graph", "final_acoustic")
         )
-        and pool(one, "ali", arcs_of_one) == pool(other, "ali", arcs_of_other)
-        and pool(one, "final_ali", range(one.num_states)) == pool(other, "final_ali", states)
+        and pool(first, "ali", first_arcs) == pool(second, "ali", second_arcs)
+        and pool(first, "final_ali", range(first.num_states)) == pool(second, "final_ali", states)
     )
 
 
 @pytest.mark.parametrize("path", archives("english/*.ark.gz"), ids=lambda path: path.name)
 def test_english_archives_are_written_again_byte_by_byte(path):
-    found = [lattice for _, lattice in read(path)]
+    lattices = [lattice for _, lattice in read(path)]
     content = gzip.decompress(path.read_bytes())
-    same = without_properties(write_tables(*found)) == without_properties(content)
-    assert same or not all_sorted(content)
-    assert same or path.name != "lat.ark.gz"
-    assert same or all(one.identical(other) for one, other in zip(parse(write_tables(*found)), found, strict=True))
+    equal_bytes = without_properties(written(*lattices)) == without_properties(content)
+    assert equal_bytes or not all_sorted(content)
+    assert equal_bytes or path.name != "lat.ark.gz"
+    assert equal_bytes or all(
+        result.identical(lattice) for result, lattice in zip(parse(written(*lattices)), lattices, strict=True)
+    )
 
 
 def all_sorted(content):
@@ -94,12 +96,12 @@ def test_english_text_goes_to_binary_and_back_byte_by_byte():
 @pytest.mark.parametrize("path", archives("korean/*.ark.gz"), ids=lambda path: path.name)
 def test_korean_archives_keep_their_lattices_up_to_state_numbers(path):
     content = gzip.decompress(path.read_bytes())
-    found = [lattice for _, lattice in read(path)]
-    few = found[: 20 if found[0].kind == "compact" else 5]  # the slow reader is slow
-    for lattice, twin in zip(few, unsorted(content), strict=False):
+    lattices = [lattice for _, lattice in read(path)]
+    sample = lattices[: 20 if lattices[0].kind == "compact" else 5]  # the slow reader is slow
+    for lattice, twin in zip(sample, unsorted(content), strict=False):
         assert same_up_to_numbers(lattice, twin)
-    again = parse(write_tables(*found))
-    assert all(one.identical(other) for one, other in zip(again, found, strict=True))
+    again = parse(written(*lattices))
+    assert all(result.identical(original) for result, original in zip(again, lattices, strict=True))
 
 
 def unsorted(content):
@@ -135,29 +137,29 @@ def unsorted(content):
 def test_korean_text_and_binary_are_the_same_lattices():
     from_text = [lattice for _, lattice in read(GOLDEN / "korean/lat.txt.gz")]
     from_binary = [lattice for _, lattice in read(GOLDEN / "korean/lat.ark.gz")]
-    for one, other in zip(from_text, from_binary, strict=True):
-        np.testing.assert_allclose(one.graph, other.graph, rtol=1e-5)
-        assert np.array_equal(one.ali, other.ali)
-        assert np.array_equal(one.dst, other.dst)
-    content = write_tables(*from_binary, text=True)
-    assert write_tables(*parse(write_tables(*parse(content))), text=True) == content
-    assert write_tables(*from_text, text=True) == content
+    for text_lattice, binary_lattice in zip(from_text, from_binary, strict=True):
+        np.testing.assert_allclose(text_lattice.graph, binary_lattice.graph, rtol=1e-5)
+        assert np.array_equal(text_lattice.ali, binary_lattice.ali)
+        assert np.array_equal(text_lattice.dst, binary_lattice.dst)
+    content = written(*from_binary, text=True)
+    assert written(*parse(written(*parse(content))), text=True) == content
+    assert written(*from_text, text=True) == content
 
 
 def test_a_compact_lattice_becomes_the_raw_one_that_kaldi_makes_of_it():
     compact = [lattice for _, lattice in read(GOLDEN / "korean/lat.ark.gz")]
     expected = [lattice for _, lattice in read(GOLDEN / "korean/raw.ark.gz")]
-    found = parse(write_tables(*compact, kind="raw"))
-    assert [entry.key for entry in found] == [entry.key for entry in expected]
-    for one, other in zip(found[::3], expected[::3], strict=True):
-        assert same_up_to_numbers(one, other)
+    results = parse(written(*compact, kind="raw"))
+    assert [entry.key for entry in results] == [entry.key for entry in expected]
+    for result, kaldi_lattice in zip(results[::3], expected[::3], strict=True):
+        assert same_up_to_numbers(result, kaldi_lattice)
 
 
 @pytest.mark.parametrize("name", ["lat", "raw", "wide"])
 def test_the_large_archives_are_read_whole(name):
     path = SHARED / f"data/korean/{name}.ark.gz"
     counts = {"lat": (977, 118_465, 469_975), "raw": (40, None, None), "wide": (34, None, None)}[name]
-    found = [(lattice.num_states, lattice.num_arcs) for _, lattice in read(path)]
-    assert len(found) == counts[0]
+    sizes = [(lattice.num_states, lattice.num_arcs) for _, lattice in read(path)]
+    assert len(sizes) == counts[0]
     if counts[1]:
-        assert (sum(states for states, _ in found), sum(arcs for _, arcs in found)) == counts[1:]
+        assert (sum(states for states, _ in sizes), sum(arcs for _, arcs in sizes)) == counts[1:]

@@ -33,25 +33,25 @@ def paths(lattice):
 
 @given(st.lists(lattices(connected=False), max_size=4))
 def test_binary_written_and_read_is_the_same(given_lattices):
-    found = parse(write_tables(*given_lattices))
-    assert len(found) == len(given_lattices)
-    assert all(one.identical(other) for one, other in zip(found, given_lattices, strict=True))
+    results = parse(written(*given_lattices))
+    assert len(results) == len(given_lattices)
+    assert all(result.identical(lattice) for result, lattice in zip(results, given_lattices, strict=True))
 
 
 @given(st.lists(lattices(connected=False), max_size=4))
 def test_text_written_and_read_is_the_same_after_one_rounding(given_lattices):
-    content = write_tables(*given_lattices, text=True)
-    found = parse(content)
-    assert len(found) == len(given_lattices)
-    for one, other in zip(found, given_lattices, strict=True):
-        np.testing.assert_allclose(one.graph, other.graph, rtol=1e-5)
-        np.testing.assert_allclose(one.final_acoustic, other.final_acoustic, rtol=1e-5)
+    content = written(*given_lattices, text=True)
+    results = parse(content)
+    assert len(results) == len(given_lattices)
+    for result, expected in zip(results, given_lattices, strict=True):
+        np.testing.assert_allclose(result.graph, expected.graph, rtol=1e-5)
+        np.testing.assert_allclose(result.final_acoustic, expected.final_acoustic, rtol=1e-5)
         for name in ("arc_begin", "dst", "word", "ali_begin", "ali", "final_ali_begin", "final_ali"):
-            assert np.array_equal(getattr(one, name), getattr(other, name)), name
-        if one.num_arcs:
-            assert one.kind == other.kind
+            assert np.array_equal(getattr(result, name), getattr(expected, name)), name
+        if result.num_arcs:
+            assert result.kind == expected.kind
     if all(lattice.num_arcs for lattice in given_lattices):  # nothing tells the kind of a single state "0"
-        assert write_tables(*found, text=True) == content
+        assert written(*results, text=True) == content
 
 
 @given(lattices(connected=False))
@@ -73,32 +73,32 @@ def test_readers_sort_states_like_the_slow_twin(lattice, arc_type, random):
     finals = [finals[place.index(state)] for state in range(len(place))]
     arcs = [[(place[arc[0]], *arc[1:]) for arc in arcs[place.index(state)]] for state in range(len(place))]
     content = slow.write_binary(lattice.key, place[0], finals, arcs, arc_type)
-    found = parse(content)[0]
-    if isinstance(found, LatticeError):  # sorting left out the unreachable states, and with them every final one
-        assert found.message == "no state is final"
+    result = parse(content)[0]
+    if isinstance(result, LatticeError):  # sorting left out the unreachable states, and with them every final one
+        assert result.message == "no state is final"
         return
-    assert found.identical(next(slow.read_table(content)))
-    assert paths(found) == paths(lattice)
+    assert result.identical(next(slow.read_table(content)))
+    assert paths(result) == paths(lattice)
 
 
 @given(lattices(), st.randoms(use_true_random=False))
 def test_text_lines_may_come_in_any_order(lattice, random):
-    lines = write_tables(lattice, text=True).decode().splitlines()[1:-1]
-    first, rest = lines[0], lines[1:]
-    random.shuffle(rest)
-    content = "\n".join([f"{lattice.key} ", first, *rest, "", ""]).encode()
-    found = parse(content)[0]
-    assert found.identical(next(slow.read_table(content)))
-    assert [path[0] for path in paths(found)] == [path[0] for path in paths(lattice)]
+    lines = written(lattice, text=True).decode().splitlines()[1:-1]
+    first, other_lines = lines[0], lines[1:]
+    random.shuffle(other_lines)
+    content = "\n".join([f"{lattice.key} ", first, *other_lines, "", ""]).encode()
+    result = parse(content)[0]
+    assert result.identical(next(slow.read_table(content)))
+    assert [path[0] for path in paths(result)] == [path[0] for path in paths(lattice)]
 
 
 @given(lattices(kind="compact"))
 def test_a_compact_lattice_written_as_raw_keeps_its_paths(lattice):
-    found = parse(write_tables(lattice, kind="raw"))[0]
-    assert found.kind == "raw"
-    assert np.diff(found.ali_begin).max(initial=0) <= 1
-    assert paths(found) == paths(lattice)
-    again = parse(write_tables(found, kind="compact"))[0]
+    raw = parse(written(lattice, kind="raw"))[0]
+    assert raw.kind == "raw"
+    assert np.diff(raw.ali_begin).max(initial=0) <= 1
+    assert paths(raw) == paths(lattice)
+    again = parse(written(raw, kind="compact"))[0]
     assert again.kind == "compact"
     assert paths(again) == paths(lattice)
 
@@ -134,10 +134,10 @@ def test_costs_are_printed_as_printf_prints_them(cost):
 )
 def test_costs_are_parsed_as_strtod_parses_them(cost, form):
     spelled = form.format(abs(cost))
-    found = parse(f"k\n0 1 7 {spelled},1e2,\n1\n\n".encode())[0]
+    result = parse(f"k\n0 1 7 {spelled},1e2,\n1\n\n".encode())[0]
     with np.errstate(over="ignore"):
         expected = np.float32(float(spelled))
-    assert isinstance(found, LatticeError) if np.isinf(expected) else found.graph[0] == expected
+    assert isinstance(result, LatticeError) if np.isinf(expected) else result.graph[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_costs_are_parsed_as_strtod_parses_them(cost, form):
     ],
 )
 def test_text_columns_tell_the_kind(lines, words, graph, kind):
-    found = parse("\n".join(["key", *lines, "", ""]).encode())[0]
-    assert (found.key, found.word.tolist(), found.graph.tolist(), found.kind) == ("key", words, graph, kind)
+    lattice = parse("\n".join(["key", *lines, "", ""]).encode())[0]
+    assert (lattice.key, lattice.word.tolist(), lattice.graph.tolist(), lattice.kind) == ("key", words, graph, kind)
 
 
 def test_a_dead_end_is_printed_as_openfst_prints_it():
@@ -167,15 +167,15 @@ def test_a_dead_end_is_printed_as_openfst_prints_it():
 def test_double_costs_become_single(tmp_path):
     arcs = [[(1, 3, 0.1, 1 / 3, [5])], []]
     finals = [slow.NOT_FINAL, (0.2, 1e-9, [])]
-    found = parse(slow.write_binary("k", 0, finals, arcs, "compactlattice84"))[0]
-    assert found.graph[0] == np.float32(0.1)
-    assert found.final_acoustic[1] == np.float32(1e-9)
+    lattice = parse(slow.write_binary("k", 0, finals, arcs, "compactlattice84"))[0]
+    assert lattice.graph[0] == np.float32(0.1)
+    assert lattice.final_acoustic[1] == np.float32(1e-9)
 
 
 def test_an_archive_may_mix_binary_and_text():
     lattice = Lattice.from_arrays("b", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
-    content = write_tables(lattice) + write_tables(lattice, text=True) + b"\n" + write_tables(lattice)
-    assert [found.identical(lattice) for found in parse(content)] == [True] * 3
+    content = written(lattice) + written(lattice, text=True) + b"\n" + written(lattice)
+    assert [entry.identical(lattice) for entry in parse(content)] == [True] * 3
 
 
 def test_keys_keep_their_bytes(tmp_path):
@@ -194,18 +194,18 @@ def test_chunks_of_any_size_give_the_same_lattices():
     whole = parse(content)
     for size in (1, 7, 1000, 4096):
         reader = TableReader("test")
-        found = []
+        entries = []
         pieces = [content[at : at + size] for at in range(0, len(content), size)]
         for piece in itertools.chain(pieces, [b""]):
             reader.space(len(piece))[:] = piece
             reader.advance(len(piece))
-            found += entries_of(reader.parse((1 << 62) if piece else 0))
-            if len(found) == 2 and size == 1:
+            entries += entries_of(reader.parse((1 << 62) if piece else 0))
+            if len(entries) == 2 and size == 1:
                 break
-        assert len(found) >= 2
-        for one, other in zip(found, whole, strict=False):
-            assert isinstance(one, Lattice) == isinstance(other, Lattice)
-            assert not isinstance(one, Lattice) or one.identical(other)
+        assert len(entries) >= 2
+        for entry, expected in zip(entries, whole, strict=False):
+            assert isinstance(entry, Lattice) == isinstance(expected, Lattice)
+            assert not isinstance(entry, Lattice) or entry.identical(expected)
 
 
 def test_the_header_says_what_kaldi_needs():
@@ -226,5 +226,5 @@ def test_the_header_says_what_kaldi_needs():
     ],
 )
 def test_malformed_arcs_are_refused_in_text(row, fault):
-    (found,) = parse(f"k \n{row}\n1\n\n".encode())
-    assert f"arc 0 of state 0 has the {fault}" in str(found)
+    (error,) = parse(f"k \n{row}\n1\n\n".encode())
+    assert f"arc 0 of state 0 has the {fault}" in str(error)

@@ -11,7 +11,7 @@ from lattice_files import write_all
 from recipes import recipe_code
 
 import ninja as package
-from ninja import formats as rooms
+from ninja import formats as format_package
 from ninja.errors import LatticeError, OptionError
 from ninja.formats import format as registry
 from ninja.formats.format import by_mark, formats
@@ -31,19 +31,19 @@ def toy(monkeypatch, tmp_path):
     folder.mkdir()
     (module,) = recipe_code("Add a format")
     (folder / "toy.py").write_text(module)
-    monkeypatch.setattr(rooms, "__path__", [*rooms.__path__, str(folder)])
+    monkeypatch.setattr(format_package, "__path__", [*format_package.__path__, str(folder)])
     monkeypatch.setattr(registry, "MODULES", (*registry.MODULES, "toy"))
     yield tmp_path
-    monkeypatch.delattr(rooms, "toy", raising=False)
+    monkeypatch.delattr(format_package, "toy", raising=False)
     monkeypatch.delitem(sys.modules, "ninja.formats.toy", raising=False)
 
 
-def lattice():
+def toy_lattice():
     return from_arcs("utt", (0, 1), (1, 2), (1, 2), (1.5, -2.0), finals={2: 0.0}).with_words(WORDS)
 
 
-def spelled(found):
-    return [found.words.word(word) for word in found.word.tolist()], found.graph.tolist()
+def spelled(lattice):
+    return [lattice.words.word(word) for word in lattice.word.tolist()], lattice.graph.tolist()
 
 
 def test_a_new_format_is_recognised_and_read(toy):
@@ -51,14 +51,14 @@ def test_a_new_format_is_recognised_and_read(toy):
     (toy / "unnamed").write_text(TEXT)
     assert by_mark(TEXT.encode()).name == "toy"
     for name in ("utt.toy", "unnamed"):
-        ((key, found),) = package.read(toy / name)
-        assert (key, *spelled(found)) == (name.removesuffix(".toy"), ["hello", "world"], [1.5, -2.0])
+        ((key, lattice),) = package.read(toy / name)
+        assert (key, *spelled(lattice)) == (name.removesuffix(".toy"), ["hello", "world"], [1.5, -2.0])
 
 
 def test_a_new_format_is_read_by_name_with_its_options(toy, ninja):
     (toy / "utt").write_text(TEXT)
-    ((_, found),) = package.read(toy / "utt", format="plaything:scale=2")
-    assert found.graph.tolist() == [3.0, -4.0]
+    ((_, lattice),) = package.read(toy / "utt", format="plaything:scale=2")
+    assert lattice.graph.tolist() == [3.0, -4.0]
     code, out, _ = ninja("best", "--from", "toy:scale=2", toy / "utt")
     assert (code, out) == (0, "utt hello world\n")
     code, _, err = ninja("best", "--from", "toy:size=2", toy / "utt")
@@ -77,9 +77,9 @@ def test_a_new_format_is_found_in_folders(toy, ninja):
 
 def test_a_new_format_is_written_by_extension_and_by_name(toy, ninja):
     for name, to in (("a.toy", None), ("b", "toy"), ("c", "plaything:scale=2")):
-        write_all(toy / name, [lattice()], to=to)
-    written = [(toy / name).read_text() for name in ("a.toy", "b/utt.toy", "c/utt.toy")]
-    assert written == [TEXT, TEXT, "TOY\nhello 3\nworld -4\n"]
+        write_all(toy / name, [toy_lattice()], to=to)
+    texts = [(toy / name).read_text() for name in ("a.toy", "b/utt.toy", "c/utt.toy")]
+    assert texts == [TEXT, TEXT, "TOY\nhello 3\nworld -4\n"]
     for name, options, file in (("d.toy", (), "d.toy"), ("e", ("--to", "toy"), "e/a.toy")):
         code, _, err = ninja("convert", toy / "a.toy", *options, "-o", toy / name)
         assert code == 0, err
@@ -89,11 +89,11 @@ def test_a_new_format_is_written_by_extension_and_by_name(toy, ninja):
 
 
 def test_a_new_format_refuses_what_it_cannot_hold(toy, ninja):
-    timed = lattice().replace(time=np.array([0, 3, 9], np.int32), frame_shift=0.01)
+    timed = toy_lattice().replace(time=np.array([0, 3, 9], np.int32), frame_shift=0.01)
     message = "toy cannot store: times; use lossy='allow' (--lossy allow)"
-    with package.write(toy / "a", to="toy", lossy="refuse") as output, pytest.raises(LatticeError) as refused:
+    with package.write(toy / "a", to="toy", lossy="refuse") as output, pytest.raises(LatticeError) as caught:
         output.write(timed)
-    assert message in str(refused.value)
+    assert message in str(caught.value)
     write_all(toy / "timed.slf", [timed])
     code, _, err = ninja("convert", toy / "timed.slf", "--to", "toy", "-o", toy / "b", "--lossy", "refuse")
     assert (code, message in err) == (1, True)
@@ -142,41 +142,41 @@ KALDI = ("kaldi.archive", "kaldi.text_archive")  # formats of archives without a
 def test_a_table_that_grows_does_not_say_what_ids_mean(tmp_path, name):
     lattice = from_arcs("a", [0, 1], [1, 2], [7, 8], [0.0, 1.0], finals={2: 0.0})
     write_all(tmp_path / "x", [lattice], to="text" if name == "named-text" else name)
-    (found,) = (each for _, each in package.read(tmp_path / "x", format=name, words=SymbolTable.growing()))
-    assert found.words is None
-    assert found.word.tolist() == [7, 8]
+    (result,) = (entry for _, entry in package.read(tmp_path / "x", format=name, words=SymbolTable.growing()))
+    assert result.words is None
+    assert result.word.tolist() == [7, 8]
 
 
 def test_no_format_is_named_outside_its_module():
-    homes = {
+    module_of = {
         name: f"ninja.formats.{module}"
         for module in registry.MODULES
         if module not in KALDI
-        for each in registry.formats_of(module)
-        for name in (each.name, *each.aliases)
+        for file_format in registry.formats_of(module)
+        for name in (file_format.name, *file_format.aliases)
     }
-    used = set()
+    used_meanings = set()
     for path in sorted((ROOT / "ninja").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.walk(ast.parse(path.read_text())):
             word = node.value if isinstance(node, ast.Constant) else None
-            if not isinstance(word, str) or word not in homes or homes[word] == module:
+            if not isinstance(word, str) or word not in module_of or module_of[word] == module:
                 continue
             if module == registry.__name__ and word in registry.MODULES:
                 continue
-            meant = [known for known in OTHER_MEANINGS if known[1] == word and is_part(module, known[0])]
-            assert meant, f"{path}:{node.lineno}: the format {word!r} is named outside {homes[word]}"
-            used.update(meant)
-    assert used == set(OTHER_MEANINGS), "these are not used any more"
+            meanings = [meaning for meaning in OTHER_MEANINGS if meaning[1] == word and is_part(module, meaning[0])]
+            assert meanings, f"{path}:{node.lineno}: the format {word!r} is named outside {module_of[word]}"
+            used_meanings.update(meanings)
+    assert used_meanings == set(OTHER_MEANINGS), "these are not used any more"
 
 
-def is_part(module, of):
-    return module == of or (of != "ninja" and module.startswith(f"{of}."))
+def is_part(module, parent):
+    return module == parent or (parent != "ninja" and module.startswith(f"{parent}."))
 
 
 def test_the_page_of_formats_is_fresh():
     page = (ROOT / "docs" / "formats.md").read_text()
     assert runpy.run_path(str(ROOT / "docs" / "render_formats.py"))["render"]() == page, "run `make docs`"
     table = page.split("<!-- end of formats -->")[0]
-    for each in formats():
-        assert f"| `{each.name}`" in table
+    for file_format in formats():
+        assert f"| `{file_format.name}`" in table

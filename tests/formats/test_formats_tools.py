@@ -30,11 +30,11 @@ GOLDEN = SHARED / "golden/english/lat.ark.gz"
 ARC_TYPES = ("standard", "log", "log64")
 
 
-def tool(*arguments, given=None):
+def tool(*arguments, stdin=None):
     """Run a program of OpenFst; return its output."""
-    done = subprocess.run([str(each) for each in arguments], input=given, check=True, capture_output=True)
-    assert not done.stderr, done.stderr
-    return done.stdout
+    process = subprocess.run([str(argument) for argument in arguments], input=stdin, check=True, capture_output=True)
+    assert not process.stderr, process.stderr
+    return process.stdout
 
 
 @lru_cache
@@ -61,13 +61,13 @@ def printed(lattice, words=None):
     return rows
 
 
-def same_rows(text, wanted):
-    found = [line.split("\t") for line in text.decode().splitlines()]
-    assert len(found) == len(wanted)
-    for row, (*fields, cost) in zip(found, wanted, strict=True):
+def assert_rows_agree(text, expected):
+    rows = [line.split("\t") for line in text.decode().splitlines()]
+    assert len(rows) == len(expected)
+    for row, (*fields, cost) in zip(rows, expected, strict=True):
         assert row[: len(fields)] == fields
-        rest = row[len(fields) :]  # nothing where the cost is 0
-        assert float(rest[0] if rest else 0) == pytest.approx(cost, rel=1e-4, abs=1e-3)
+        weight = row[len(fields) :]  # nothing where the cost is 0
+        assert float(weight[0] if weight else 0) == pytest.approx(cost, rel=1e-4, abs=1e-3)
 
 
 @needs_openfst
@@ -83,10 +83,10 @@ def test_openfsts_programs_print_and_verify_what_is_written(arc_type, tmp_path):
         assert info["# of arcs"] == str(lattice.num_arcs)
         assert info["# of final states"] == str(int(lattice.is_final.sum()))
         assert [info[name] for name in ("acceptor", "cyclic", "top sorted")] == ["y", "n", "y"]
-        same_rows(tool("fstprint", "--acceptor=false", path), printed(lattice))
+        assert_rows_agree(tool("fstprint", "--acceptor=false", path), printed(lattice))
         if place < 3:
             table = f"--isymbols={SAMPLE / 'words.txt'}", f"--osymbols={SAMPLE / 'words.txt'}"
-            same_rows(tool("fstprint", "--acceptor=false", *table, path), printed(lattice, words))
+            assert_rows_agree(tool("fstprint", "--acceptor=false", *table, path), printed(lattice, words))
             # What is written as text with words is the same machine, and symbol tables within a file are read.
             text, compiled = tmp_path / "a.txt", tmp_path / "b.fst"
             text.write_bytes(write_fst_text(lattice, words, options=FstTextWriteOptions(labels="words")))
@@ -121,37 +121,39 @@ def test_const_files_that_openfst_makes_of_ours_are_read(arc_type, tmp_path):
 
 @needs_openfst
 def test_each_entry_of_a_kaldi_archive_of_fsts_is_an_fst_of_openfst():
-    several = real_lattices()[:10]
-    content, at = b"".join(map(fst_entry, several)), 0
-    for lattice in several:
+    sample = real_lattices()[:10]
+    content, at = b"".join(map(fst_entry, sample)), 0
+    for lattice in sample:
         entry = fst_entry(lattice)
         key, _, image = content[at : at + len(entry)].partition(b" ")  # Kaldi: the key, a blank, the FST
         assert key.decode() == lattice.key
-        same_rows(tool("fstprint", "--acceptor=false", given=image), printed(lattice))
+        assert_rows_agree(tool("fstprint", "--acceptor=false", stdin=image), printed(lattice))
         at += len(entry)
     assert at == len(content)
-    for lattice, (key, back) in zip(several, read_fst_archive(content), strict=True):
+    for lattice, (key, back) in zip(sample, read_fst_archive(content), strict=True):
         assert (key, back.word.tolist()) == (lattice.key, lattice.word.tolist())
 
 
 NAMES = ["<eps>", "a", "b c", "'em", '"', "네", "back\\slash"]
 
 
-def same_as_checked(lattice, content, names, base=1.0):
+def assert_agrees_with_checker(lattice, content, names, base=1.0):
     """Compare a lattice with the result of the checker: every word and score, and the end node."""
     header, nodes, links = check_htk(content)
     unit = math.log(float(header.get("base", math.e)))
     finals = np.flatnonzero(lattice.is_final)
     columns = (getattr(lattice, name).tolist() for name in ("src", "dst", "word", "graph", "acoustic"))
-    wanted = [
+    expected = [
         (src, dst, names[word] if word else "!NULL", *costs) for src, dst, word, *costs in zip(*columns, strict=True)
     ]
     if len(links) > lattice.num_arcs:
-        wanted += [(s, lattice.num_states, "!NULL", lattice.final_graph[s], lattice.final_acoustic[s]) for s in finals]
-    assert len(links) == len(wanted)
+        expected += [
+            (s, lattice.num_states, "!NULL", lattice.final_graph[s], lattice.final_acoustic[s]) for s in finals
+        ]
+    assert len(links) == len(expected)
     assert len(nodes) == lattice.num_states + (len(links) > lattice.num_arcs)
-    for (src, dst, fields), (wanted_src, wanted_dst, word, graph, acoustic) in zip(links, wanted, strict=True):
-        assert (src, dst, fields["W"]) == (wanted_src, wanted_dst, word)
+    for (src, dst, fields), (expected_src, expected_dst, word, graph, acoustic) in zip(links, expected, strict=True):
+        assert (src, dst, fields["W"]) == (expected_src, expected_dst, word)
         assert -unit * float(fields["l"]) == pytest.approx(graph, rel=1e-6)
         assert -unit * float(fields["a"]) == pytest.approx(acoustic, rel=1e-6)
     if base != 1:
@@ -160,7 +162,7 @@ def same_as_checked(lattice, content, names, base=1.0):
 
 @given(lattices(max_word=len(NAMES) - 1), st.sampled_from([1.0, 10.0, 1.0001]))
 def test_a_strict_checker_accepts_written_files(lattice, base):
-    same_as_checked(
+    assert_agrees_with_checker(
         lattice, write_slf(lattice, SymbolTable.from_words(NAMES), options=SlfWriteOptions(base=base)), NAMES, base
     )
 
@@ -170,7 +172,7 @@ def test_a_strict_checker_accepts_real_lattices_of_kaldi():
     table = SymbolTable.read(SAMPLE / "words.txt")
     for lattice in real_lattices()[:3]:
         content = write_slf(lattice, table)
-        same_as_checked(lattice, content, names)
+        assert_agrees_with_checker(lattice, content, names)
         reference = real.slf(content)
         cost, words = real.best(reference, 0.1)
         assert words
@@ -229,7 +231,7 @@ BROKEN = [
 @pytest.mark.parametrize(("text", "wrong"), BROKEN)
 def test_the_strict_checker_refuses_what_is_broken(text, wrong):
     assert [link[2]["W"] for link in check_htk(GOOD)[2]] == ["a", "b c", "!NULL"]
-    head, found, tail = GOOD.decode().rpartition(text)
-    assert found
-    with pytest.raises(RuleError):
+    head, fragment, tail = GOOD.decode().rpartition(text)
+    assert fragment
+    with pytest.raises(Wrong):
         check_htk((head + wrong + tail).encode())

@@ -32,15 +32,16 @@ def small(key: str = "utt") -> Lattice:
 
 
 @given(st.lists(lattices(connected=False, keys=KEYS), max_size=4), st.lists(st.booleans(), min_size=4, max_size=4))
-def test_fst_archives_read_back_binary_or_text(several: list[Lattice], text: list[bool]) -> None:
+def test_fst_archives_read_back_binary_or_text(drawn_lattices: list[Lattice], text: list[bool]) -> None:
     entries = [
-        fst_entry(one, options=FstArchiveWriteOptions(text=flag)) for one, flag in zip(several, text, strict=False)
+        fst_entry(lattice, options=FstArchiveWriteOptions(text=flag))
+        for lattice, flag in zip(drawn_lattices, text, strict=False)
     ]
-    found = list(read_fst_archive(b"".join(entries)))
-    assert [key for key, _ in found] == [one.key for one in several]
-    for one, (_, back) in zip(several, found, strict=True):
+    results = list(read_fst_archive(b"".join(entries)))
+    assert [key for key, _ in results] == [lattice.key for lattice in drawn_lattices]
+    for lattice, (_, back) in zip(drawn_lattices, results, strict=True):
         assert isinstance(back, Lattice)
-        assert equals_with_total_costs(one, back)
+        assert same_with_total(lattice, back)
 
 
 @settings(max_examples=10)
@@ -57,14 +58,16 @@ def test_openfst_reads_what_stands_behind_a_key(lattice: Lattice, arc_type: Any)
 @pytest.mark.skipif(not GOLDEN.is_file(), reason="the golden files are not here")
 def test_kaldis_own_archive_is_read() -> None:
     content = gzip.decompress(GOLDEN.read_bytes())
-    source = {one.key: one for one in read_table(gzip.decompress((GOLDEN.parent / "lat.ark.gz").read_bytes()))}
-    found = dict(read_fst_archive(content))
-    assert len(found) == content.count(b"\n\n")
-    for key, lattice in found.items():
+    originals = {
+        original.key: original for original in read_table(gzip.decompress((GOLDEN.parent / "lat.ark.gz").read_bytes()))
+    }
+    archive = dict(read_fst_archive(content))
+    assert len(archive) == content.count(b"\n\n")
+    for key, lattice in archive.items():
         assert isinstance(lattice, Lattice)
-        assert lattice.num_states == source[key].num_states
-        assert np.array_equal(lattice.word, source[key].word)
-        assert np.allclose(lattice.graph, source[key].graph + source[key].acoustic, atol=1e-2, rtol=1e-5)
+        assert lattice.num_states == originals[key].num_states
+        assert np.array_equal(lattice.word, originals[key].word)
+        assert np.allclose(lattice.graph, originals[key].graph + originals[key].acoustic, atol=1e-2, rtol=1e-5)
 
 
 def test_a_machine_that_is_no_lattice_costs_only_itself() -> None:
@@ -77,17 +80,17 @@ def test_a_machine_that_is_no_lattice_costs_only_itself() -> None:
         + b"c \n0 1 2 x\n1\n\nd \n\n"
         + fst_entry(small("e"), options=FstArchiveWriteOptions(text=True))
     )
-    found = list(read_fst_archive(content, "x.ark"))
-    assert [key for key, _ in found] == ["a", "b", "c", "d", "e"]
-    assert [type(one) for _, one in found] == [Lattice, LatticeError, FormatError, LatticeError, Lattice]
-    assert "lies on a cycle" in str(found[1][1])
-    assert "'x' is not a label" in str(found[2][1])
+    entries = list(read_fst_archive(content, "x.ark"))
+    assert [key for key, _ in entries] == ["a", "b", "c", "d", "e"]
+    assert [type(entry) for _, entry in entries] == [Lattice, LatticeError, FormatError, LatticeError, Lattice]
+    assert "lies on a cycle" in str(entries[1][1])
+    assert "'x' is not a label" in str(entries[2][1])
 
 
 def test_text_errors_name_their_line() -> None:
     content = fst_entry(small("a"), options=FstArchiveWriteOptions(text=True)) + b"b \n0 1 1 1\n0 1 2\n\n"
-    found = list(read_fst_archive(content, "x.ark"))
-    assert str(found[1][1]).startswith("x.ark:8, key 'b': the line has 3 fields")
+    entries = list(read_fst_archive(content, "x.ark"))
+    assert str(entries[1][1]).startswith("x.ark:8, key 'b': the line has 3 fields")
 
 
 CUT: list[tuple[bytes, str]] = [
@@ -113,11 +116,11 @@ def test_damage_ends_the_reading_with_the_byte(content: bytes, message: str) -> 
 
 def test_lattices_behind_the_end_of_an_image_are_found_at_their_bytes() -> None:
     content = fst_entry(small("a")) + fst_entry(small("b"))[:-5]
-    found = list(read_fst_archive(content))
-    assert isinstance(found[0][1], Lattice)
-    assert isinstance(found[1][1], FormatError)
-    assert found[1][1].byte is not None
-    assert found[1][1].byte > len(fst_entry(small("a")))
+    entries = list(read_fst_archive(content))
+    assert isinstance(entries[0][1], Lattice)
+    assert isinstance(entries[1][1], FormatError)
+    assert entries[1][1].byte is not None
+    assert entries[1][1].byte > len(fst_entry(small("a")))
 
 
 def test_a_table_is_attached_and_its_gaps_named(tmp_path: Path) -> None:
@@ -139,21 +142,21 @@ def test_keys_with_blanks_are_refused() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(lattices(max_states=4), min_size=1, max_size=3), st.randoms(use_true_random=False))
-def test_damage_gives_a_typed_error_or_sound_lattices(several: list[Lattice], chance: random.Random) -> None:
+def test_damage_gives_a_typed_error_or_sound_lattices(drawn_lattices: list[Lattice], rng: random.Random) -> None:
     content = bytearray(
         b"".join(
-            fst_entry(one.with_key(str(at)), options=FstArchiveWriteOptions(text=chance.random() < 0.5))
-            for at, one in enumerate(several)
+            fst_entry(lattice.with_key(str(at)), options=FstArchiveWriteOptions(text=rng.random() < 0.5))
+            for at, lattice in enumerate(drawn_lattices)
         )
     )
-    for _ in range(chance.randrange(1, 4)):
-        at = chance.randrange(len(content) or 1)
-        if chance.randrange(3):
-            content[at : at + 1] = bytes([chance.choice([*b"0 9\n\t-.", 0, 127, 128, 255])])
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(content) or 1)
+        if rng.randrange(3):
+            content[at : at + 1] = bytes([rng.choice([*b"0 9\n\t-.", 0, 127, 128, 255])])
         else:
-            del content[at : at + chance.randrange(1, 9)]
-    for _, found in read_fst_archive(bytes(content)):
-        if isinstance(found, Lattice):
-            check(found)
+            del content[at : at + rng.randrange(1, 9)]
+    for _, result in read_fst_archive(bytes(content)):
+        if isinstance(result, Lattice):
+            check(result)
         else:
-            assert isinstance(found, NinjaError)
+            assert isinstance(result, NinjaError)

@@ -33,7 +33,7 @@ ARC_TYPES = ("standard", "log", "log64")
 
 
 def tool(*arguments: object) -> str:
-    return subprocess.run([str(each) for each in arguments], check=True, capture_output=True, text=True).stdout
+    return subprocess.run([str(argument) for argument in arguments], check=True, capture_output=True, text=True).stdout
 
 
 @given(lattices(connected=False), st.booleans(), st.sampled_from(["ids", "words"]))
@@ -42,10 +42,10 @@ def test_fst_text_reads_back_as_written(lattice: Lattice, acceptor: bool, labels
     content = write_fst_text(lattice, options=FstTextWriteOptions(labels=labels, acceptor=acceptor))
     if lattice.num_arcs:
         options = FstTextOptions(acceptor=acceptor, labels=labels)
-        assert equals_with_total_costs(lattice, read_fst_text(content, lattice.key, words=WORDS, options=options))
-    seen = read_fst_text(content, lattice.key, words=WORDS if labels == "words" else None)
+        assert same_with_total(lattice, read_fst_text(content, lattice.key, words=WORDS, options=options))
+    result = read_fst_text(content, lattice.key, words=WORDS if labels == "words" else None)
     if any(len(line.split()) in (3, 5) for line in content.splitlines()):  # else a number may be label or weight
-        assert equals_with_total_costs(lattice, seen)
+        assert same_with_total(lattice, result)
 
 
 def test_lines_are_read_as_openfst_reads_them() -> None:
@@ -103,8 +103,8 @@ def test_openfsts_tools_print_and_verify_what_is_written(
     information = tool("fstinfo", binary)
     assert f"# of states                                       {lattice.num_states}\n" in information
     assert f"# of arcs                                         {lattice.num_arcs}\n" in information
-    printed = tool("fstprint", binary)
-    back = read_fst_text(printed.encode(), lattice.key)
+    fstprint_output = tool("fstprint", binary)
+    back = read_fst_text(fstprint_output.encode(), lattice.key)
     assert sorted(way.words for way in ways(back)) == sorted(way.words for way in ways(lattice))
     assert sorted(way.graph for way in ways(back)) == pytest.approx(sorted(way.total() for way in ways(lattice)), 1e-4)
 
@@ -205,10 +205,12 @@ def texts(draw: st.DrawFn) -> bytes:
 
 def outcome(read: Any) -> tuple[object, ...]:
     try:
-        found = read()
+        lattice = read()
     except NinjaError as error:
         return type(error), str(error)
-    return *(getattr(found, field.name) for field in fields(found) if field.name != "words"), list(found.words or ())
+    return *(getattr(lattice, field.name) for field in fields(lattice) if field.name != "words"), list(
+        lattice.words or ()
+    )
 
 
 @settings(max_examples=40)
@@ -226,29 +228,35 @@ def test_the_fast_reader_reads_and_refuses_as_the_slow_one(
     fast = outcome(lambda: read_fst_text(content, "utt", "x.txt", words, options, line=3))
     slow = outcome(lambda: read_slowly(content, "utt", "x.txt", words, options, line=3))
     assert len(fast) == len(slow)
-    for one, other in zip(fast, slow, strict=True):
-        assert np.array_equal(one, other) if isinstance(other, np.ndarray) else one == other
+    for fast_value, slow_value in zip(fast, slow, strict=True):
+        assert (
+            np.array_equal(fast_value, slow_value) if isinstance(slow_value, np.ndarray) else fast_value == slow_value
+        )
 
 
 @given(lattices(connected=False), st.booleans(), st.randoms(use_true_random=False), st.integers(0, 10**9))
 def test_states_may_have_any_names_and_arcs_any_order(
-    lattice: Lattice, acceptor: bool, chance: random.Random, apart: int
+    lattice: Lattice, acceptor: bool, rng: random.Random, first_name: int
 ) -> None:
     lines = write_fst_text(lattice, options=FstTextWriteOptions(acceptor=acceptor)).decode().splitlines()
-    name = [str(number) for number in chance.sample(range(apart, apart + 3 * lattice.num_states), lattice.num_states)]
-    first, rest = lines[0], lines[1:]
-    chance.shuffle(rest)
-    renamed = []
-    for line in [first, *rest]:
+    name = [
+        str(number) for number in rng.sample(range(first_name, first_name + 3 * lattice.num_states), lattice.num_states)
+    ]
+    first, other_lines = lines[0], lines[1:]
+    rng.shuffle(other_lines)
+    renamed_lines = []
+    for line in [first, *other_lines]:
         fields = line.split("\t")
         ends = 2 if len(fields) > 2 else 1
-        renamed.append("\t".join([*(name[int(state)] for state in fields[:ends]), *fields[ends:]]))
-    content = "".join(line + "\n" for line in renamed).encode()
+        renamed_lines.append("\t".join([*(name[int(state)] for state in fields[:ends]), *fields[ends:]]))
+    content = "".join(line + "\n" for line in renamed_lines).encode()
     options = FstTextOptions(acceptor=acceptor, labels="ids")
     fast = outcome(lambda: read_fst_text(content, "utt", None, None, options))
     slow = outcome(lambda: read_slowly(content, "utt", None, None, options))
-    for one, other in zip(fast, slow, strict=True):
-        assert np.array_equal(one, other) if isinstance(other, np.ndarray) else one == other
+    for fast_value, slow_value in zip(fast, slow, strict=True):
+        assert (
+            np.array_equal(fast_value, slow_value) if isinstance(slow_value, np.ndarray) else fast_value == slow_value
+        )
 
 
 WRONG: list[tuple[bytes, type[NinjaError], str]] = [
@@ -311,14 +319,14 @@ def test_words_and_options_that_do_not_fit_are_refused() -> None:
 
 @settings(max_examples=40)
 @given(lattices(max_states=5), st.booleans(), st.randoms(use_true_random=False))
-def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, text: bool, chance: random.Random) -> None:
-    content = bytearray(write_fst_text(lattice) if text else const(lattice, chance.choice(ARC_TYPES)))
-    for _ in range(chance.randrange(1, 4)):
-        at = chance.randrange(len(content) or 1)
-        if chance.randrange(3):
-            content[at : at + 1] = bytes([chance.choice([*b"0 9\n\t-.ei", 0, 127, 128, 255])])
+def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, text: bool, rng: random.Random) -> None:
+    content = bytearray(write_fst_text(lattice) if text else const(lattice, rng.choice(ARC_TYPES)))
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(content) or 1)
+        if rng.randrange(3):
+            content[at : at + 1] = bytes([rng.choice([*b"0 9\n\t-.ei", 0, 127, 128, 255])])
         else:
-            del content[at : at + chance.randrange(1, 9)]
+            del content[at : at + rng.randrange(1, 9)]
     with suppress(NinjaError):
         check(read_fst_text(bytes(content), "utt") if text else read_fst(bytes(content), "utt"))
 

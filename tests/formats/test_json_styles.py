@@ -165,11 +165,11 @@ def test_a_list_of_words_has_nothing_but_words(text, message):
 def test_scores_may_stand_in_a_list_beside_that_of_hypotheses():
     names = {"key": "id", "nbest": "hyps", "score": "scores"}
     rows = [{"id": "u", "hyps": ["a b", "a c"], "scores": [-1, -2.5]}, {"id": "v", "hyps": [["x", "y"]], "scores": [0]}]
-    one, two = lists(rows, **names)
-    assert texts(one) == [("a b", 0.0, 1.0), ("a c", 0.0, 2.5)]
-    assert texts(two) == [("x y", 0.0, 0.0)]
-    apart = {"key": "u", "nbest": ["a", "b"], "am_score": [-1, -2], "lm_score": [-3, -4]}
-    assert first(apart) == [("a", 3.0, 1.0), ("b", 4.0, 2.0)]
+    first_list, second_list = lists(rows, **names)
+    assert texts(first_list) == [("a b", 0.0, 1.0), ("a c", 0.0, 2.5)]
+    assert texts(second_list) == [("x y", 0.0, 0.0)]
+    separate = {"key": "u", "nbest": ["a", "b"], "am_score": [-1, -2], "lm_score": [-3, -4]}
+    assert first(separate) == [("a", 3.0, 1.0), ("b", 4.0, 2.0)]
 
 
 def test_lists_of_scores_and_of_hypotheses_have_one_length():
@@ -200,14 +200,14 @@ def flat(*rows):
 
 def test_objects_of_one_key_in_succession_are_one_list_if_the_user_says_so(folder):
     content = flat(("u", "a b", -1), ("u", "a c", -2), ("v", "x", -3))
-    one, two = lists(content, **FLAT)
-    assert (one.key, texts(one)) == ("u", [("a b", 0.0, 1.0), ("a c", 0.0, 2.0)])
-    assert (two.key, texts(two)) == ("v", [("x", 0.0, 3.0)])
+    first_list, second_list = lists(content, **FLAT)
+    assert (first_list.key, texts(first_list)) == ("u", [("a b", 0.0, 1.0), ("a c", 0.0, 2.0)])
+    assert (second_list.key, texts(second_list)) == ("v", [("x", 0.0, 3.0)])
     Path("f.jsonl").write_text(content)
     lattices = dict(ninja.read("f.jsonl", format="json:nbest=none,group=true"))
     assert [len(lattice_nbest(lattice, 5).hypotheses) for lattice in lattices.values()] == [2, 1]
-    whole = [json.loads(row) for row in content.splitlines()]
-    assert [texts(nbest) for nbest in lists(whole, **FLAT)] == [texts(one), texts(two)]
+    objects = [json.loads(row) for row in content.splitlines()]
+    assert [texts(nbest) for nbest in lists(objects, **FLAT)] == [texts(first_list), texts(second_list)]
 
 
 def test_lists_of_one_key_in_succession_are_put_together_as_well():
@@ -233,8 +233,8 @@ def test_a_bad_hypothesis_costs_the_list_it_is_of(bad):
     nbests = read_entries(content.encode(), "f", ObjectFields(**FLAT))
     assert [entry.key for entry in nbests] == ["t", "u", "v"]
     assert str(nbests[1]) == f"f:{bad + 2}, key 'u': expected a number at 'score', found 'x'"
-    again = read_entries((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
-    assert "occurs twice" in str(again[-1])  # for it would be a part
+    entries = each_object((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
+    assert "occurs twice" in str(entries[-1])  # for it would be a part
 
 
 def test_a_line_without_a_key_fails_alone():
@@ -251,7 +251,7 @@ def test_grouped_lines_are_the_runs_of_one_key(rows):
         expected.setdefault(key, [(text, 0.0, 0.0 - score) for _, text, score in run])
     nbests = read_entries(flat(*rows).encode(), "f", ObjectFields(**FLAT))
     assert {entry.key: texts(entry) for entry in nbests if not isinstance(entry, NinjaError)} == expected
-    assert sum(isinstance(each, NinjaError) for each in nbests) == len(list(groupby(rows, lambda row: row[0]))) - len(
+    assert sum(isinstance(entry, NinjaError) for entry in nbests) == len(list(groupby(rows, lambda row: row[0]))) - len(
         expected
     )
 
@@ -272,20 +272,20 @@ def test_scores_whose_names_are_joined_are_added_up():
     assert summed == [("HE HOPED", 13.5, 0.0)]
     with pytest.raises(FormatError, match="expected a number at 'other', found None"):
         lists(ICEFALL, **ICEFALL_NAMES, lm_score="ngram_lm_score+other")
-    beside = {"key": "u", "nbest": ["a"], "x": [-1], "y": [-2]}
-    assert first(beside, score="x+y") == [("a", 0.0, 3.0)]
+    parallel = {"key": "u", "nbest": ["a"], "x": [-1], "y": [-2]}
+    assert first(parallel, score="x+y") == [("a", 0.0, 3.0)]
 
 
 def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual_names():
     [nbest] = lists(ICEFALL, **ICEFALL_NAMES, score="attention_score")
     assert texts(nbest) == [("HE HOPED", 0.0, 8.0)]
-    both = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
-    assert first(both, score="mine") == [("a", 0.0, 7.0)]
+    row = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
+    assert first(row, score="mine") == [("a", 0.0, 7.0)]
     with pytest.raises(
         FormatError, match=r"has no 'other'; its fields are .*'mine'; specify the field .*json:score=mine"
     ):
-        lists(both, score="other")
-    assert first(both, score="other", missing_score=-1.0) == [("a", 0.0, 1.0)]
+        lists(row, score="other")
+    assert first(row, score="other", missing_score=-1.0) == [("a", 0.0, 1.0)]
 
 
 def test_scores_of_models_that_the_user_names_win_over_that_of_all():
@@ -388,8 +388,8 @@ def test_an_empty_list_is_an_empty_hypothesis(content):
 
 
 def test_an_empty_list_adds_nothing_to_a_group():
-    one = {"key": "u", "nbest": [{"text": "a", "score": -1}]}
-    text = lines({"key": "u", "nbest": []}, one, {"key": "v", "nbest": []})
+    row = {"key": "u", "nbest": [{"text": "a", "score": -1}]}
+    text = lines({"key": "u", "nbest": []}, row, {"key": "v", "nbest": []})
     assert [texts(nbest) for nbest in lists(text, group=True)] == [[("a", 0.0, 1.0)], [("", 0.0, 0.0)]]
 
 

@@ -53,32 +53,35 @@ SMALL = [(0, 1, 5, -1.5), (0, 2, 7, -4.0), (1, 2, 6, -2.0), (2, 3, -1, -0.5)]
 
 
 @given(st.lists(lattices(connected=False), min_size=0, max_size=4), st.booleans())
-def test_k2_files_read_back_bit_for_bit(several: list[Lattice], timed: bool) -> None:
+def test_k2_files_read_back_bit_for_bit(drawn_lattices: list[Lattice], timed: bool) -> None:
     if timed:
-        several = [replace(one, time=np.arange(one.num_states, dtype=np.int32), frame_shift=0.01) for one in several]
-    read = list(read_k2s(write_k2s(several)))
-    assert len(read) == len(several)
-    for one, back in zip(several, read, strict=True):
+        drawn_lattices = [
+            replace(lattice, time=np.arange(lattice.num_states, dtype=np.int32), frame_shift=0.01)
+            for lattice in drawn_lattices
+        ]
+    results = list(read_k2s(write_k2s(drawn_lattices)))
+    assert len(results) == len(drawn_lattices)
+    for lattice, back in zip(drawn_lattices, results, strict=True):
         assert isinstance(back, Lattice)
         check(back)
-        assert back.identical(one)
-        assert back.frame_shift == one.frame_shift
-        assert (back.time is None) == (one.time is None)
-        if one.time is not None:
-            assert np.array_equal(back.time, one.time)
-    if several:
-        assert read_k2(write_k2(several[0]), several[0].key).identical(several[0])
+        assert back.identical(lattice)
+        assert back.frame_shift == lattice.frame_shift
+        assert (back.time is None) == (lattice.time is None)
+        if lattice.time is not None:
+            assert np.array_equal(back.time, lattice.time)
+    if drawn_lattices:
+        assert read_k2(write_k2(drawn_lattices[0]), drawn_lattices[0].key).identical(drawn_lattices[0])
 
 
 @given(st.lists(lattices(), min_size=1, max_size=3), st.booleans())
-def test_k2_reads_written_files_with_the_same_paths(several: list[Lattice], extras: bool) -> None:
-    machines = fsas(load(write_k2s(several, extras=extras)))
-    assert len(machines) == len(several)
-    for machine, one in zip(machines, several, strict=True):
-        theirs = sorted(paths(machine, lambda arc: [arc[4]["aux_labels"]]))
-        ours = sorted((way.words, -way.graph - way.acoustic, -way.graph) for way in ways(one))
-        assert theirs == ours
-    assert fsas(load(write_k2(several[0]))) == machines[:1]
+def test_k2_reads_written_files_with_the_same_paths(drawn_lattices: list[Lattice], extras: bool) -> None:
+    machines = fsas(load(write_k2s(drawn_lattices, extras=extras)))
+    assert len(machines) == len(drawn_lattices)
+    for machine, lattice in zip(machines, drawn_lattices, strict=True):
+        k2_paths = sorted(paths(machine, lambda arc: [arc[4]["aux_labels"]]))
+        lattice_paths = sorted((way.words, -way.graph - way.acoustic, -way.graph) for way in ways(lattice))
+        assert k2_paths == lattice_paths
+    assert fsas(load(write_k2(drawn_lattices[0]))) == machines[:1]
 
 
 @given(lattices())
@@ -101,8 +104,8 @@ def dictionaries(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
             for _ in range(draw(st.integers(1, 3))):
                 later = [*order[at + 1 :], size - 1]
                 arcs.add((order[at], draw(st.sampled_from(later))))
-        twice = [arc for arc in sorted(arcs) if draw(st.integers(0, 4)) == 0]
-        for src, dst in sorted([*arcs, *twice]):
+        parallel_arcs = [arc for arc in sorted(arcs) if draw(st.integers(0, 4)) == 0]
+        for src, dst in sorted([*arcs, *parallel_arcs]):
             final = dst == size - 1
             label = -1 if final else draw(st.integers(0, 5))
             rows.append((src, dst, label, draw(st.integers(-64, 64)) / 8))
@@ -178,15 +181,15 @@ def test_machines_in_any_order_with_any_words_keep_their_paths(drawn: tuple[dict
     loaded, words = drawn
     plain = {name: value for name, value in loaded.items() if name != "aux_labels"}
     machines = fsas({**plain, "place": torch.arange(len(words))})
-    read = list(read_k2s(with_ragged(loaded)))
-    assert len(read) == len(machines)
-    for machine, back in zip(machines, read, strict=True):
+    results = list(read_k2s(with_ragged(loaded)))
+    assert len(results) == len(machines)
+    for machine, back in zip(machines, results, strict=True):
         expected = list(paths(machine, lambda arc: words[arc[4]["place"]]))
         assert isinstance(back, Lattice)
         check(back)
         has_lm = "lm_scores" in loaded
-        ours = [(way.words, -way.graph - way.acoustic, -way.graph) for way in ways(back)]
-        assert sorted(ours) == sorted((aux, score, lm if has_lm else 0.0) for aux, score, lm in expected)
+        lattice_paths = [(way.words, -way.graph - way.acoustic, -way.graph) for way in ways(back)]
+        assert sorted(lattice_paths) == sorted((aux, score, lm if has_lm else 0.0) for aux, score, lm in expected)
 
 
 def test_scores_turn_into_costs_and_final_arcs_into_final_costs() -> None:
@@ -221,11 +224,11 @@ def test_k2s_symbol_table_names_the_words() -> None:
 
 def test_keys_are_ours_given_or_numbers() -> None:
     lattice = read_k2(saved({"arcs": tensor(SMALL)}), "utt")
-    several = [lattice, lattice.with_key("b")]
-    assert [one.key for one in read_k2s(write_k2s(several)) if isinstance(one, Lattice)] == ["utt", "b"]
-    plain = write_k2s(several, extras=False)
-    assert [one.key for one in read_k2s(plain) if isinstance(one, Lattice)] == ["1", "2"]
-    assert [one.key for one in read_k2s(plain, key_of="x{}".format) if isinstance(one, Lattice)] == ["x1", "x2"]
+    pair = [lattice, lattice.with_key("b")]
+    assert [entry.key for entry in read_k2s(write_k2s(pair)) if isinstance(entry, Lattice)] == ["utt", "b"]
+    plain = write_k2s(pair, extras=False)
+    assert [entry.key for entry in read_k2s(plain) if isinstance(entry, Lattice)] == ["1", "2"]
+    assert [entry.key for entry in read_k2s(plain, key_of="x{}".format) if isinstance(entry, Lattice)] == ["x1", "x2"]
 
 
 def test_a_raw_lattice_has_its_alignment_in_the_labels() -> None:
@@ -237,22 +240,22 @@ def test_a_raw_lattice_has_its_alignment_in_the_labels() -> None:
 
 @settings(max_examples=12)
 @given(lattices(max_states=6), st.randoms(use_true_random=False))
-def test_lattices_changed_by_k2_get_no_old_alignments(lattice: Lattice, chance: random.Random) -> None:
+def test_lattices_changed_by_k2_get_no_old_alignments(lattice: Lattice, rng: random.Random) -> None:
     loaded = load(write_k2(lattice))
     count = len(loaded["arcs"])
-    gone = chance.randrange(count)
-    kept = [arc for arc in range(count) if arc != gone]
+    removed_arc = rng.randrange(count)
+    remaining = [arc for arc in range(count) if arc != removed_arc]
     for name, value in loaded.items():
         if isinstance(value, torch.Tensor):
-            loaded[name] = value[kept]
-    for found in read_k2s(saved(loaded)):
-        if isinstance(found, Lattice):
-            assert not len(found.ali)
+            loaded[name] = value[remaining]
+    for result in read_k2s(saved(loaded)):
+        if isinstance(result, Lattice):
+            assert not len(result.ali)
     loaded = load(write_k2(lattice))  # other scores alone do not make them old
     loaded["arcs"][:, 3] = 0
-    (found,) = read_k2s(saved(loaded))
-    assert isinstance(found, Lattice)
-    assert np.array_equal(found.ali, lattice.ali)
+    (result,) = read_k2s(saved(loaded))
+    assert isinstance(result, Lattice)
+    assert np.array_equal(result.ali, lattice.ali)
 
 
 DAMAGED: list[tuple[str, object, str]] = [
@@ -361,9 +364,9 @@ def test_k2_errors_name_the_fault(value: object, kind: type[NinjaError], message
 def test_a_vector_with_one_bad_machine_gives_the_others() -> None:
     good, bad = tensor(SMALL), tensor([(0, 1, 4, float("nan")), (1, 2, -1, 0.0)])
     head = torch.tensor([3, 0, 0, 4, 7, 11, 0, 4, 6, 10], dtype=torch.int32)
-    found = list(read_k2s(saved({"arcs": torch.cat([head, good.flatten(), bad.flatten(), good.flatten()])}), "x.pt"))
-    assert [type(one) for one in found] == [Lattice, LatticeError, Lattice]
-    assert str(found[1]) == "x.pt, key '2': arc 0 has the score nan"
+    entries = list(read_k2s(saved({"arcs": torch.cat([head, good.flatten(), bad.flatten(), good.flatten()])}), "x.pt"))
+    assert [type(entry) for entry in entries] == [Lattice, LatticeError, Lattice]
+    assert str(entries[1]) == "x.pt, key '2': arc 0 has the score nan"
 
 
 def test_words_that_the_table_lacks_are_named(tmp_path: Path) -> None:

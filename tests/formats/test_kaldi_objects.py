@@ -39,9 +39,9 @@ def test_a_matrix_is_read_as_it_was_written(tmp_path_factory, value, binary, pac
     path = tmp_path_factory.mktemp("m") / "m.mat"
     content = writer.matrix(value, binary)
     path.write_bytes(gzip.compress(content) if packed else content)
-    found = read_matrix(path)
-    assert found.dtype == (value.dtype if binary else np.float64)
-    assert np.array_equal(found.astype(np.float32), value.astype(np.float32))
+    result = read_matrix(path)
+    assert result.dtype == (value.dtype if binary else np.float64)
+    assert np.array_equal(result.astype(np.float32), value.astype(np.float32))
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -55,15 +55,15 @@ def test_values_of_all_kinds_follow_one_another(binary):
     reader = ObjectReader(Stream(io.BytesIO(content), "x"))
     reader.begin_object()
     for value in values:
-        found = reader.value()
+        result = reader.value()
         if isinstance(value, np.ndarray):
-            assert np.array_equal(found, value)
+            assert np.array_equal(result, value)
         elif isinstance(value, bool):
-            assert found is value
+            assert result is value
         elif isinstance(value, int):
-            assert found.integer() == value
+            assert result.integer() == value
         else:
-            assert found.real() == pytest.approx(value, rel=1e-7)
+            assert result.real() == pytest.approx(value, rel=1e-7)
     assert reader.at_end()
 
 
@@ -74,7 +74,7 @@ def decoded(mark, lowest, span, columns, header, byte):
         values = []
         for row in range(len(byte) // columns):
             if mark == "CM":
-                p0, p25, p75, p100 = (lowest + span / 65535 * each for each in header[4 * column : 4 * column + 4])
+                p0, p25, p75, p100 = (lowest + span / 65535 * level for level in header[4 * column : 4 * column + 4])
                 code = byte[column * (len(byte) // columns) + row]
                 if code <= 64:
                     values.append(p0 + (p25 - p0) * code / 64)

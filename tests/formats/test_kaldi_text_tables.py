@@ -14,11 +14,11 @@ from ninja.formats.kaldi.tables import read_segments, read_speakers, read_text
 def test_transcripts_are_read_as_kaldi_writes_them(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("u1 한국  말\nu2\t a\u3000b c\r\nu3\n", encoding="utf-8")
-    wanted = {"u1": ["한국", "말"], "u2": ["a\u3000b", "c"], "u3": []}
-    assert read_text(path) == wanted
+    expected = {"u1": ["한국", "말"], "u2": ["a\u3000b", "c"], "u3": []}
+    assert read_text(path) == expected
     packed = tmp_path / "text.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert read_text(packed) == wanted
+    assert read_text(packed) == expected
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ COSTS = {"graph", "acoustic", "final_graph", "final_acoustic"}
 
 def best(lattice):
     """Return the words of each path with its least costs, in float64."""
-    found = {}
-    for each in lattice_nbest(lattice, 10_000).hypotheses:
-        found.setdefault(each.words, (each.graph_cost, each.acoustic_cost))
-    return found
+    costs = {}
+    for hypothesis in lattice_nbest(lattice, 10_000).hypotheses:
+        costs.setdefault(hypothesis.words, (hypothesis.graph_cost, hypothesis.acoustic_cost))
+    return costs
 
 
 def read_kaldi(path, _):
@@ -65,7 +65,7 @@ READERS = {
 EXTENSIONS = {"slf": ".slf", "sphinx": ".sphinx", "openfst": ".fst", "fst-text": ".att"}
 
 
-def there_and_back(lattice, to, reader=None, **options):
+def round_trip(lattice, to, reader=None, **options):
     """Write a lattice to a file that does not contain its key, and read it."""
     form = to.partition(":")[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -79,14 +79,14 @@ def there_and_back(lattice, to, reader=None, **options):
 def whole_lattices(draw):
     """Draw a lattice with any field that a lattice may have."""
     lattice = draw(lattices(max_states=5, kind="any")).with_words(WORDS)
-    which = draw(st.sampled_from(["both", "graph", "acoustic", "none", "odd"]))
+    nonzero = draw(st.sampled_from(["both", "graph", "acoustic", "none", "odd"]))
     zero = np.zeros_like(lattice.graph)
     ends = np.where(lattice.is_final, np.float32(0), np.float32(np.inf))
-    if which in ("acoustic", "none"):
+    if nonzero in ("acoustic", "none"):
         lattice = replace(lattice, graph=zero, final_graph=ends)
-    if which in ("graph", "none"):
+    if nonzero in ("graph", "none"):
         lattice = replace(lattice, acoustic=zero, final_acoustic=ends)
-    if which == "odd":
+    if nonzero == "odd":
         lattice = replace(lattice, graph=np.float32(lattice.graph / 3), acoustic=np.float32(lattice.acoustic * 1.0001))
     labelled = len(lattice.ali) + len(lattice.final_ali) > 0
     if draw(st.booleans()) and not labelled:
@@ -101,19 +101,21 @@ def whole_lattices(draw):
 MAKES_KEYS = ("plf", "plf:scores=both", "k2:extras=false")
 
 
-def lacks(one, other):
+def missing_fields(lattice, result):
     """Return the fields of the first lattice that the second one, with the same states, does not have."""
     lost = set()
-    labelled = len(one.ali) + len(one.final_ali) > 0
-    if not all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("ali", "final_ali", "ali_begin")):
+    labelled = len(lattice.ali) + len(lattice.final_ali) > 0
+    if not all(
+        np.array_equal(getattr(lattice, name), getattr(result, name)) for name in ("ali", "final_ali", "ali_begin")
+    ):
         lost.add("alignments")
-    if one.time is not None and not np.array_equal(one.time, other.time):
+    if lattice.time is not None and not np.array_equal(lattice.time, result.time):
         lost.add("times")
-    if one.kind != other.kind:
+    if lattice.kind != result.kind:
         lost.add("raw kind")
-    if labelled and "alignments" not in lost and one.frame_shift not in (None, 0.01, other.frame_shift):
+    if labelled and "alignments" not in lost and lattice.frame_shift not in (None, 0.01, result.frame_shift):
         lost.add("frame shift")
-    if one.key != other.key:
+    if lattice.key != result.key:
         lost.add("key")
     return lost
 
@@ -128,10 +130,10 @@ def test_fields_not_named_as_lost_come_back(to, lattice):
         to, options = "plf:scores=both", PlfOptions("score", acoustic=1)
         reader = lambda path, key: next(read_plfs(path.read_bytes(), None, WORDS, options))  # noqa: E731
     assume(to != "text" or lattice.num_arcs)  # Kaldi's text tells the kind by arcs
-    back, lost = there_and_back(lattice, to, reader)
+    back, lost = round_trip(lattice, to, reader)
     same_costs = all(np.array_equal(getattr(lattice, name), getattr(back, name)) for name in COSTS)
-    made = {"key"} if to in MAKES_KEYS else set()
-    assert {*lost} == lacks(lattice, back) | made
+    renumbered = {"key"} if to in MAKES_KEYS else set()
+    assert {*lost} == missing_fields(lattice, back) | renumbered
     assert np.array_equal(lattice.dst, back.dst)
     assert np.array_equal(lattice.word, back.word)
     assert same_costs or to in ("text", "slf:base=0")
@@ -145,21 +147,21 @@ def test_fields_not_named_as_lost_come_back(to, lattice):
 @pytest.mark.parametrize("to", ["openfst", "fst-text", "fst-ark", "fst-ark:text=true", "plf", "openfst:arc_type=log64"])
 def test_formats_of_one_cost_name_what_that_leaves_out(to, lattice, costs):
     option = "scores" if to == "plf" else "costs"
-    back, lost = there_and_back(lattice, f"{to}{',' if ':' in to else ':'}{option}={costs}")
+    back, lost = round_trip(lattice, f"{to}{',' if ':' in to else ':'}{option}={costs}")
     final = lattice.is_final
     graph = lattice.graph.any() or lattice.final_graph[final].any()
     acoustic = lattice.acoustic.any() or lattice.final_acoustic[final].any()
-    expected = lacks(lattice, back) | ({"key"} if to in MAKES_KEYS else set())
+    expected = missing_fields(lattice, back) | ({"key"} if to in MAKES_KEYS else set())
     if acoustic and costs != "graph":  # it comes back as graph cost
         expected |= {"separate graph and acoustic costs"}
     if costs == "total":
-        wanted = lattice.graph.astype(np.float64) + lattice.acoustic
+        expected_costs = lattice.graph.astype(np.float64) + lattice.acoustic
     else:
-        other = acoustic if costs == "graph" else graph
-        expected |= {f"{'acoustic' if costs == 'graph' else 'graph'} costs"} if other else set()
-        wanted = getattr(lattice, costs)
+        is_nonzero = acoustic if costs == "graph" else graph
+        expected |= {f"{'acoustic' if costs == 'graph' else 'graph'} costs"} if is_nonzero else set()
+        expected_costs = getattr(lattice, costs)
     assert {*lost} == expected
-    assert np.array_equal(back.graph, wanted.astype(np.float32))
+    assert np.array_equal(back.graph, expected_costs.astype(np.float32))
     assert not back.acoustic.any()
     assert np.array_equal(lattice.word, back.word)
 
@@ -167,7 +169,7 @@ def test_formats_of_one_cost_name_what_that_leaves_out(to, lattice, costs):
 @given(whole_lattices())
 def test_sphinx_names_what_it_leaves_out(lattice):
     try:
-        back, lost = there_and_back(lattice, "sphinx")
+        back, lost = round_trip(lattice, "sphinx")
     except LatticeError as error:
         assume("words on nodes" not in str(error))
         raise
@@ -188,20 +190,20 @@ def test_sphinx_names_what_it_leaves_out(lattice):
 @pytest.mark.parametrize("form", ["sphinx", "pfsg"])
 def test_lattices_read_from_words_on_nodes_lose_nothing_there(form, lattice):
     try:
-        once, _ = there_and_back(lattice.with_key("x"), form)
-        back, lost = there_and_back(once, form)
+        node_lattice, _ = round_trip(lattice.with_key("x"), form)
+        back, lost = round_trip(node_lattice, form)
     except LatticeError as error:
         assume("words on nodes" not in str(error))
         raise
     assert lost == {}
-    assert once.identical(back)
+    assert node_lattice.identical(back)
 
 
 @settings(max_examples=12)
 @given(whole_lattices())
 def test_pfsg_names_what_it_leaves_out(lattice):
     try:
-        back, lost = there_and_back(lattice, "pfsg")
+        back, lost = round_trip(lattice, "pfsg")
     except LatticeError as error:
         assume("words on nodes" not in str(error))
         raise
@@ -225,7 +227,7 @@ def lists(labels=True):
     cost = st.sampled_from([0.0, 0.0, 1.5, -2.25, 1 / 3, 1e3 + 1 / 7])
 
     @st.composite
-    def made(draw):
+    def nbest_lists(draw):
         timed, labelled = draw(st.booleans()), labels and draw(st.booleans())
         hypotheses = []
         for _ in range(draw(st.integers(1, 3))):
@@ -238,7 +240,7 @@ def lists(labels=True):
             hypotheses.append(Hypothesis(words, graph, acoustic, begin, end, aligned))
         return NBest(draw(st.sampled_from(["x", "1", "utt"])), tuple(hypotheses), 0.01 if timed else None)
 
-    return made()
+    return nbest_lists()
 
 
 LIST_READERS = {
@@ -254,34 +256,37 @@ LIST_READERS = {
 @pytest.mark.parametrize("to", ["json", "srilm", "srilm:variant=NBestList1.0", "nemo", "espnet", "nbest-kaldi"])
 def test_fields_of_lists_not_named_as_lost_come_back(to, nbest):
     form = to.partition(":")[0]
-    back, lost = list_and_back(nbest, to)
+    back, lost = list_round_trip(nbest, to)
     expected = set()
     pairs = list(zip(nbest.hypotheses, back.hypotheses, strict=True))
-    if any(any(one.labels or ()) and one.labels != other.labels for one, other in pairs):
+    if any(any(hypothesis.labels or ()) and hypothesis.labels != result.labels for hypothesis, result in pairs):
         expected.add("alignments")
-    labels_back = form == "nbest-kaldi" and all(any(one.labels or ()) for one, _ in pairs)
-    if any(one.begin != other.begin for one, other in pairs) and not labels_back:
+    labels_back = form == "nbest-kaldi" and all(any(hypothesis.labels or ()) for hypothesis, _ in pairs)
+    if any(hypothesis.begin != result.begin for hypothesis, result in pairs) and not labels_back:
         expected.add("times")
-    if form != "nbest-kaldi" and any(any(one.graph[:-1]) or any(one.acoustic[:-1]) for one, _ in pairs):
+    if form != "nbest-kaldi" and any(
+        any(hypothesis.graph[:-1]) or any(hypothesis.acoustic[:-1]) for hypothesis, _ in pairs
+    ):
         expected.add("costs of single words")
-    apart = [(one.graph_cost, one.acoustic_cost) for one, _ in pairs]
-    one_score = form in ("nemo", "espnet") or "NBest" in to
-    if one_score and any(graph for graph, _ in apart):  # they come back as acoustic costs
+    score_pairs = [(hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis, _ in pairs]
+    single_score = form in ("nemo", "espnet") or "NBest" in to
+    if single_score and any(graph for graph, _ in score_pairs):  # they come back as acoustic costs
         expected.add("separate graph and acoustic costs")
     if nbest.key != back.key or form == "nemo":  # there by the manifest alone
         expected.add("key")
     totals = [
-        (sum(pair), other.graph_cost + other.acoustic_cost) for pair, (_, other) in zip(apart, pairs, strict=True)
+        (sum(pair), result.graph_cost + result.acoustic_cost)
+        for pair, (_, result) in zip(score_pairs, pairs, strict=True)
     ]
     assert {*lost} == expected
     if "NBest" not in to:
-        assert all(total == pytest.approx(found, rel=1e-6) for total, found in totals)
-    if not one_score:
-        for pair, (_, other) in zip(apart, pairs, strict=True):
-            assert (other.graph_cost, other.acoustic_cost) == pytest.approx(pair, rel=1e-6)
+        assert all(total == pytest.approx(written_total, rel=1e-6) for total, written_total in totals)
+    if not single_score:
+        for pair, (_, result) in zip(score_pairs, pairs, strict=True):
+            assert (result.graph_cost, result.acoustic_cost) == pytest.approx(pair, rel=1e-6)
 
 
-def list_and_back(nbest, to):
+def list_round_trip(nbest, to):
     form = to.partition(":")[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.nbest" if form == "srilm" else "x")
@@ -291,30 +296,35 @@ def list_and_back(nbest, to):
     if form == "nbest-kaldi":
         back = replace(
             back,
-            hypotheses=tuple(replace(each, words=tuple(WORDS.spell(each.words))) for each in back.hypotheses),
+            hypotheses=tuple(
+                replace(hypothesis, words=tuple(WORDS.spell(hypothesis.words))) for hypothesis in back.hypotheses
+            ),
         )
     return back, dict(output.lost)
 
 
 @given(lists(labels=False).filter(lambda nbest: nbest.frame_shift is not None))
 def test_srilms_second_format_keeps_times_and_costs_of_words(nbest):
-    back, lost = list_and_back(nbest, "srilm:variant=NBestList2.0")
+    back, lost = list_round_trip(nbest, "srilm:variant=NBestList2.0")
     pairs = list(zip(nbest.hypotheses, back.hypotheses, strict=True))
     assert {*lost} - {"key"} == (
-        {"separate graph and acoustic costs"} if any(one.graph[-1] for one, _ in pairs) else set()
+        {"separate graph and acoustic costs"} if any(hypothesis.graph[-1] for hypothesis, _ in pairs) else set()
     )
     assert ("key" in lost) == (nbest.key != "x")
-    assert all((one.words, one.begin, one.end) == (other.words, other.begin, other.end) for one, other in pairs)
+    assert all(
+        (hypothesis.words, hypothesis.begin, hypothesis.end) == (result.words, result.begin, result.end)
+        for hypothesis, result in pairs
+    )
 
 
 def test_a_frame_shift_other_than_srilms_reader_takes_is_named():
     nbest = NBest("x", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (11,), (28,)),), 0.001)
-    assert list_and_back(nbest, "srilm:variant=NBestList2.0")[1] == {"frame shift": 1}
+    assert list_round_trip(nbest, "srilm:variant=NBestList2.0")[1] == {"frame shift": 1}
 
 
 def test_a_word_without_a_duration_gets_a_frame_and_its_times_are_named():
     nbest = NBest("x", (Hypothesis(("a", "b"), (0.0,) * 3, (0.0,) * 3, (5, 5), (5, 9)),), 0.01)
-    back, lost = list_and_back(nbest, "srilm:variant=NBestList2.0")
+    back, lost = list_round_trip(nbest, "srilm:variant=NBestList2.0")
     assert (back.hypotheses[0].begin, back.hypotheses[0].end) == ((5, 6), (6, 9))
     assert lost == {"times": 1}
 
@@ -329,7 +339,7 @@ LIST = NBest("k", (Hypothesis(("a",), (1.0, 0.0), (2.0, 1 / 3), (0,), (9,), ((7,
 def contents(path):
     """Return the contents of a file or folder."""
     if path.is_dir():
-        return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+        return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
     return path.read_bytes()
 
 

@@ -1,6 +1,6 @@
 """Real lattices without a field, a line or their end are rejected, unless the format cannot detect the loss.
 
-What the files cannot tell is listed in ``untold_slf`` and ``untold_fst``.
+What the files cannot tell is listed in ``undetectable_slf`` and ``undetectable_fst``.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ SLF = [
 COSTS = ("a", "l", "r")
 
 
-def same(one: Lattice, other: Lattice, *, time: bool = True) -> bool:
+def are_equal(first: Lattice, second: Lattice, *, time: bool = True) -> bool:
     names = ("arc_begin", "dst", "graph", "acoustic", "final_graph", "final_acoustic", *(("time",) if time else ()))
-    assert one.words is not None
-    assert other.words is not None
-    spelled = [[lattice.words.word(word) for word in lattice.word.tolist()] for lattice in (one, other)]
-    return spelled[0] == spelled[1] and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    assert first.words is not None
+    assert second.words is not None
+    spelled = [[lattice.words.word(word) for word in lattice.word.tolist()] for lattice in (first, second)]
+    return spelled[0] == spelled[1] and all(
+        np.array_equal(getattr(first, name), getattr(second, name)) for name in names
+    )
 
 
 def body(lines: list[bytes]) -> list[int]:
     return [place for place, line in enumerate(lines) if line[:2] in (b"I=", b"J=")]
 
 
-def untold_slf(content: bytes, line: bytes, field: str) -> bool:
+def undetectable_slf(content: bytes, line: bytes, field: str) -> bool:
     """Return whether an HTK lattice without a field is still valid, but has another meaning.
 
     * A score of a link that is known to have no word: SRILM leaves it out, where it is 1.
     * The word of the node to begin or to end with.
     """
-    found = dict(slow.slf_fields(line.decode().rstrip("\n")))
+    values = dict(slow.slf_fields(line.decode().rstrip("\n")))
     reference = slow.read_slf(content)
-    if "I" in found:
-        return field == "W" and int(found["I"]) in (reference.start, reference.end)
-    node = int(found["S"] if reference.begins else found["E"])
-    return field in COSTS and found.get("W", reference.words.get(node)) in slow.SILENT
+    if "I" in values:
+        return field == "W" and int(values["I"]) in (reference.start, reference.end)
+    node = int(values["S"] if reference.begins else values["E"])
+    return field in COSTS and values.get("W", reference.words.get(node)) in slow.SILENT
 
 
 @needs_files
@@ -58,17 +60,17 @@ def untold_slf(content: bytes, line: bytes, field: str) -> bool:
 def test_real_htk_lattices_that_lost_something_are_refused_or_mean_the_same(name: str, kind: str, seed: int) -> None:
     content, whole = real_slf(name)
     lines = content.splitlines(keepends=True)
-    chance = random.Random(seed)
-    place = chance.choice(body(lines))
+    rng = random.Random(seed)
+    place = rng.choice(body(lines))
     line, field = lines[place], ""
     if kind == "field":
         fields = line.split()
-        gone = fields.pop(chance.randrange(len(fields)))
-        field = gone.split(b"=")[0].decode()
+        removed = fields.pop(rng.randrange(len(fields)))
+        field = removed.split(b"=")[0].decode()
         lines[place] = b"\t".join(fields) + b"\n"
     elif kind == "line":
         lines.pop(place)
-    damaged = content[: chance.randrange(1, len(content))] if kind == "cut" else b"".join(lines)
+    damaged = content[: rng.randrange(1, len(content))] if kind == "cut" else b"".join(lines)
     try:
         lattice = read_slf(damaged, "k")
     except NinjaError:
@@ -77,7 +79,7 @@ def test_real_htk_lattices_that_lost_something_are_refused_or_mean_the_same(name
     check(lattice)
     if field == "t":  # one state without a time drops all times, reported as lost
         assert lattice.time is None
-    assert same(lattice, whole, time=field != "t") or untold_slf(content, line, field), (line, field)
+    assert are_equal(lattice, whole, time=field != "t") or undetectable_slf(content, line, field), (line, field)
 
 
 @lru_cache
@@ -86,7 +88,7 @@ def real_slf(name: str) -> tuple[bytes, Lattice]:
     return content, read_slf(content, "k")
 
 
-def untold_fst(lines: list[bytes], place: int, index: int) -> bool:
+def undetectable_fst(lines: list[bytes], place: int, index: int) -> bool:
     """Return whether an FST in text without a field is still valid, but has another meaning.
 
     Nor can they see a line gone, if each state that is still entered has another one: an arc, a final state, the start.
@@ -111,12 +113,12 @@ def test_real_fsts_in_text_that_lost_something_are_refused_or_mean_the_same(
 ) -> None:
     content, whole = real_fst(name, acceptor, spelled)
     lines = content.splitlines(keepends=True)
-    chance = random.Random(seed)
-    place, index = chance.randrange(len(lines)), 0
-    damaged = content[: chance.randrange(1, len(content))]
+    rng = random.Random(seed)
+    place, index = rng.randrange(len(lines)), 0
+    damaged = content[: rng.randrange(1, len(content))]
     if kind == "field":
         fields = lines[place].split()
-        index = chance.randrange(len(fields))
+        index = rng.randrange(len(fields))
         damaged = b"".join(
             [*lines[:place], b"\t".join(fields[:index] + fields[index + 1 :]) + b"\n", *lines[place + 1 :]]
         )
@@ -129,11 +131,11 @@ def test_real_fsts_in_text_that_lost_something_are_refused_or_mean_the_same(
     check(lattice)
     if kind != "field":
         assert damaged.endswith(b"\n")
-        described = {line.split()[0] for line in damaged.splitlines()}
-        assert {row[1] for row in map(bytes.split, damaged.splitlines()) if len(row) > 2} <= described
+        source_states = {line.split()[0] for line in damaged.splitlines()}
+        assert {row[1] for row in map(bytes.split, damaged.splitlines()) if len(row) > 2} <= source_states
         return
     equal = lattice.words == whole.words and lattice.identical(whole)
-    assert equal or untold_fst(lines, place, index), (lines[place], index)
+    assert equal or undetectable_fst(lines, place, index), (lines[place], index)
 
 
 @lru_cache

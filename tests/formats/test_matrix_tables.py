@@ -12,17 +12,17 @@ from ninja.errors import FormatError, InputError, NinjaError
 kaldiio = pytest.importorskip("kaldiio")
 
 
-def collected(source):
+def collect(source):
     failures = []
-    found = [(key, matrix.tolist()) for key, matrix, _ in read_matrices(str(source), failures.append)]
-    return found, [str(failure) for failure in failures]
+    matrices = [(key, matrix.tolist()) for key, matrix, _ in read_matrices(str(source), failures.append)]
+    return matrices, [str(failure) for failure in failures]
 
 
 def test_a_bad_matrix_in_a_text_archive_does_not_cost_those_behind_it(tmp_path):
     path = tmp_path / "a"
     path.write_text("one  [\n 1 2 ]\ntwo [ 1 x ]\nthree [\n  1\n  2 3 ]\n\nfour [ 3 4 ]\n")
-    found, failures = collected(path)
-    assert found == [("one", [[1, 2]]), ("four", [[3, 4]])]
+    matrices, failures = collect(path)
+    assert matrices == [("one", [[1, 2]]), ("four", [[3, 4]])]
     assert failures == [
         f"{path}, byte 18, key 'two': a value in a vector or matrix is not a number: "
         "could not convert string to float: b'x'",
@@ -36,15 +36,15 @@ def test_matrices_before_the_damage_of_an_archive_are_given(tmp_path):
     matrices = {f"utt{number}": np.full((300, 200), number, np.float32) for number in range(4)}  # 240 kB each
     path = tmp_path / "a.ark"
     kaldiio.save_ark(str(path), matrices)
-    assert [(key, matrix[0][0]) for key, matrix in collected(path)[0]] == [(f"utt{n}", n) for n in range(4)]
+    assert [(key, matrix[0][0]) for key, matrix in collect(path)[0]] == [(f"utt{n}", n) for n in range(4)]
     content = path.read_bytes()
     path.write_bytes(content[:-9])
-    found, failures = collected(path)
+    results, failures = collect(path)
     begin = len(content) - 240000
-    assert [key for key, _ in found] == ["utt0", "utt1", "utt2"]
+    assert [key for key, _ in results] == ["utt0", "utt1", "utt2"]
     [failure] = failures
-    announced = "the file declares 60000 numbers of 4 bytes, but only 239991 bytes remain"
-    assert failure.startswith(f"{path}, byte {begin}, key 'utt3': {announced}")
+    reason = "the file declares 60000 numbers of 4 bytes, but only 239991 bytes remain"
+    assert failure.startswith(f"{path}, byte {begin}, key 'utt3': {reason}")
 
 
 def test_a_bad_line_of_a_list_does_not_cost_the_others(tmp_path):
@@ -60,8 +60,8 @@ def test_a_bad_line_of_a_list_does_not_cost_the_others(tmp_path):
     ]
     path = tmp_path / "list"
     path.write_text("\n".join(rows) + "\n")
-    found, failures = collected(path)
-    assert found == [("first", [[1, 1], [1, 1]]), ("fifth", [[1]])]
+    matrices, failures = collect(path)
+    assert matrices == [("first", [[1, 1], [1, 1]]), ("fifth", [[1]])]
     assert [failure.partition(str(tmp_path))[2] for failure in failures] == [
         "/a.ark, byte 0, key 'second': expected numbers in brackets [ ]",
         "/none.ark: cannot be read: No such file or directory",
@@ -73,23 +73,23 @@ def test_a_bad_line_of_a_list_does_not_cost_the_others(tmp_path):
 def test_a_single_matrix_without_a_key_has_the_name_of_its_file(tmp_path):
     kaldiio.save_mat(str(tmp_path / "utt.mat"), np.ones((1, 2), np.float32))
     (tmp_path / "text.txt").write_text(" [\n  3 4 ]\n")
-    assert collected(tmp_path / "utt.mat") == ([("utt", [[1, 1]])], [])
-    assert collected(tmp_path / "text.txt") == ([("text", [[3, 4]])], [])
+    assert collect(tmp_path / "utt.mat") == ([("utt", [[1, 1]])], [])
+    assert collect(tmp_path / "text.txt") == ([("text", [[3, 4]])], [])
 
 
 def test_a_folder_gives_the_matrices_in_it_and_must_have_some(tmp_path):
     (tmp_path / "README").write_text("nothing to see\n")
     with pytest.raises(FormatError, match="this directory contains no matrices"):
-        collected(tmp_path)
+        collect(tmp_path)
     for name in ("b", "a"):
         np.save(tmp_path / f"{name}.npy", np.ones((1, 1)))
-    assert [key for key, _ in collected(tmp_path)[0]] == ["a", "b"]
+    assert [key for key, _ in collect(tmp_path)[0]] == ["a", "b"]
     with pytest.raises(InputError, match="no file matches this pattern"):
-        collected(tmp_path / "*.gz")
+        collect(tmp_path / "*.gz")
 
 
 def test_damaged_archives_and_lists_are_named_or_harmless(tmp_path):
-    chance = random.Random(0)
+    rng = random.Random(0)
     matrices = {"one": np.ones((3, 2), np.float32), "two": np.zeros((2, 2), np.float32)}
     kaldiio.save_ark(str(tmp_path / "a.ark"), matrices, scp=str(tmp_path / "a.scp"))
     kaldiio.save_ark(str(tmp_path / "b.ark"), matrices, text=True)
@@ -97,10 +97,10 @@ def test_damaged_archives_and_lists_are_named_or_harmless(tmp_path):
         content = (tmp_path / name).read_bytes()
         for number in range(150):
             damaged = bytearray(content)
-            for _ in range(chance.randint(1, 4)):
-                damaged[chance.randrange(len(damaged))] = chance.choice([0, 10, 32, 93, chance.randrange(256)])
+            for _ in range(rng.randint(1, 4)):
+                damaged[rng.randrange(len(damaged))] = rng.choice([0, 10, 32, 93, rng.randrange(256)])
             path = tmp_path / f"damaged{name[1:]}"
-            path.write_bytes(damaged[: chance.choice([len(damaged), len(damaged) // 2])])
+            path.write_bytes(damaged[: rng.choice([len(damaged), len(damaged) // 2])])
             with suppress(NinjaError):
                 for _, matrix, _ in read_matrices(path, None if number % 2 else lambda failure: None):
                     assert matrix.nbytes <= 8 * len(content)

@@ -136,9 +136,9 @@ def test_one_bad_mesh_costs_no_other():
         b"name e\nnumaligns 2\nalign 0 x 1\n"
         b"numaligns 1\nalign 0 x 1\n"
     )
-    found = read(content)
-    assert [entry.key for entry in found] == ["a", "b", "c", "d", "e", "file-1"]
-    faults = [str(each) if isinstance(each, NinjaError) else None for each in found]
+    entries = read(content)
+    assert [entry.key for entry in entries] == ["a", "b", "c", "d", "e", "file-1"]
+    faults = [str(entry) if isinstance(entry, NinjaError) else None for entry in entries]
     assert faults == [
         None,
         "m:6, key 'b': 'one' is not a number",
@@ -157,9 +157,9 @@ def test_posteriors_that_are_none_are_refused(posterior):
 
 
 def test_meshes_without_names_are_numbered_where_there_are_several():
-    one = b"numaligns 1\nalign 0 x 1\n"
-    assert [entry.key for entry in read(one)] == ["file"]
-    assert [entry.key for entry in read(one + b"name n\n" + one + one)] == ["file-1", "n", "file-2"]
+    mesh = b"numaligns 1\nalign 0 x 1\n"
+    assert [entry.key for entry in read(mesh)] == ["file"]
+    assert [entry.key for entry in read(mesh + b"name n\n" + mesh + mesh)] == ["file-1", "n", "file-2"]
 
 
 def test_words_are_looked_up_and_epsilon_is_spelled_in_two_ways():
@@ -197,7 +197,7 @@ def test_options_out_of_their_range_are_refused(options, message):
 
 
 @pytest.mark.parametrize(
-    ("head", "known"),
+    ("head", "is_mesh"),
     [
         (SRILM, True),
         (b"numaligns 3", True),
@@ -210,8 +210,8 @@ def test_options_out_of_their_range_are_refused(options, message):
         (b"", False),
     ],
 )
-def test_a_mesh_is_known_by_its_first_lines(head, known):
-    assert bool(FORMAT.mark(head)) is known
+def test_a_mesh_is_known_by_its_first_lines(head, is_mesh):
+    assert bool(FORMAT.mark(head)) is is_mesh
 
 
 names = st.text("abcXYZ가é-_'<>", min_size=1, max_size=6)
@@ -221,15 +221,15 @@ names = st.text("abcXYZ가é-_'<>", min_size=1, max_size=6)
 def networks(draw):
     bins = []
     for _ in range(draw(st.integers(1, 4))):
-        chosen = draw(st.lists(st.none() | names, min_size=1, max_size=4, unique=True))
-        bins.append([(word, draw(st.floats(0.0078125, 1, width=32)), None, None) for word in chosen])
+        bin_words = draw(st.lists(st.none() | names, min_size=1, max_size=4, unique=True))
+        bins.append([(word, draw(st.floats(0.0078125, 1, width=32)), None, None) for word in bin_words])
     return ConfusionNetwork.from_bins(draw(names), bins)
 
 
 @given(st.lists(networks(), min_size=1, max_size=3))
-def test_lattices_of_meshes_have_the_posteriors_of_their_networks(all_):
-    found = read("".join(map(write_mesh, all_)).encode())
-    for lattice, network in zip(found, all_, strict=True):
+def test_lattices_of_meshes_have_the_posteriors_of_their_networks(drawn_networks):
+    results = read("".join(map(write_mesh, drawn_networks)).encode())
+    for lattice, network in zip(results, drawn_networks, strict=True):
         check(lattice)
         entries = [(place, *entry[:2]) for place in range(network.num_bins) for entry in network.bin(place)]
         assert lattice.key == network.key
@@ -239,7 +239,7 @@ def test_lattices_of_meshes_have_the_posteriors_of_their_networks(all_):
 
 def test_the_best_path_of_a_real_mesh_is_what_was_decoded():
     for lattice in read_kaldi(Path(__file__).parents[1] / "data" / "english" / "graph" / "lat.ark.gz"):
-        found = mbr_decode(lattice, Scales(0.1))
-        (mesh,) = read(write_mesh(confusion_network(found)).encode())
+        consensus = mbr_decode(lattice, Scales(0.1))
+        (mesh,) = read(write_mesh(confusion_network(consensus)).encode())
         best = [mesh.words.word(word) for word in best_path(mesh).words if word]
-        assert best == [str(word) for word in found.words if word]
+        assert best == [str(word) for word in consensus.words if word]

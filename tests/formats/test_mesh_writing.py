@@ -56,7 +56,7 @@ def is_whole(lattice, acoustic_scale=1.0, lm_scale=1.0):
     return consensus.lattice_mesh(lattice, Scales(acoustic_scale, lm_scale))[1]
 
 
-def written(lattice, path, **options):
+def lost_fields(lattice, path, **options):
     """Return the fields of a lattice that a writer reports as lost."""
     with package.write(path, **options) as output:
         output.write(lattice)
@@ -71,20 +71,20 @@ def columns(text):
     return mesh.bins()
 
 
-def same(one, other):
+def are_equal(first, second):
     """Return whether two lattices agree bit for bit, with words compared by name."""
     names = [field.name for field in fields(Lattice) if field.name not in ("words", "time")]
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and (
-        np.array_equal(one.time, other.time) and one.words.spell(one.word) == other.words.spell(other.word)
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in names) and (
+        np.array_equal(first.time, second.time) and first.words.spell(first.word) == second.words.spell(second.word)
     )
 
 
-def row(*shown, **given):
+def row(*positions, **options):
     """Return a lattice of positions, each with some (word, graph cost, acoustic cost)."""
-    src = [place for place, arcs in enumerate(shown) for _ in arcs]
-    word, graph, acoustic = zip(*(arc for arcs in shown for arc in arcs), strict=True)
+    src = [place for place, arcs in enumerate(positions) for _ in arcs]
+    word, graph, acoustic = zip(*(arc for arcs in positions for arc in arcs), strict=True)
     dst = [place + 1 for place in src]
-    return from_arcs("row", src, dst, word, graph, acoustic, finals={len(shown): 0.0}, **given)
+    return from_arcs("row", src, dst, word, graph, acoustic, finals={len(positions): 0.0}, **options)
 
 
 def test_a_mesh_comes_back_with_its_bytes():
@@ -116,9 +116,9 @@ def meshes(draw):
         words = draw(st.lists(word, min_size=1, max_size=5, unique=True))
         share = [draw(st.floats(1e-3, 1)) for _ in words]
         total = draw(st.just(1.0) | st.floats(0.52, 1))
-        spelled = [each or "*DELETE*" for each in words]
-        shown = [f"{name} {each * total / sum(share):.{digits}g}" for name, each in zip(spelled, share, strict=True)]
-        lines.append(" ".join([f"align {place}", *shown]))
+        spelled = [name or "*DELETE*" for name in words]
+        pairs = [f"{name} {part * total / sum(share):.{digits}g}" for name, part in zip(spelled, share, strict=True)]
+        lines.append(" ".join([f"align {place}", *pairs]))
         if timed:
             start, duration = time[place] / 100, (time[place + 1] - time[place]) / 100
             lines += [f"info {place} {name} {start:g} {duration:.4g} 0 0 : :" for name in spelled]
@@ -132,7 +132,7 @@ def test_meshes_come_back_as_they_were(drawn):
     assert np.array_equal(lattice.time, time)
     back = lattice_mesh(lattice)
     assert is_whole(lattice)
-    assert same(read(back), lattice)
+    assert are_equal(read(back), lattice)
     assert lattice_mesh(read(back)) == back
     for before, after in zip(columns(text), columns(back), strict=True):
         assert [word for word, *_ in after] == [word for word, *_ in before]
@@ -154,13 +154,13 @@ def test_posteriors_of_rows_are_those_of_their_paths(drawn):
     lattice, scales = drawn
     text = lattice_mesh(lattice, **scales)
     expected = slow_columns(lattice, **scales)
-    taken = is_whole(lattice, **scales)  # its graph costs can be posteriors
-    for found, column in zip(columns(text), expected, strict=True):
-        assert taken or sum(share for _, share, *_ in found) == pytest.approx(1.0, abs=1e-6)
+    whole = is_whole(lattice, **scales)  # its graph costs can be posteriors
+    for entries, column in zip(columns(text), expected, strict=True):
+        assert whole or sum(share for _, share, *_ in entries) == pytest.approx(1.0, abs=1e-6)
         shares = {TABLE.word(word): share for word, share in column.items()}
-        mass = sum(share for _, share, *_ in found) if taken else 1.0
-        assert {word or "<eps>": share / mass for word, share, *_ in found} == pytest.approx(shares, abs=1e-6)
-        assert taken or sorted(found, key=lambda entry: -entry[1]) == found
+        mass = sum(share for _, share, *_ in entries) if whole else 1.0
+        assert {word or "<eps>": share / mass for word, share, *_ in entries} == pytest.approx(shares, abs=1e-6)
+        assert whole or sorted(entries, key=lambda entry: -entry[1]) == entries
 
 
 def test_words_of_a_row_are_added_up_and_the_most_probable_comes_first():
@@ -178,19 +178,19 @@ def test_words_of_a_row_are_added_up_and_the_most_probable_comes_first():
     assert not is_whole(lattice)
 
 
-TAKEN = row([(5, -math.log(0.6), 0.0), (6, -math.log(0.3), 0.0)], words=TABLE)
+POSTERIORS = row([(5, -math.log(0.6), 0.0), (6, -math.log(0.3), 0.0)], words=TABLE)
 
 
 @pytest.mark.parametrize(
     ("lattice", "lm_scale", "first"),
     [
-        (TAKEN, 1.0, "the 0.6 cat 0.3\nposterior 0 0.9"),
-        (TAKEN, 2.0, "the 0.8 cat 0.2"),
-        (TAKEN.with_costs(TAKEN.graph, np.array([1, 1], np.float32)), 1.0, "the 0.66666667 cat 0.33333333"),
-        (TAKEN.with_costs(TAKEN.graph + np.float32(1.0)), 1.0, "the 0.66666667 cat 0.33333333"),
-        (TAKEN.with_costs(TAKEN.graph - np.float32(1.0)), 1.0, "the 0.66666667 cat 0.33333333"),
-        (replace(TAKEN, final_graph=np.array([np.inf, 1], np.float32)), 1.0, "the 0.66666667 cat 0.33333333"),
-        (replace(TAKEN, word=np.array([5, 5], np.int32)), 1.0, "the 1"),
+        (POSTERIORS, 1.0, "the 0.6 cat 0.3\nposterior 0 0.9"),
+        (POSTERIORS, 2.0, "the 0.8 cat 0.2"),
+        (POSTERIORS.with_costs(POSTERIORS.graph, np.array([1, 1], np.float32)), 1.0, "the 0.66666667 cat 0.33333333"),
+        (POSTERIORS.with_costs(POSTERIORS.graph + np.float32(1.0)), 1.0, "the 0.66666667 cat 0.33333333"),
+        (POSTERIORS.with_costs(POSTERIORS.graph - np.float32(1.0)), 1.0, "the 0.66666667 cat 0.33333333"),
+        (replace(POSTERIORS, final_graph=np.array([np.inf, 1], np.float32)), 1.0, "the 0.66666667 cat 0.33333333"),
+        (replace(POSTERIORS, word=np.array([5, 5], np.int32)), 1.0, "the 1"),
     ],
 )
 def test_only_graph_costs_that_can_be_posteriors_are_taken_for_them(lattice, lm_scale, first):
@@ -210,15 +210,15 @@ def test_other_lattices_are_aligned_and_bins_without_words_are_left_out():
     )
     network = confusion_network(mbr_decode(lattice, Scales(0.5)), words=TABLE)
     text = lattice_mesh(lattice, 0.5)
-    kept = [
+    non_empty = [
         network.bin(place)
         for place in range(network.num_bins)
         if any(word is not None for word, *_ in network.bin(place))
     ]
     assert network.num_bins == 5
-    assert len(kept) == 2
+    assert len(non_empty) == 2
     assert [[entry[:2] for entry in column] for column in columns(text)] == [
-        [(word, pytest.approx(share)) for word, share, *_ in entries] for entries in kept
+        [(word, pytest.approx(share)) for word, share, *_ in entries] for entries in non_empty
     ]
     assert not is_whole(lattice)
 
@@ -270,9 +270,11 @@ def test_the_empty_sentence_has_no_positions():
 def test_positions_without_words_have_times_only_where_those_of_words_do_not_tell(time, infos):
     lattice = row([(0, 0.0, 0.0)], [(5, 0.0, 0.0)], [(0, 0.0, 0.0)], time=time, words=TABLE)
     text = lattice_mesh(lattice)
-    found = [row.removeprefix("info ").removesuffix(" 0 0 : :") for row in text.splitlines() if row.startswith("info")]
-    assert [each for each in found if "*DELETE*" not in each] == infos
-    assert len(found) == (1 if time == [10, 10, 30, 30] else 3)
+    info_rows = [
+        row.removeprefix("info ").removesuffix(" 0 0 : :") for row in text.splitlines() if row.startswith("info")
+    ]
+    assert [info for info in info_rows if "*DELETE*" not in info] == infos
+    assert len(info_rows) == (1 if time == [10, 10, 30, 30] else 3)
     assert read(text).time.tolist() == time
 
 
@@ -283,8 +285,8 @@ def test_positions_without_any_words_have_times():
 
 def test_no_word_beside_words_needs_no_times():
     lattice = row([(5, 1.0, 0.0), (0, 0.5, 0.0)], [(0, 0.0, 0.0)], time=[0, 10, 30], words=TABLE)
-    found = [row for row in lattice_mesh(lattice).splitlines() if row.startswith("info")]
-    assert found == ["info 0 the 0 0.1 0 0 : :", "info 1 *DELETE* 0.1 0.2 0 0 : :"]
+    info_rows = [row for row in lattice_mesh(lattice).splitlines() if row.startswith("info")]
+    assert info_rows == ["info 0 the 0 0.1 0 0 : :", "info 1 *DELETE* 0.1 0.2 0 0 : :"]
 
 
 def test_times_are_seconds_by_the_frame_shift_of_the_lattice_or_the_one_given():
@@ -306,7 +308,7 @@ def test_times_are_seconds_by_the_frame_shift_of_the_lattice_or_the_one_given():
     ],
 )
 def test_fields_that_a_mesh_lacks_are_named(lattice, lost, tmp_path):
-    assert written(lattice, tmp_path / f"{lattice.key}.mesh") == {*lost}
+    assert lost_fields(lattice, tmp_path / f"{lattice.key}.mesh") == {*lost}
 
 
 def test_labels_say_times():
@@ -335,11 +337,11 @@ def test_words_may_have_spaces_that_srilm_does_not_know():
 
 
 def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
-    assert written(read(OURS), tmp_path / "utt1.mesh", lossy="refuse") == set()
+    assert lost_fields(read(OURS), tmp_path / "utt1.mesh", lossy="refuse") == set()
     assert (tmp_path / "utt1.mesh").read_text() == OURS
-    assert written(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "b.mesh") == {PATHS}
+    assert lost_fields(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "b.mesh") == {PATHS}
     with pytest.raises(LatticeError, match="mesh cannot store: paths and their costs"):
-        written(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "c.mesh", lossy="refuse")
+        lost_fields(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "c.mesh", lossy="refuse")
 
 
 @pytest.mark.parametrize(
@@ -356,7 +358,7 @@ def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
 )
 def test_words_and_keys_that_a_mesh_cannot_hold_are_refused_with_the_key(lattice, message, tmp_path):
     with pytest.raises((LatticeError, SymbolError), match=message) as caught:
-        written(lattice, tmp_path / "a.mesh")
+        lost_fields(lattice, tmp_path / "a.mesh")
     assert caught.value.key == lattice.key
 
 
@@ -364,9 +366,9 @@ def test_lattices_without_paths_and_numbers_that_are_none_are_refused():
     with pytest.raises(LatticeError, match="no path leads from the start to a final state"):
         lattice_mesh(Lattice.from_arrays("n", [0, 0, 0], [], [], [], [], [math.inf, 0.0]))
     with pytest.raises(OptionError, match=r"frame_shift is 0\.0, but must be from"):
-        lattice_mesh(TAKEN, frame_shift=0.0)
+        lattice_mesh(POSTERIORS, frame_shift=0.0)
     with pytest.raises(OptionError, match="acoustic_scale is nan"):
-        lattice_mesh(TAKEN, math.nan)
+        lattice_mesh(POSTERIORS, math.nan)
 
 
 @pytest.mark.parametrize(

@@ -23,31 +23,31 @@ WORDS_OF_FOUR = (0, 1, 2, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7FC0
 SEPARATORS = (b"\n", b" ", b"\t", b",", b'"', b"=")
 
 
-def mutated(content: bytes, chance: random.Random) -> bytes:
+def mutated(content: bytes, rng: random.Random) -> bytes:
     """Return a file with one to four mutations."""
-    for _ in range(chance.randint(1, 4)):
-        kind = chance.randrange(5)
+    for _ in range(rng.randint(1, 4)):
+        kind = rng.randrange(5)
         if kind == 0 and content:  # a byte
-            place = chance.randrange(len(content))
-            content = content[:place] + bytes([chance.randrange(256)]) + content[place + 1 :]
+            place = rng.randrange(len(content))
+            content = content[:place] + bytes([rng.randrange(256)]) + content[place + 1 :]
         elif kind == 1 and len(content) > 8:  # a word
-            place = chance.randrange(len(content) - 4)
-            word = chance.choice([*WORDS_OF_FOUR, chance.randrange(len(content))])
+            place = rng.randrange(len(content) - 4)
+            word = rng.choice([*WORDS_OF_FOUR, rng.randrange(len(content))])
             content = content[:place] + struct.pack("<I", word) + content[place + 4 :]
         elif kind == 2:  # cut, or a stretch once more
-            place, other = sorted((chance.randint(0, len(content)), chance.randint(0, len(content))))
-            again = content[place:other] * chance.randint(0, 2)
-            content = content[:place] + again + content[other:]
+            begin, end = sorted((rng.randint(0, len(content)), rng.randint(0, len(content))))
+            repeated = content[begin:end] * rng.randint(0, 2)
+            content = content[:begin] + repeated + content[end:]
         else:  # lines or fields
-            separator = chance.choice(SEPARATORS)
+            separator = rng.choice(SEPARATORS)
             parts = content.split(separator)
-            one, other = chance.randrange(len(parts)), chance.randrange(len(parts))
+            first, second = rng.randrange(len(parts)), rng.randrange(len(parts))
             if kind == 3:
-                parts[one], parts[other] = parts[other], parts[one]
-            elif chance.random() < 0.5:
-                parts[one] = chance.choice(NUMBERS)
+                parts[first], parts[second] = parts[second], parts[first]
+            elif rng.random() < 0.5:
+                parts[first] = rng.choice(NUMBERS)
             else:
-                parts.insert(one, parts[other])
+                parts.insert(first, parts[second])
             content = separator.join(parts)
     return content[: 1 << 16]
 
@@ -61,8 +61,8 @@ def test_a_mutated_file_is_read_or_refused(name: str, tmp_path: Path) -> None:
         path.write_bytes(content)
         read(str(path))
     for number in range(FIRST, FIRST + COUNT):
-        chance = random.Random(f"{name} {number}")
-        content = mutated(chance.choice(files), chance)
+        rng = random.Random(f"{name} {number}")
+        content = mutated(rng.choice(files), rng)
         path.write_bytes(content)
         try:
             read(str(path))

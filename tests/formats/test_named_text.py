@@ -28,7 +28,7 @@ TABLE = SymbolTable([("<eps>", 0), ("the", 4), ("cat", 2), ("12", 9), ("a", 1), 
 ORDINARY = st.text("abcXYZ가é019-_'.(){}#", min_size=1, max_size=5).filter(lambda name: name != "<eps>")
 
 
-def found(content, table=None, **options):
+def read_entries(content, table=None, **options):
     return list(read_named_text(content, "t", table, NamedTextOptions(**options)))
 
 
@@ -52,20 +52,20 @@ def with_names(text, names):
 
 
 def test_a_compact_and_a_raw_lattice_are_read():
-    (key, one), (other, two) = found(COMPACT + RAW)
-    assert (key, other, one.key, two.key) == ("utt-1", "utt-2", "utt-1", "utt-2")
-    assert (one.kind, two.kind) == ("compact", "raw")
-    assert one.words is two.words
-    assert dict(one.words) == {"<eps>": 0, "the": 1, "12": 2, "cat": 3}
-    assert one.src.tolist() == [0, 0, 1]
-    assert [one.words.word(word) for word in one.word.tolist()] == ["the", "<eps>", "12"]
-    assert one.graph.tolist() == [0.5, 0.0, 1.0]
-    assert one.acoustic.tolist() == [-1.25, 0.0, 2.0]
-    assert one.ali.tolist() == [3, 4]
-    assert one.final_ali.tolist() == [7]
-    assert two.dst.tolist() == [1, 1, 2]  # states 2 and 1 change places
-    assert [two.words.word(word) for word in two.word.tolist()] == ["cat", "<eps>", "the"]
-    assert two.ali.tolist() == [9, 8]
+    (first_key, first), (second_key, second) = read_entries(COMPACT + RAW)
+    assert (first_key, second_key, first.key, second.key) == ("utt-1", "utt-2", "utt-1", "utt-2")
+    assert (first.kind, second.kind) == ("compact", "raw")
+    assert first.words is second.words
+    assert dict(first.words) == {"<eps>": 0, "the": 1, "12": 2, "cat": 3}
+    assert first.src.tolist() == [0, 0, 1]
+    assert [first.words.word(word) for word in first.word.tolist()] == ["the", "<eps>", "12"]
+    assert first.graph.tolist() == [0.5, 0.0, 1.0]
+    assert first.acoustic.tolist() == [-1.25, 0.0, 2.0]
+    assert first.ali.tolist() == [3, 4]
+    assert first.final_ali.tolist() == [7]
+    assert second.dst.tolist() == [1, 1, 2]  # states 2 and 1 change places
+    assert [second.words.word(word) for word in second.word.tolist()] == ["cat", "<eps>", "the"]
+    assert second.ali.tolist() == [9, 8]
 
 
 @given(lattices(max_word=4), st.lists(ORDINARY, min_size=4, max_size=4, unique=True))
@@ -79,15 +79,15 @@ def test_names_are_read_as_kaldis_reader_reads_ids(lattice, names):
     reader.advance(len(ids))
     items, _ = reader.parse(0)
     (kaldi,) = Batch(items)
-    ((one, plain),) = found(ids, words="ids")
-    ((other, named),) = found(with_names(ids, ["<eps>", *names]), table, words="names")
-    assert kaldi.key == one == other == lattice.key
+    ((plain_key, plain),) = read_entries(ids, words="ids")
+    ((named_key, named),) = read_entries(with_names(ids, ["<eps>", *names]), table, words="names")
+    assert kaldi.key == plain_key == named_key == lattice.key
     assert plain.identical(kaldi)
     assert named.identical(kaldi)
     assert named.words is table
-    ((_, own),) = found(with_names(ids, ["<eps>", *names]), words="names")
-    assert own.words.spell(own.word) == table.spell(lattice.word)
-    np.testing.assert_array_equal(own.dst, lattice.dst)
+    ((_, with_own_table),) = read_entries(with_names(ids, ["<eps>", *names]), words="names")
+    assert with_own_table.words.spell(with_own_table.word) == table.spell(lattice.word)
+    np.testing.assert_array_equal(with_own_table.dst, lattice.dst)
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_names_are_read_as_kaldis_reader_reads_ids(lattice, names):
     ],
 )
 def test_whether_words_are_names_is_seen_from_the_words(content, are_names):
-    ((_, lattice),) = found(content)
+    ((_, lattice),) = read_entries(content)
     assert (isinstance(lattice, Lattice) and lattice.words is not None) is are_names
-    assert (found(content, words="names")[0][1].words is not None) is True
+    assert (read_entries(content, words="names")[0][1].words is not None) is True
 
 
 def test_a_name_among_ids_is_damage():
     content = b"k\n0 1 5 1,2,\n1 2 6 1,2,\n2\n\nl\n0 1 7x 1,2,\n1\n\nm\n0 1 8\n1\n\n"
-    (_, first), (_, bad), (_, last) = found(content)
+    (_, first), (_, bad), (_, last) = read_entries(content)
     assert (first.word.tolist(), last.word.tolist(), first.words) == ([5, 6], [8], None)
     assert str(bad) == (
         "t:7, key 'l': expected 'state next word graph,acoustic,labels' or 'state graph,acoustic,labels' "
@@ -119,7 +119,7 @@ def test_a_name_among_ids_is_damage():
 
 def test_keys_of_several_words_are_kept_cut_or_joined():
     content = b" utterance  123 \n0 1 a 1,2,\n1\n\n"
-    assert [found(content, keys=how)[0][0] for how in ("line", "first", "join")] == [
+    assert [read_entries(content, keys=mode)[0][0] for mode in ("line", "first", "join")] == [
         "utterance  123",
         "utterance",
         "utterance_123",
@@ -127,37 +127,37 @@ def test_keys_of_several_words_are_kept_cut_or_joined():
 
 
 def test_a_key_may_be_any_bytes_and_occur_twice():
-    (one, first), (two, second) = found(b"\xff1\n0 1 a\n1\n\n\xff1\n0 1 b\n1\n\n")
-    assert one == two == first.key == second.key == "\udcff1"
+    (first_key, first), (second_key, second) = read_entries(b"\xff1\n0 1 a\n1\n\n\xff1\n0 1 b\n1\n\n")
+    assert first_key == second_key == first.key == second.key == "\udcff1"
     assert first.words.spell(first.word) == ["a"]
     assert second.words.spell(second.word) == ["b"]
 
 
 def test_a_word_that_the_table_lacks_is_named_with_its_line_and_costs_no_other_lattice():
     content = COMPACT + b"bad\n0 1 the 1,2,\n1 2 dog 1,2,\n2\n\n" + RAW
-    (_, one), (_, bad), (_, two) = found(content, TABLE)
-    assert (one.word.tolist(), two.word.tolist(), one.words) == ([4, 0, 9], [2, 0, 4], TABLE)
+    (_, first), (_, bad), (_, second) = read_entries(content, TABLE)
+    assert (first.word.tolist(), second.word.tolist(), first.words) == ([4, 0, 9], [2, 0, 4], TABLE)
     assert isinstance(bad, SymbolError)
     assert str(bad) == "t:9, key 'bad': word 'dog' is not in the symbol table; is it the right table?"
 
 
 def test_the_wrong_table_is_refused():
-    ((_, error),) = found(b"k\n0 1 x 1,2,\n1\n\n", TABLE)
+    ((_, error),) = read_entries(b"k\n0 1 x 1,2,\n1\n\n", TABLE)
     assert str(error) == "t:2, key 'k': word 'x' is not in the symbol table; is it the right table?"
-    ((_, error),) = found(b"k\n0 1 77 1,2,\n1\n\n", TABLE)
+    ((_, error),) = read_entries(b"k\n0 1 77 1,2,\n1\n\n", TABLE)
     assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is it the right table?"
 
 
 def test_ids_get_the_table_with_their_words():
-    ((_, lattice),) = found(b"a key\n0 1 9 1,2,\n1\n\n", TABLE)
+    ((_, lattice),) = read_entries(b"a key\n0 1 9 1,2,\n1\n\n", TABLE)
     assert (lattice.word.tolist(), lattice.words) == ([9], TABLE)
 
 
 def test_another_encoding_is_read_where_it_is_given():
     content = "Jürg\n0 1 Straße 1,2,\n1\n\nk\n0 1 a\n1\n\n".encode("latin-1")
-    (key, first), _ = found(content, encoding="latin-1")
+    (key, first), _ = read_entries(content, encoding="latin-1")
     assert (key, first.words.spell(first.word)) == ("Jürg", ["Straße"])
-    (_, error), (_, fine) = found(content)
+    (_, error), (_, fine) = read_entries(content)
     assert isinstance(fine, Lattice)
     assert str(error) == (
         "t:2, key 'J\\udcfcrg': not UTF-8 (invalid continuation byte); "
@@ -179,41 +179,41 @@ def test_another_encoding_is_read_where_it_is_given():
 )
 def test_a_line_that_is_none_is_shown_as_it_is(row, message):
     content = COMPACT + b"bad\n0 1 a 1,2,\n" + row + b"\n1\n\n" + COMPACT
-    (_, one), (key, error), (_, two) = found(content)
+    (_, before), (key, error), (_, after) = read_entries(content)
     assert key == "bad"
     assert isinstance(error, FormatError)
     assert (error.line, error.path, error.key) == (9, "t", "bad")
     assert message in str(error)
-    assert one.num_arcs == two.num_arcs == 3
+    assert before.num_arcs == after.num_arcs == 3
 
 
 def test_of_two_faults_the_first_is_reported():
     rows = [b"0 1 dog 1,2,", b"0 1 the 1,x,"]
     for first, second, line, kind in ((*rows, 2, SymbolError), (*reversed(rows), 2, FormatError)):
-        ((_, error),) = found(b"k\n" + first + b"\n" + second + b"\n1\n\n", TABLE, words="names")
+        ((_, error),) = read_entries(b"k\n" + first + b"\n" + second + b"\n1\n\n", TABLE, words="names")
         assert (type(error), error.line) == (kind, line)
 
 
 def test_a_weight_of_an_fst_is_no_word():
-    (_, error), _ = found(b"k\n0 1 5 1.5\n1\n\n" + COMPACT)
+    (_, error), _ = read_entries(b"k\n0 1 5 1.5\n1\n\n" + COMPACT)
     assert "t:2, key 'k': expected 'state next word" in str(error)
 
 
 def test_epsilon_needs_no_entry_in_a_table():
-    ((_, lattice),) = found(b"k\n0 1 <eps> 1,2,\n1\n\n", SymbolTable([("the", 4)]))
+    ((_, lattice),) = read_entries(b"k\n0 1 <eps> 1,2,\n1\n\n", SymbolTable([("the", 4)]))
     assert lattice.word.tolist() == [0]
 
 
 @pytest.mark.parametrize("blank", [b"", b" \t", b"\r", b"\f", b"\v \r"])
 @pytest.mark.parametrize("word", [b"a", b"5"])
 def test_lines_of_blanks_end_a_lattice(blank, word):
-    entries = found(b"k\n0 1 %b 1,2,\n1\n%b\n%b\nl\n0 1 %b 1,2,\n1\n%b\n" % (word, blank, blank, word, blank))
+    entries = read_entries(b"k\n0 1 %b 1,2,\n1\n%b\n%b\nl\n0 1 %b 1,2,\n1\n%b\n" % (word, blank, blank, word, blank))
     assert [(key, lattice.num_arcs) for key, lattice in entries] == [("k", 1), ("l", 1)]
 
 
 def test_an_empty_line_within_a_lattice_is_found_by_what_follows():
     content = b"k\n0 1 a 1,2,\n0 1 b\n1 0,0,\n\n1 2 c 1,2,\n2\n\n" + COMPACT
-    (_, cut), (_, error), (_, fine) = found(content)
+    (_, cut), (_, error), (_, fine) = read_entries(content)
     assert isinstance(cut, Lattice)
     assert "t:6" in str(error)
     assert "expected a key, found '1 2 c 1,2,'; is there an empty line within the lattice before it?" in str(error)
@@ -231,7 +231,7 @@ def test_an_empty_line_within_a_lattice_is_found_by_what_follows():
     ],
 )
 def test_malformed_lattices_are_refused_with_their_key(content, message):
-    (_, error), (_, fine) = found(content + COMPACT)
+    (_, error), (_, fine) = read_entries(content + COMPACT)
     assert isinstance(error, NinjaError)
     assert error.key == "k"
     assert message in str(error)
@@ -240,13 +240,13 @@ def test_malformed_lattices_are_refused_with_their_key(content, message):
 
 @pytest.mark.parametrize("content", [COMPACT, RAW, b"u v\n0 1 5 1,2,\n0 2 6 1,2,\n1 1,2,\n2 1,2,\n\n"])
 def test_a_file_cut_at_any_byte_is_refused_or_means_the_same(content):
-    ((_, whole),) = found(content, words="names")
+    ((_, whole),) = read_entries(content, words="names")
     for cut in range(1, len(content) - 1):
-        entries = found(content[:cut], words="names")
+        entries = read_entries(content[:cut], words="names")
         if len(entries) == 1 and isinstance(entries[0][1], Lattice):
             assert entries[0][1].identical(whole)
             assert cut == len(content) - 1  # the empty line alone is missing
-    ((_, lattice),) = found(content[:-1], words="names")
+    ((_, lattice),) = read_entries(content[:-1], words="names")
     assert lattice.identical(whole)
 
 
@@ -269,26 +269,26 @@ def test_a_damaged_archive_is_read_or_refused_but_nothing_else(data):
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content) - 1))
         content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    how = data.draw(st.sampled_from(["auto", "names", "ids"]))
-    for key, each in found(bytes(content), words=how):
-        if isinstance(each, Lattice):
-            check(each)
+    mode = data.draw(st.sampled_from(["auto", "names", "ids"]))
+    for key, entry in read_entries(bytes(content), words=mode):
+        if isinstance(entry, Lattice):
+            check(entry)
         else:
-            assert isinstance(each, NinjaError)
-        assert each.key == key
+            assert isinstance(entry, NinjaError)
+        assert entry.key == key
 
 
 @needs_files
 def test_theanolms_lattice_is_the_one_of_its_slf_file(tmp_path):
-    content = read_unpacked("theanolm/lattice.lat")
-    ((key, lattice),) = found(content)
-    slf = read_slf(read_unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
+    content = unpacked("theanolm/lattice.lat")
+    ((key, lattice),) = read_entries(content)
+    slf = read_slf(unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
     assert key == slf.key == lattice.key
     for name in ("arc_begin", "dst", "graph", "acoustic", "final_graph", "final_acoustic"):
         np.testing.assert_array_equal(getattr(lattice, name), getattr(slf, name), name)
     pairs = set(zip(lattice.word.tolist(), slf.word.tolist(), strict=True))
     assert (0, 0) in pairs
-    assert len(pairs) == len({one for one, _ in pairs}) == len({two for _, two in pairs})
+    assert len(pairs) == len({word for word, _ in pairs}) == len({slf_word for _, slf_word in pairs})
     (tmp_path / "lat.txt").write_bytes(content.replace(b"utterance 123", b"key ") + b"\n")  # as Kaldi writes it
     ((_, kaldi),) = read(f"ark,t:{tmp_path / 'lat.txt'}")
     assert lattice.with_key("key").identical(kaldi)
@@ -298,14 +298,14 @@ def test_theanolms_lattice_is_the_one_of_its_slf_file(tmp_path):
 def test_a_cut_theanolm_file_is_refused():
     content = read_unpacked("theanolm/lattice.lat")
     for cut in range(20, len(content), 7):
-        ((_, error),) = found(content[:cut])
+        ((_, error),) = read_entries(content[:cut])
         assert isinstance(error, NinjaError), cut
 
 
 @needs_files
 def test_real_lattices_have_the_words_and_costs_of_their_lines():
     content = gzip.decompress((FILES / "nbest_kaldi_librispeech" / "nbest.txt.gz").read_bytes())
-    entries = found(content)
+    entries = read_entries(content)
     blocks = content.decode().removesuffix("\n\n").split("\n\n")
     assert len(entries) == len(blocks) == 1355
     for (key, lattice), block in zip(entries, blocks, strict=True):
@@ -322,12 +322,14 @@ def test_real_lattices_have_the_words_and_costs_of_their_lines():
 def test_lists_of_names_and_of_ids_are_joined_to_the_same():
     content = gzip.decompress((FILES / "nbest_kaldi_librispeech" / "nbest.txt.gz").read_bytes())
     named = read_linear_lists(content, "t")
-    entries = found(content)
+    entries = read_entries(content)
     words = entries[0][1].words
     numbered = read_linear_lists(b"".join(kaldi_text(lattice) for _, lattice in entries), "t")
     assert [entry.key for entry in named] == [entry.key for entry in numbered]
-    for one, other in zip(named, numbered, strict=True):
-        assert [each.words for each in one.hypotheses] == [tuple(words.spell(each.words)) for each in other.hypotheses]
+    for named_list, numbered_list in zip(named, numbered, strict=True):
+        assert [hypothesis.words for hypothesis in named_list.hypotheses] == [
+            tuple(words.spell(hypothesis.words)) for hypothesis in numbered_list.hypotheses
+        ]
 
 
 def test_lists_that_are_none_are_refused():

@@ -33,36 +33,39 @@ arrow = pytest.importorskip("pyarrow")
 WORDS = SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("three", 3), ("four", 4), ("five", 5)])
 
 
-def small(key: str = "utt", **changed: Any) -> Lattice:
+def small(key: str = "utt", **changes: Any) -> Lattice:
     """0 -1-> 1 -2-> 2, 0 -3-> 2."""
     lattice = Lattice.from_arrays(
         key, [0, 2, 3, 3], [1, 2, 2], [1, 3, 2], [1, 2, 3], [4, 5, 6], [np.inf, np.inf, 0.5], words=WORDS
     )
-    return replace(lattice, **changed)
+    return replace(lattice, **changes)
 
 
-def same(one: Lattice, other: Lattice) -> bool:
-    times = (one.time is None) == (other.time is None) and (one.time is None or np.array_equal(one.time, other.time))
-    return one.identical(other) and times and one.frame_shift == other.frame_shift and one.words == other.words
+def are_equal(first: Lattice, second: Lattice) -> bool:
+    times = (first.time is None) == (second.time is None) and (
+        first.time is None or np.array_equal(first.time, second.time)
+    )
+    return first.identical(second) and times and first.frame_shift == second.frame_shift and first.words == second.words
 
 
 @given(st.lists(lattices(connected=False), max_size=4), st.booleans(), st.booleans())
-def test_native_files_read_back_bit_for_bit(several: list[Lattice], timed: bool, named: bool) -> None:
+def test_native_files_read_back_bit_for_bit(drawn_lattices: list[Lattice], timed: bool, with_words: bool) -> None:
     if timed:
-        several[::2] = [
-            replace(one, time=np.arange(one.num_states, dtype=np.int32), frame_shift=0.03) for one in several[::2]
+        drawn_lattices[::2] = [
+            replace(lattice, time=np.arange(lattice.num_states, dtype=np.int32), frame_shift=0.03)
+            for lattice in drawn_lattices[::2]
         ]
-    if named:
-        several = [one.with_words(WORDS) for one in several]
-    file = NativeFile(write_natives(several))
-    assert len(file) == len(several)
-    for one, back in zip(several, file, strict=True):
+    if with_words:
+        drawn_lattices = [lattice.with_words(WORDS) for lattice in drawn_lattices]
+    file = NativeFile(write_natives(drawn_lattices))
+    assert len(file) == len(drawn_lattices)
+    for lattice, back in zip(drawn_lattices, file, strict=True):
         check(back)
-        assert same(back, one)
-    for one in several:
-        assert file[one.key].key == one.key
-    if several:
-        assert same(read_native(write_native(several[0])), several[0])
+        assert are_equal(back, lattice)
+    for lattice in drawn_lattices:
+        assert file[lattice.key].key == lattice.key
+    if drawn_lattices:
+        assert are_equal(read_native(write_native(drawn_lattices[0])), drawn_lattices[0])
 
 
 def test_arrays_lie_in_the_file(tmp_path: Any) -> None:
@@ -79,13 +82,13 @@ def test_arrays_lie_in_the_file(tmp_path: Any) -> None:
 
 
 def test_a_lattice_is_fetched_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    several = [small(f"utt{number}") for number in range(9)]
+    written_lattices = [small(f"utt{number}") for number in range(9)]
     monkeypatch.setattr(native, "BATCH", 1)  # each lattice its own batch
-    file = NativeFile(write_natives(several))
-    assert list(file.keys()) == [one.key for one in several]
+    file = NativeFile(write_natives(written_lattices))
+    assert list(file.keys()) == [lattice.key for lattice in written_lattices]
     assert "utt7" in file
     assert "utt9" not in file
-    assert file["utt7"].identical(several[7])
+    assert file["utt7"].identical(written_lattices[7])
     with pytest.raises(KeyError):
         file["utt9"]
 
@@ -93,7 +96,7 @@ def test_a_lattice_is_fetched_by_its_key(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_first_of_several_lattices_with_a_key_is_fetched() -> None:
     file = NativeFile(write_natives([small(), small(graph=np.zeros(3, np.float32))]))
     assert file["utt"].graph.tolist() == [1, 2, 3]
-    assert [one.graph[0] for one in file] == [1, 0]
+    assert [lattice.graph[0] for lattice in file] == [1, 0]
 
 
 def test_arrows_own_reader_sees_words_and_costs() -> None:
@@ -109,9 +112,9 @@ def test_arrows_own_reader_sees_words_and_costs() -> None:
 
 
 def test_a_symbol_table_with_gaps_comes_back() -> None:
-    few = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3), ("z", 500)])
-    many = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3), ("z", 2_000_000_000)])
-    for words in (few, many):
+    dense = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3), ("z", 500)])
+    sparse = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3), ("z", 2_000_000_000)])
+    for words in (dense, sparse):
         back = read_native(write_native(small(words=words)))
         assert back.words == words
         assert back.words is not None
@@ -132,7 +135,7 @@ def test_a_key_that_no_list_can_hold_is_neither_written_nor_read(key: str, monke
         write_native(small(key))
     monkeypatch.setattr(native, "_NO_KEY", re.compile("(?!)"))
     content = write_natives([small("a"), small(key), small("é b")])
-    first, second, third = (found for _, found in NativeFile(content, "x.arrow").entries())
+    first, second, third = (entry for _, entry in NativeFile(content, "x.arrow").entries())
     assert isinstance(first, Lattice)
     assert isinstance(third, Lattice)
     assert isinstance(second, FormatError)
@@ -166,20 +169,20 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "message"), BROKEN)
-def test_a_broken_lattice_is_named_and_costs_no_other(changed: dict[str, Any], message: str) -> None:
-    content = write_natives([small("a", words=None), small("b", words=None, **changed), small("c", words=None)])
-    found = list(NativeFile(content, "x.arrow").entries())
-    assert [key for key, _ in found] == ["a", "b", "c"]
-    assert isinstance(found[0][1], Lattice)
-    assert isinstance(found[2][1], Lattice)
-    assert isinstance(found[1][1], LatticeError)
-    assert str(found[1][1]).startswith(f"x.arrow, key 'b': {message}")
+@pytest.mark.parametrize(("changes", "message"), BROKEN)
+def test_a_broken_lattice_is_named_and_costs_no_other(changes: dict[str, Any], message: str) -> None:
+    content = write_natives([small("a", words=None), small("b", words=None, **changes), small("c", words=None)])
+    entries = list(NativeFile(content, "x.arrow").entries())
+    assert [key for key, _ in entries] == ["a", "b", "c"]
+    assert isinstance(entries[0][1], Lattice)
+    assert isinstance(entries[2][1], Lattice)
+    assert isinstance(entries[1][1], LatticeError)
+    assert str(entries[1][1]).startswith(f"x.arrow, key 'b': {message}")
 
 
 @given(lattices(max_states=5), st.randoms(use_true_random=False))
-def test_the_check_refuses_what_the_slow_check_refuses(lattice: Lattice, chance: random.Random) -> None:
-    name = chance.choice(
+def test_the_check_refuses_what_the_slow_check_refuses(lattice: Lattice, rng: random.Random) -> None:
+    name = rng.choice(
         [
             "arc_begin",
             "dst",
@@ -195,22 +198,22 @@ def test_the_check_refuses_what_the_slow_check_refuses(lattice: Lattice, chance:
     array = getattr(lattice, name).copy()
     if len(array):
         if array.dtype.kind == "f":
-            array[chance.randrange(len(array))] = chance.choice([np.nan, np.inf, -np.inf, 3.0])
+            array[rng.randrange(len(array))] = rng.choice([np.nan, np.inf, -np.inf, 3.0])
         else:
-            array[chance.randrange(len(array))] += chance.choice([-3, -2, -1, 1, 2, 3])
-    broken = replace(lattice, **{name: array})
+            array[rng.randrange(len(array))] += rng.choice([-3, -2, -1, 1, 2, 3])
+    damaged = replace(lattice, **{name: array})
     try:
-        check(broken)
-        sound = True
+        check(damaged)
+        is_valid = True
     except LatticeError:
-        sound = False
-    ((_, found),) = NativeFile(write_native(broken)).entries()
-    assert isinstance(found, Lattice) == sound
-    assert isinstance(next(iter(NativeFile(write_native(broken), check="none"))), Lattice)
+        is_valid = False
+    ((_, result),) = NativeFile(write_native(damaged)).entries()
+    assert isinstance(result, Lattice) == is_valid
+    assert isinstance(next(iter(NativeFile(write_native(damaged), check="none"))), Lattice)
 
 
-def broken(**changed: Any) -> NativeFile:
-    return NativeFile(write_native(small(words=None, **changed)), "x.arrow")
+def broken(**changes: Any) -> NativeFile:
+    return NativeFile(write_native(small(words=None, **changes)), "x.arrow")
 
 
 def test_a_lattice_is_checked_when_it_is_used_and_is_a_plain_one_then() -> None:
@@ -221,7 +224,7 @@ def test_a_lattice_is_checked_when_it_is_used_and_is_a_plain_one_then() -> None:
     assert type(lattice) is not Lattice
     assert lattice.dst.tolist() == [1, 2, 2]
     assert type(lattice) is Lattice
-    assert same(lattice, small())
+    assert are_equal(lattice, small())
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Lattice)])
@@ -229,32 +232,42 @@ def test_any_array_may_be_asked_for_first(name: str) -> None:
     timed = small(time=np.array([0, 4, 9], np.int32))
     (lattice,) = NativeFile(write_native(timed))
     assert np.array_equal(getattr(lattice, name), getattr(timed, name))
-    assert same(lattice, timed)
+    assert are_equal(lattice, timed)
 
 
 def test_unread_lattices_are_changed_and_pickled_like_others() -> None:
     changes: list[Any] = [
-        lambda one: pickle.loads(pickle.dumps(one)),
-        lambda one: one.with_key("utt"),
-        lambda one: one.with_words(WORDS),
-        lambda one: replace(one, kind="compact"),
-        lambda one: one.with_costs(one.graph),
+        lambda lattice: pickle.loads(pickle.dumps(lattice)),
+        lambda lattice: lattice.with_key("utt"),
+        lambda lattice: lattice.with_words(WORDS),
+        lambda lattice: replace(lattice, kind="compact"),
+        lambda lattice: lattice.with_costs(lattice.graph),
     ]
     for change in changes:
         (lattice,) = NativeFile(write_native(small()))
         changed = change(lattice)
         assert type(changed) is Lattice
-        assert same(changed, small())
+        assert are_equal(changed, small())
 
 
 def test_each_use_of_an_unread_lattice_raises_its_error() -> None:
     file = broken(dst=np.array([1, 2, 3], np.int32))
     for lattice in (next(iter(file)), file["utt"]):
         assert lattice.num_arcs == 3
-        for use in (lambda one: one.dst, lambda one: one.ali, lambda one: one.with_key("x"), pickle.dumps):
+        for use in (
+            lambda lattice: lattice.dst,
+            lambda lattice: lattice.ali,
+            lambda lattice: lattice.with_key("x"),
+            pickle.dumps,
+        ):
             with pytest.raises(LatticeError, match=r"x.arrow, key 'utt': arc 2 enters a state that does not exist"):
                 use(lattice)
-    for use in (lambda one: one.num_states, lambda one: one.num_arcs, repr, lambda one: one.dst):
+    for use in (
+        lambda lattice: lattice.num_states,
+        lambda lattice: lattice.num_arcs,
+        repr,
+        lambda lattice: lattice.dst,
+    ):
         with pytest.raises(LatticeError, match=r"x.arrow, key 'utt': the lengths of its arrays disagree"):
             use(next(iter(broken(word=np.zeros(2, np.int32)))))
     with pytest.raises(LatticeError, match="key 'utt': arc 2 enters"):
@@ -264,7 +277,7 @@ def test_each_use_of_an_unread_lattice_raises_its_error() -> None:
 def test_threads_may_use_an_unread_lattice_at_once() -> None:
     for lattice in NativeFile(write_natives([small()] * 50)):
         with ThreadPoolExecutor(4) as pool:
-            assert all(pool.map(same, [lattice] * 4, [small()] * 4))
+            assert all(pool.map(are_equal, [lattice] * 4, [small()] * 4))
 
 
 def documented_checksum(lattice: Lattice) -> int:
@@ -272,7 +285,7 @@ def documented_checksum(lattice: Lattice) -> int:
     head = struct.pack("<d6q", lattice.frame_shift or 0, lattice.kind == "raw", *counts)
     arrays = [getattr(lattice, field.name) for field in fields(Lattice)]
     return zlib.crc32(
-        lattice.key.encode() + head + b"".join(each.tobytes() for each in arrays if type(each) is np.ndarray)
+        lattice.key.encode() + head + b"".join(array.tobytes() for array in arrays if type(array) is np.ndarray)
     )
 
 
@@ -292,7 +305,7 @@ def test_the_checksum_is_the_one_that_is_documented(lattice: Lattice, frame_shif
 
 @pytest.mark.parametrize("num_arcs", [511, 512, 513, 600, 1000, 1023, 1024, 1025, 3000])
 def test_the_checksum_is_the_same_whatever_pieces_it_is_taken_in(num_arcs: int) -> None:
-    several = [
+    written_lattices = [
         Lattice.from_arrays(
             "utt",
             [0, num_arcs, num_arcs],
@@ -304,9 +317,12 @@ def test_the_checksum_is_the_same_whatever_pieces_it_is_taken_in(num_arcs: int) 
         )
         for number, labels in enumerate((0, 1024, 5000))
     ]
-    content = write_natives(several)
-    assert checksums(content) == [documented_checksum(one) for one in several]
-    assert all(same(one, back) for one, back in zip(several, NativeFile(content, check="all"), strict=True))
+    content = write_natives(written_lattices)
+    assert checksums(content) == [documented_checksum(lattice) for lattice in written_lattices]
+    assert all(
+        are_equal(lattice, back)
+        for lattice, back in zip(written_lattices, NativeFile(content, check="all"), strict=True)
+    )
 
 
 @settings(max_examples=40)
@@ -316,31 +332,34 @@ def test_no_flipped_bit_goes_unseen(bit: int, data: st.DataObject) -> None:
     content[data.draw(st.integers(0, len(BASE) - 1))] ^= 1 << bit
     try:
         file = NativeFile(bytes(content))
-        found = list(file.entries())
+        entries = list(file.entries())
         words = list(file.words or ())
     except NinjaError:
         return
-    if all(isinstance(one, Lattice) for _, one in found):
-        assert [key for key, _ in found] == ["a", "b"]
+    if all(isinstance(entry, Lattice) for _, entry in entries):
+        assert [key for key, _ in entries] == ["a", "b"]
         before = list(NativeFile(BASE))
-        assert all(isinstance(one, Lattice) and same(one, was) for (_, one), was in zip(found, before, strict=True))
+        assert all(
+            isinstance(entry, Lattice) and are_equal(entry, expected)
+            for (_, entry), expected in zip(entries, before, strict=True)
+        )
         assert words == list(WORDS)
 
 
 def test_changes_of_another_program_are_detected_unless_it_drops_the_checksums() -> None:
-    def dearer(table: Any) -> Any:
+    def with_higher_costs(table: Any) -> Any:
         costs = arrow.array([[2.0, 2, 3], [1, 2, 3]], table.schema.field("graph").type)
         return table.set_column(table.schema.get_field_index("graph"), table.schema.field("graph"), costs)
 
     content = write_natives([small("a"), small("b")])
-    found = dict(NativeFile(rewritten(content, dearer), "x.arrow").entries())
-    assert str(found["a"]) == "x.arrow, key 'a': damaged: its checksum differs"
-    assert isinstance(found["b"], Lattice)
-    assert next(iter(NativeFile(rewritten(content, dearer), check="none"))).graph.tolist() == [2, 2, 3]
-    unsummed = rewritten(content, lambda table: dearer(table).drop_columns(["crc32"]))
+    entries = dict(NativeFile(rewrite(content, with_higher_costs), "x.arrow").entries())
+    assert str(entries["a"]) == "x.arrow, key 'a': damaged: its checksum differs"
+    assert isinstance(entries["b"], Lattice)
+    assert next(iter(NativeFile(rewrite(content, with_higher_costs), check="none"))).graph.tolist() == [2, 2, 3]
+    unsummed = rewrite(content, lambda table: with_higher_costs(table).drop_columns(["crc32"]))
     assert NativeFile(unsummed)["a"].graph.tolist() == [2, 2, 3]
     unknown = arrow.array([None, None], arrow.uint32())
-    unsummed = rewritten(content, lambda table: dearer(table).set_column(15, table.schema.field(15), unknown))
+    unsummed = rewrite(content, lambda table: with_higher_costs(table).set_column(15, table.schema.field(15), unknown))
     assert NativeFile(unsummed)["a"].graph.tolist() == [2, 2, 3]
 
 
@@ -349,24 +368,24 @@ def test_a_changed_symbol_table_is_seen() -> None:
     (lattice,) = file
     with pytest.raises(FormatError, match=r"x.arrow: the symbol table is damaged, or was changed by another program"):
         lattice.words.word(1)  # type: ignore[union-attr]
-    many = write_native(small(words=SymbolTable([("<eps>", 0), ("one", 1), ("z", 2_000_000_000)])))
+    sparse = write_native(small(words=SymbolTable([("<eps>", 0), ("one", 1), ("z", 2_000_000_000)])))
     with pytest.raises(FormatError, match="the symbol table is damaged, or was changed by another program"):
-        NativeFile(many.replace(b'"one"', b'"two"'))
+        NativeFile(sparse.replace(b'"one"', b'"two"'))
     metadata = {"ninja.lattices": "1", "ninja.words.crc32": "none"}
     with pytest.raises(FormatError, match="the checksum of the symbol table is not a number"):
-        NativeFile(rewritten(many, lambda table: table.replace_schema_metadata(metadata)))
+        NativeFile(rewrite(sparse, lambda table: table.replace_schema_metadata(metadata)))
 
 
 def test_a_column_without_all_bits_of_what_is_null_is_refused() -> None:
-    found = set()
+    messages = set()
     for place in range(0, len(BASE) - 16, 8):
         if BASE[place + 8 : place + 16] == struct.pack("<q", 1):  # perhaps the length of such a buffer
             file = NativeFile(BASE[: place + 8] + bytes(8) + BASE[place + 16 :], "x.arrow")
-            found |= {str(error) for _, error in file.entries() if isinstance(error, NinjaError)}
-    assert "x.arrow: a column is truncated" in found
+            messages |= {str(error) for _, error in file.entries() if isinstance(error, NinjaError)}
+    assert "x.arrow: a column is truncated" in messages
 
 
-def rewritten(content: bytes, change: Any, **options: Any) -> bytes:
+def rewrite(content: bytes, change: Any, **options: Any) -> bytes:
     table = change(arrow.ipc.open_file(arrow.BufferReader(content)).read_all())
     buffer = io.BytesIO()
     with arrow.ipc.new_file(buffer, table.schema, **options) as writer:
@@ -392,24 +411,24 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         NativeFile(tmp_path)
     with pytest.raises(FormatError, match="this is an Arrow file, but it contains no lattices"):
-        read(rewritten(content, lambda table: table.replace_schema_metadata({})))
+        read(rewrite(content, lambda table: table.replace_schema_metadata({})))
     with pytest.raises(FormatError, match="the file has version 2, but Ninja reads only version 1; upgrade Ninja"):
-        read(rewritten(content, lambda table: table.replace_schema_metadata({"ninja.lattices": "2"})))
+        read(rewrite(content, lambda table: table.replace_schema_metadata({"ninja.lattices": "2"})))
     with pytest.raises(
         FormatError, match="this Arrow file is not a lattice file, because it has other columns: kind, "
     ):
-        read(rewritten(content, lambda table: table.drop_columns(["key"])))
+        read(rewrite(content, lambda table: table.drop_columns(["key"])))
     with pytest.raises(FormatError, match="the column time is of type int64"):
-        read(rewritten(content, lambda table: table.set_column(14, "time", arrow.array([3]))))
+        read(rewrite(content, lambda table: table.set_column(14, "time", arrow.array([3]))))
     with pytest.raises(FormatError, match="the columns are compressed; write the file without compression"):
-        read(rewritten(content, lambda table: table, options=arrow.ipc.IpcWriteOptions(compression="lz4")))
+        read(rewrite(content, lambda table: table, options=arrow.ipc.IpcWriteOptions(compression="lz4")))
     with pytest.raises(FormatError, match="a lattice has no key, or is of an unknown kind"):
-        read(rewritten(content, lambda table: table.set_column(1, table.schema.field(1), arrow.array(["odd"]))))
+        read(rewrite(content, lambda table: table.set_column(1, table.schema.field(1), arrow.array(["odd"]))))
     with pytest.raises(FormatError, match="a frame shift is not a number from 1e-6 to 1e6"):
-        read(rewritten(content, lambda table: table.set_column(2, table.schema.field(2), arrow.array([-1.0]))))
-    nothing = arrow.array([None], arrow.large_list(arrow.int32()))
+        read(rewrite(content, lambda table: table.set_column(2, table.schema.field(2), arrow.array([-1.0]))))
+    nulls = arrow.array([None], arrow.large_list(arrow.int32()))
     with pytest.raises(FormatError, match="a lattice has no dst"):
-        read(rewritten(content, lambda table: table.set_column(4, arrow.field("dst", nothing.type), nothing)))
+        read(rewrite(content, lambda table: table.set_column(4, arrow.field("dst", nulls.type), nulls)))
     first, last = content.find(b"ARROW1"), content.rfind(b"ARROW1")
     footer = last - 4 - int.from_bytes(content[last - 4 : last], "little")
     with pytest.raises(FormatError, match="the gap between two blocks is 72 bytes, but must be from 0 to 64"):
@@ -428,15 +447,17 @@ def test_real_lattices_come_through_k2_and_our_own_files_unchanged(name: str) ->
     path = SHARED / "data" / name
     if not path.is_file():  # on a user's machine; in CI that fails (conftest.py)
         pytest.skip("the shared data is not here")
-    several = [lattice for _, lattice in islice(read(str(path)), 40)]
-    for one, other in zip(several, read_k2s(write_natives_of(read_k2s(write_k2s(several)))), strict=True):
-        assert isinstance(other, Lattice)
-        assert other.identical(one)
+    written_lattices = [lattice for _, lattice in islice(read(str(path)), 40)]
+    for lattice, result in zip(
+        written_lattices, read_k2s(write_natives_of(read_k2s(write_k2s(written_lattices)))), strict=True
+    ):
+        assert isinstance(result, Lattice)
+        assert result.identical(lattice)
 
 
-def write_natives_of(found: Any) -> bytes:
+def write_natives_of(items: Any) -> bytes:
     """Convert a k2 file to our format and back."""
-    return write_k2s(NativeFile(write_natives(found)))
+    return write_k2s(NativeFile(write_natives(items)))
 
 
 BASE = write_natives([small("a"), small("b", time=np.array([0, 4, 9], np.int32), frame_shift=0.01)])

@@ -47,8 +47,8 @@ def test_damage_in_a_mapped_lattice_leaves_it_out_where_errors_are_wanted(damage
 
 
 def test_verbs_leave_a_damaged_mapped_lattice_out(damaged: Path, ninja) -> None:
-    code, printed, errors = ninja("best", damaged)
-    assert (code, [line.split()[0] for line in printed.splitlines()]) == (1, ["b"])
+    code, stdout, errors = ninja("best", damaged)
+    assert (code, [line.split()[0] for line in stdout.splitlines()]) == (1, ["b"])
     assert "key 'a'" in errors
 
 
@@ -58,12 +58,12 @@ def test_an_offset_beyond_all_files_costs_no_other_file_of_a_folder(damaged: Pat
     (damaged.parent / "u.slf").write_text(SLF)
     size = int.from_bytes(content[-10:-6], "little")
     footer = bytearray(content[-10 - size : -10])
-    crafted = 0
+    rejected = 0
     for place in range(0, size - 8, 8):  # one of these is where a part of the file lies
-        changed = footer[:place] + (2**63 - 1).to_bytes(8, "little") + footer[place + 8 :]
-        (damaged.parent / "x.arrow").write_bytes(content[: -10 - size] + changed + content[-10:])
-        code, printed, errors = ninja("best", damaged.parent)
-        assert "u a b" in printed.splitlines(), errors
+        damaged_footer = footer[:place] + (2**63 - 1).to_bytes(8, "little") + footer[place + 8 :]
+        (damaged.parent / "x.arrow").write_bytes(content[: -10 - size] + damaged_footer + content[-10:])
+        code, stdout, errors = ninja("best", damaged.parent)
+        assert "u a b" in stdout.splitlines(), errors
         assert "internal error" not in errors
-        crafted += code
-    assert crafted > 10
+        rejected += code
+    assert rejected > 10

@@ -72,8 +72,8 @@ def test_lists_are_known_by_their_bars_and_become_lattices(tmp_path):
     assert by_mark(LISTS).name == "columns"
     (tmp_path / "lists").write_bytes(LISTS)
     lattices = dict(read(tmp_path / "lists"))
-    found = lattice_nbest(lattices["utt-a"], 5).hypotheses
-    assert [each.words for each in found] == [("HERE", "WE", "GO"), ("HERE",)]
+    hypotheses = lattice_nbest(lattices["utt-a"], 5).hypotheses
+    assert [hypothesis.words for hypothesis in hypotheses] == [("HERE", "WE", "GO"), ("HERE",)]
 
 
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
@@ -81,10 +81,12 @@ def test_lists_are_known_by_their_bars_and_become_lattices(tmp_path):
 def test_amis_list_is_read_whole():
     (lattice,) = (lattice for _, lattice in read(next(SHARED.glob("*.nbest"))))
     lines = next(SHARED.glob("*.nbest")).read_text().splitlines()
-    found = lattice_nbest(lattice, 100).hypotheses
-    assert {" ".join(each.words) for each in found} == {" ".join(line.partition("|")[2].split()) for line in lines}
-    costs = {" ".join(each.words): (each.acoustic_cost, each.graph_cost) for each in found}
+    hypotheses = lattice_nbest(lattice, 100).hypotheses
+    assert {" ".join(hypothesis.words) for hypothesis in hypotheses} == {
+        " ".join(line.partition("|")[2].split()) for line in lines
+    }
+    costs = {" ".join(hypothesis.words): (hypothesis.acoustic_cost, hypothesis.graph_cost) for hypothesis in hypotheses}
     for line in lines:
         head, _, text = line.partition("|")
-        wanted = [-float(field) for field in head.split()[1:3]]
-        assert sum(costs[" ".join(text.split())]) <= sum(wanted) + 1e-3
+        expected = [-float(field) for field in head.split()[1:3]]
+        assert sum(costs[" ".join(text.split())]) <= sum(expected) + 1e-3

@@ -63,18 +63,18 @@ def word_costs(nbest):
     return [(hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in nbest.hypotheses]
 
 
-def close(nbest, expected):
+def assert_costs_close(nbest, expected):
     assert [hypothesis.words for hypothesis in nbest.hypotheses] == [words for words, _, _ in expected]
-    for each, (_, graph, acoustic) in zip(nbest.hypotheses, expected, strict=True):
-        assert (each.graph_cost, each.acoustic_cost) == pytest.approx((graph, acoustic), rel=1e-9)
+    for hypothesis, (_, graph, acoustic) in zip(nbest.hypotheses, expected, strict=True):
+        assert (hypothesis.graph_cost, hypothesis.acoustic_cost) == pytest.approx((graph, acoustic), rel=1e-9)
 
 
 def test_kaldi_text_with_names_keeps_costs_and_labels_with_their_words():
     [nbest] = list(read_kaldi_names(KALDI))
-    one, two = nbest.hypotheses
-    assert (one.words, one.graph, one.acoustic) == (("the", "cat"), (2.0, 0.25, 0.0), (-2.0, 4.0, 1.0))
-    assert one.labels == ((1, 2), (3,), (4,))
-    assert (two.words, two.graph_cost, two.labels) == (("a",), 0.0, None)
+    first, second = nbest.hypotheses
+    assert (first.words, first.graph, first.acoustic) == (("the", "cat"), (2.0, 0.25, 0.0), (-2.0, 4.0, 1.0))
+    assert first.labels == ((1, 2), (3,), (4,))
+    assert (second.words, second.graph_cost, second.labels) == (("a",), 0.0, None)
     [late] = next(iter(read_kaldi_names(b"utt-1\n0 1 a 1,2,5\n1 2 <eps> 0.5,0.25,6\n2 1,1,7\n"))).hypotheses
     assert (late.graph, late.acoustic, late.labels) == ((1.0, 1.5), (2.0, 1.25), ((5,), (6, 7)))
 
@@ -98,15 +98,15 @@ def test_lists_of_kaldi_agree_with_a_slow_reading_of_their_lines():
     assert sum(len(nbest.hypotheses) for nbest in lists) == len(expected)
     best, first = read_text(folder / "hyp.txt"), 0
     for nbest, lattice in zip(lists, nbest_lattices(lists), strict=True):
-        close(nbest, [expected[f"{nbest.key}-{rank}"] for rank, _ in enumerate(nbest.hypotheses, start=1)])
+        assert_costs_close(nbest, [expected[f"{nbest.key}-{rank}"] for rank, _ in enumerate(nbest.hypotheses, start=1)])
         distinct = {}
         for words, graph, acoustic in word_costs(nbest):
             distinct.setdefault(words, []).append((graph, acoustic))
         back = lattice_nbest(lattice, len(nbest.hypotheses) + 1)
         assert {hypothesis.words for hypothesis in back.hypotheses} == set(distinct)
         for words, graph, acoustic in word_costs(back):
-            wanted = min(distinct[words], key=sum)
-            assert (graph, acoustic) == pytest.approx(wanted, rel=1e-4)
+            expected_costs = min(distinct[words], key=sum)
+            assert (graph, acoustic) == pytest.approx(expected_costs, rel=1e-4)
         first += list(lattice_nbest(lattice, 1, Scales(1 / 14)).hypotheses[0].words) == best[nbest.key]
     assert first == 13  # by the scale the hypotheses were chosen with, but for one that is in no list, and a penalty
 
@@ -124,7 +124,9 @@ def test_lists_of_dstc10_equal_their_json():
     assert len(lists) == 1376
     for nbest, lattice in zip(lists[:40], nbest_lattices(lists[:40]), strict=True):
         back = lattice_nbest(lattice, 20)
-        assert [each.words for each in back.hypotheses] == [each.words for each in nbest.hypotheses]
+        assert [hypothesis.words for hypothesis in back.hypotheses] == [
+            hypothesis.words for hypothesis in nbest.hypotheses
+        ]
     again = read_objects(b"".join(map(write_objects, lists)), fields=ObjectFields(text="hyp"))
     assert {nbest.key: word_costs(nbest) for nbest in again} == slow
     assert again[0].record is not None
@@ -132,13 +134,15 @@ def test_lists_of_dstc10_equal_their_json():
 
 
 def test_srilm_scores_are_understood_by_their_bases():
-    close(
+    assert_costs_close(
         read_srilm(SRILM_1, "u"),
         [(("the", "cat"), 0, 1234 * BYTELOG), (("a", "cat"), 0, 1300 * BYTELOG), ((), 0, 1400 * BYTELOG)],
     )
     third = read_srilm(SRILM_3, "u")
     log10 = math.log(10)
-    close(third, [(("the", "cat"), 6.25 * log10, 1234.5 * log10), (("a", "cat"), 7.5 * log10, 1230 * log10)])
+    assert_costs_close(
+        third, [(("the", "cat"), 6.25 * log10, 1234.5 * log10), (("a", "cat"), 7.5 * log10, 1230 * log10)]
+    )
 
 
 def test_srilm_lists_need_no_header_and_may_have_comments_and_empty_lines():
@@ -164,11 +168,11 @@ def test_srilm_states_that_outlast_their_word_are_left_out_and_words_like_them_a
 
 def test_srilm_words_with_times_leave_phones_and_states_out():
     nbest = read_srilm(SRILM_2, "u")
-    one, two = nbest.hypotheses
-    assert (one.words, one.begin, one.end) == (("the", "cat"), (10, 30), (30, 50))
-    assert one.graph == pytest.approx((3 * BYTELOG, 2 * BYTELOG, 0))
-    assert one.acoustic == pytest.approx((10 * BYTELOG, 15 * BYTELOG, 0))
-    assert two.acoustic[-1] == pytest.approx(1 * BYTELOG)  # the line's score minus the scores of its words
+    first, second = nbest.hypotheses
+    assert (first.words, first.begin, first.end) == (("the", "cat"), (10, 30), (30, 50))
+    assert first.graph == pytest.approx((3 * BYTELOG, 2 * BYTELOG, 0))
+    assert first.acoustic == pytest.approx((10 * BYTELOG, 15 * BYTELOG, 0))
+    assert second.acoustic[-1] == pytest.approx(1 * BYTELOG)  # the line's score minus the scores of its words
     assert nbest_lattice(nbest).frame_shift == 0.01
     assert write_srilm(nbest, None, SrilmWriteOptions(variant="NBestList2.0")) == (
         b"NBestList2.0\n"
@@ -199,27 +203,31 @@ def test_nbest_files_are_written_as_they_were_read():
 )
 def test_every_list_comes_back_from_every_format(hypotheses):
     nbest = NBest("utt", tuple(hypotheses))
-    wanted = word_costs(nbest)
-    total = [(words, 0.0, graph + acoustic) for words, graph, acoustic in wanted]
+    expected_costs = word_costs(nbest)
+    total_costs = [(words, 0.0, graph + acoustic) for words, graph, acoustic in expected_costs]
     for back, expected in [
-        (read_srilm(write_srilm(nbest), "utt"), wanted),
-        (read_objects(write_objects(nbest))[0], wanted),
-        (next(iter(read_nemo(write_nemo(nbest), ["utt"]))), total),
+        (read_srilm(write_srilm(nbest), "utt"), expected_costs),
+        (read_objects(write_objects(nbest))[0], expected_costs),
+        (next(iter(read_nemo(write_nemo(nbest), ["utt"]))), total_costs),
     ]:
         assert [hypothesis.words for hypothesis in back.hypotheses] == [words for words, _, _ in expected]
-        for each, (_, graph, acoustic) in zip(back.hypotheses, expected, strict=True):
-            assert (each.graph_cost, each.acoustic_cost) == pytest.approx((graph, acoustic), rel=1e-8, abs=1e-6)
+        for hypothesis, (_, graph, acoustic) in zip(back.hypotheses, expected, strict=True):
+            assert (hypothesis.graph_cost, hypothesis.acoustic_cost) == pytest.approx(
+                (graph, acoustic), rel=1e-8, abs=1e-6
+            )
     files = write_espnet(nbest)
     ranks = {n: (files[f"{n}best_recog/text"], files[f"{n}best_recog/score"]) for n in range(1, len(hypotheses) + 1)}
-    assert [hypothesis.words for hypothesis in read_espnet(ranks)[0].hypotheses] == [words for words, _, _ in wanted]
+    assert [hypothesis.words for hypothesis in read_espnet(ranks)[0].hypotheses] == [
+        words for words, _, _ in expected_costs
+    ]
 
 
 def test_nemo_beams_are_dealt_to_the_utterances_of_the_manifest():
     keys = list(read_manifest(MANIFEST))
     assert keys == ["one", "two"]
-    one, two = list(read_nemo(NEMO, keys))
-    assert word_costs(one) == [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.25)]
-    assert word_costs(two) == [((), 0.0, 9.5), (("mat",), 0.0, 0.125)]
+    first, second = list(read_nemo(NEMO, keys))
+    assert word_costs(first) == [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.25)]
+    assert word_costs(second) == [((), 0.0, 9.5), (("mat",), 0.0, 0.125)]
     assert [nbest.key for nbest in list(read_nemo(NEMO, beam=1))] == ["1", "2", "3", "4"]
     assert word_costs(list(read_nemo(NEMO, keys, score_as="graph"))[1])[1] == (("mat",), 0.125, 0.0)
 
@@ -238,9 +246,9 @@ def test_espnet_folders_are_read_in_the_order_of_their_ranks(tmp_path):
         folder.mkdir()
         for name, content in (("text", text), ("token", token), ("score", score)):
             (folder / name).write_text(content)
-    one, two = read_espnet_folder(tmp_path)
-    assert (one.key, word_costs(one)) == ("u1", [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.5)])
-    assert (two.key, word_costs(two)) == ("u2", [(("x",), 0.0, 2.0), ((), 0.0, 3.0)])
+    first, second = read_espnet_folder(tmp_path)
+    assert (first.key, word_costs(first)) == ("u1", [(("the", "cat"), 0.0, 1.5), (("a", "cat"), 0.0, 2.5)])
+    assert (second.key, word_costs(second)) == ("u2", [(("x",), 0.0, 2.0), ((), 0.0, 3.0)])
     assert read_espnet_folder(tmp_path, EspnetOptions("token"))[0].hypotheses[0].words == ("▁the", "▁c", "at")
     (tmp_path / "1best_recog/score").unlink()
     with pytest.raises(InputError, match="1best_recog/score: cannot be read: No such file"):
@@ -260,10 +268,10 @@ def test_objects_are_read_in_each_of_their_shapes():
     assert read_objects(json.dumps(rows).encode()) == lists
     by_key = read_objects(json.dumps({row["key"]: row["nbest"] for row in rows}).encode())
     assert [(nbest.key, word_costs(nbest)) for nbest in by_key] == [(nbest.key, word_costs(nbest)) for nbest in lists]
-    one = read_objects(
+    hypotheses = read_objects(
         b'[{"id": 3, "hyp": "a b", "nll": 1.5}]', fields=ObjectFields("id", None, "hyp", "nll", meaning="cost")
     )
-    assert (one[0].key, word_costs(one[0])) == ("3", [(("a", "b"), 0.0, 1.5)])
+    assert (hypotheses[0].key, word_costs(hypotheses[0])) == ("3", [(("a", "b"), 0.0, 1.5)])
     plain = read_objects(b'{"u": ["a b", "c"]}', fields=ObjectFields(missing_score=0.0))
     assert word_costs(plain[0]) == [(("a", "b"), 0.0, 0.0), (("c",), 0.0, 0.0)]
     tens = ObjectFields(base=10.0, score_as="graph")
@@ -273,17 +281,17 @@ def test_objects_are_read_in_each_of_their_shapes():
 
 
 def test_a_ctm_becomes_a_lattice_of_one_path_with_times():
-    one, two = valid_entries(read_ctm(CTM))
-    assert one.key == "rec1"
-    lattice = nbest_lattice(one)
+    first, second = strict(read_ctm(CTM))
+    assert first.key == "rec1"
+    lattice = nbest_lattice(first)
     assert lattice.time.tolist() == [0, 10, 30, 35, 60]
     assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "the", "<eps>", "cat"]
-    assert (two.hypotheses[0].begin, two.hypotheses[0].end) == ((0,), (50,))
-    assert valid_entries(read_ctm(CTM, options=CtmOptions(keys="file-channel")))[1].key == "rec2-A"
-    silence = valid_entries(read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35")))
-    assert silence[0] == one
-    [nothing] = valid_entries(read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n"))
-    assert nbest_lattice(nothing).num_arcs == 0
+    assert (second.hypotheses[0].begin, second.hypotheses[0].end) == ((0,), (50,))
+    assert strict(read_ctm(CTM, options=CtmOptions(keys="file-channel")))[1].key == "rec2-A"
+    silence = strict(read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35")))
+    assert silence[0] == first
+    [empty] = strict(read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n"))
+    assert nbest_lattice(empty).num_arcs == 0
 
 
 def test_tables_of_kaldi_are_lists():

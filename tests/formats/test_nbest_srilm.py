@@ -38,14 +38,16 @@ def test_silent_words_are_left_out_of_each_variant() -> None:
 
 
 def test_costs_of_silent_words_are_kept() -> None:
-    (one,) = read_srilm(LISTS["NBestList2.0"], "u").hypotheses
-    assert (one.words, one.begin, one.end) == (("the", "cat"), (10, 40), (30, 50))
-    assert one.graph == pytest.approx((3 * BYTELOG, 3 * BYTELOG, 5 * BYTELOG))
-    assert one.acoustic == pytest.approx((14 * BYTELOG, 13 * BYTELOG, 2 * BYTELOG))  # one is what the line has beyond
-    kept = read_srilm(LISTS["NBestList2.0"], "u", None, SrilmOptions(silent=frozenset())).hypotheses[0]
-    assert kept.words == ("<s>", "the", "<s>", "cat", "</s>")
-    assert kept.graph_cost == pytest.approx(one.graph_cost)
-    assert kept.acoustic_cost == pytest.approx(one.acoustic_cost)
+    (hypothesis,) = read_srilm(LISTS["NBestList2.0"], "u").hypotheses
+    assert (hypothesis.words, hypothesis.begin, hypothesis.end) == (("the", "cat"), (10, 40), (30, 50))
+    assert hypothesis.graph == pytest.approx((3 * BYTELOG, 3 * BYTELOG, 5 * BYTELOG))
+    assert hypothesis.acoustic == pytest.approx(
+        (14 * BYTELOG, 13 * BYTELOG, 2 * BYTELOG)
+    )  # one is what the line has beyond
+    with_silence = read_srilm(LISTS["NBestList2.0"], "u", None, SrilmOptions(silent=frozenset())).hypotheses[0]
+    assert with_silence.words == ("<s>", "the", "<s>", "cat", "</s>")
+    assert with_silence.graph_cost == pytest.approx(hypothesis.graph_cost)
+    assert with_silence.acoustic_cost == pytest.approx(hypothesis.acoustic_cost)
 
 
 @pytest.mark.parametrize("variant", LISTS)
@@ -94,27 +96,29 @@ def timed(draw: st.DrawFn) -> NBest:
 def test_no_word_is_taken_for_a_phone_and_times_stay_in_order(nbest: NBest) -> None:
     content = write_srilm(nbest, None, SrilmWriteOptions(variant=SECOND))
     back = read_srilm(content, "utt", None, SrilmOptions(nbest.frame_shift or 0.01))
-    changed = False
-    for one, other in zip(nbest.hypotheses, back.hypotheses, strict=True):
-        assert one.begin is not None
-        assert one.end is not None
-        assert other.begin is not None
-        assert other.end is not None
-        assert other.words == one.words
-        moments = [moment for pair in zip(other.begin, other.end, strict=True) for moment in pair]
+    times_changed = False
+    for hypothesis, result in zip(nbest.hypotheses, back.hypotheses, strict=True):
+        assert hypothesis.begin is not None
+        assert hypothesis.end is not None
+        assert result.begin is not None
+        assert result.end is not None
+        assert result.words == hypothesis.words
+        moments = [moment for pair in zip(result.begin, result.end, strict=True) for moment in pair]
         assert moments == sorted(moments)
-        assert all(begin < end for begin, end in zip(other.begin, other.end, strict=True))
-        if all(begin < end for begin, end in zip(one.begin, one.end, strict=True)):
-            assert (other.begin, other.end) == (one.begin, one.end)
+        assert all(begin < end for begin, end in zip(result.begin, result.end, strict=True))
+        if all(begin < end for begin, end in zip(hypothesis.begin, hypothesis.end, strict=True)):
+            assert (result.begin, result.end) == (hypothesis.begin, hypothesis.end)
         else:
-            changed = True
-        assert other.end[-1] <= max(one.end[-1], len(one.words))  # no frame is made up where there are enough
+            times_changed = True
+        assert result.end[-1] <= max(
+            hypothesis.end[-1], len(hypothesis.words)
+        )  # no frame is made up where there are enough
     with (
         tempfile.TemporaryDirectory() as folder,
         ninja.write(f"{folder}/utt.nbest", to=f"srilm:variant={SECOND}") as output,
     ):
         output.write(nbest)
-    assert ("times" in output.lost) == changed
+    assert ("times" in output.lost) == times_changed
     assert ("frame shift" in output.lost) == (nbest.frame_shift != 0.01)
 
 

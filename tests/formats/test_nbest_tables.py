@@ -41,7 +41,7 @@ TABLES = {
 }  # fmt: skip
 
 
-def written(path, items):
+def write_table(path, items):
     with package.write(path) as output:
         for item in items:
             output.write(item)
@@ -84,19 +84,19 @@ def test_costs_words_and_times_are_those_of_json(tmp_path):
         pq.write_table(pa.table(TABLES[name]), tmp_path / "x.parquet")
         rows = pa.table({key: TABLES[name][key] for key in ("id", "nbest")}).to_pylist()
         path = _json(tmp_path, *({"key": row["id"], "nbest": row["nbest"]} for row in rows))
-        for one, other in zip(lattices(tmp_path / "x.parquet"), lattices(path), strict=True):
-            assert one.identical(other)
-            assert list(one.words) == list(other.words)
+        for from_table, from_json in zip(lattices(tmp_path / "x.parquet"), lattices(path), strict=True):
+            assert from_table.identical(from_json)
+            assert list(from_table.words) == list(from_json.words)
 
 
 def test_new_hypotheses_change_their_columns_only(tmp_path):
     pq.write_table(pa.table(ROWS), tmp_path / "x.parquet")
-    changed = []
+    new_lists = []
     for lattice in lattices(tmp_path / "x.parquet"):
         nbest = lattice_nbest(lattice, 2)
         best = sentence(("Yes?",), 3.0) if nbest.key == "b" else nbest.hypotheses[1]
-        changed.append(replace(nbest, hypotheses=(best,)))
-    table = written(tmp_path / "y.parquet", changed)
+        new_lists.append(replace(nbest, hypotheses=(best,)))
+    table = write_table(tmp_path / "y.parquet", new_lists)
     expected = {key: list(values) for key, values in ROWS.items()}
     expected["nbest"] = [
         [{"text": " Hi their.", "score": -2.0, "tag": 8}],
@@ -113,8 +113,8 @@ def test_a_text_without_scores_costs_nothing_and_takes_new_words(tmp_path):
     assert not first.graph.any()
     assert not first.acoustic.any()
     assert second.num_arcs == 0
-    new = replace(lattice_nbest(first, 1), hypotheses=(sentence(("Hi", "you.")),))
-    table = written(tmp_path / "y.parquet", [new, second])
+    changed = replace(lattice_nbest(first, 1), hypotheses=(sentence(("Hi", "you.")),))
+    table = write_table(tmp_path / "y.parquet", [changed, second])
     assert table.to_pydict() == {**TABLES["texts"], "pred_text": ["Hi you.", ""]}
 
 
@@ -138,27 +138,29 @@ def test_other_columns_go_on_to_json_and_are_lost_elsewhere(tmp_path, ninja):
 words = st.lists(st.text("ab,é😀", min_size=1, max_size=4), max_size=4).map(tuple)
 costs = st.floats(-1e6, 1e6, width=32).map(lambda cost: cost + 0.0)
 hypotheses = st.builds(sentence, words, costs, costs)
-lists = st.lists(st.lists(hypotheses, min_size=1, max_size=3, unique_by=lambda one: one.words), min_size=1, max_size=4)
+lists = st.lists(
+    st.lists(hypotheses, min_size=1, max_size=3, unique_by=lambda hypothesis: hypothesis.words), min_size=1, max_size=4
+)
 
 
 @given(lists)
-def test_what_is_written_is_read(tmp_path_factory, listed):
+def test_what_is_written_is_read(tmp_path_factory, drawn_lists):
     path = tmp_path_factory.mktemp("tables") / "x.parquet"
-    items = [NBest(f"utt{place}", tuple(each)) for place, each in enumerate(listed)]
-    written(path, items)
+    items = [NBest(f"utt{place}", tuple(drawn_hypotheses)) for place, drawn_hypotheses in enumerate(drawn_lists)]
+    write_table(path, items)
     for lattice, item in zip(lattices(path), items, strict=True):
-        after = lattice_nbest(lattice, 100)
-        assert after.key == item.key
-        assert {(one.words, one.graph_cost, one.acoustic_cost) for one in after.hypotheses} == {
-            (one.words, one.graph_cost, one.acoustic_cost) for one in item.hypotheses
-        }
+        result = lattice_nbest(lattice, 100)
+        assert result.key == item.key
+        assert {
+            (hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in result.hypotheses
+        } == {(hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in item.hypotheses}
 
 
 def test_more_rows_than_a_batch_come_in_their_order(tmp_path):
     keys = [f"utt{number}" for number in range(300)]
     pq.write_table(pa.table({"id": keys, "text": [f"word {number}" for number in range(300)]}), tmp_path / "x.parquet")
     assert [lattice.key for lattice in lattices(tmp_path / "x.parquet")] == keys
-    table = written(tmp_path / "y.parquet", lattices(tmp_path / "x.parquet"))
+    table = write_table(tmp_path / "y.parquet", lattices(tmp_path / "x.parquet"))
     assert table.column("id").to_pylist() == keys
 
 

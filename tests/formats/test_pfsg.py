@@ -32,14 +32,14 @@ def test_words_are_on_the_transitions_that_enter_their_nodes():
 
 
 def test_several_lattices_of_a_file_have_their_names_as_keys():
-    both = list(read_pfsgs(PFSG + PFSG.replace(b"utt1", b"utt2")))
-    assert [lattice.key for lattice in both] == ["utt1", "utt2"]
+    lattices = list(read_pfsgs(PFSG + PFSG.replace(b"utt1", b"utt2")))
+    assert [lattice.key for lattice in lattices] == ["utt1", "utt2"]
     with pytest.raises(FormatError, match=r"^f:12, key 'k': the file continues after the lattice"):
         read_pfsg(PFSG + PFSG, "k", "f")
-    lattices = read_pfsgs(PFSG + PFSG.replace(b"final 4", b"final 9"), "f")
-    assert next(lattices).key == "utt1"
+    entries = read_pfsgs(PFSG + PFSG.replace(b"final 4", b"final 9"), "f")
+    assert next(entries).key == "utt1"
     with pytest.raises(FormatError, match=r"^f:15: the final node 9 is out of range"):
-        next(lattices)
+        next(entries)
 
 
 def test_tags_of_sentences_are_no_words_and_durations_no_part_of_names():
@@ -95,19 +95,19 @@ def test_cycles_and_unknown_words_are_refused():
 @given(any_lattices(unit=1 / 10000.5))
 def test_any_lattice_is_written_with_its_sentences_and_total_costs(lattice):
     content = write_pfsg(lattice, options=OneCost(acoustic_scale=2.0))
-    again = read_pfsg(content, "k", words=lattice.words)
+    back = read_pfsg(content, "k", words=lattice.words)
     total = lattice.graph + 2 * lattice.acoustic
     finals = lattice.final_graph + 2 * lattice.final_acoustic
     zero = np.zeros_like(total)
     flat = lattice.from_arrays(
         "k", lattice.arc_begin, lattice.dst, lattice.word, total, zero, finals, words=lattice.words
     )
-    np.testing.assert_allclose(slow.lattice_fingerprint(again), slow.lattice_fingerprint(flat), rtol=1e-5)
+    np.testing.assert_allclose(slow.lattice_fingerprint(back), slow.lattice_fingerprint(flat), rtol=1e-5)
     reference = slow.read_pfsg(content)
     assert not {reference.start, reference.end} & reference.words.keys()
     np.testing.assert_allclose(slow.fingerprint(reference), slow.lattice_fingerprint(flat), rtol=1e-5)
-    once_more = read_pfsg(write_pfsg(again), "k", words=lattice.words)
-    assert once_more.identical(again)
+    rewritten = read_pfsg(write_pfsg(back), "k", words=lattice.words)
+    assert rewritten.identical(back)
 
 
 def test_one_of_the_costs_can_be_written_alone():

@@ -54,17 +54,17 @@ def test_scores_are_what_the_options_say():
     line = b"((('a', 0.25, 0.5, 1),),)"
     with pytest.raises(FormatError, match=r"^f:7, key 'k': a score is positive"):
         read_plf(line, "k", "f", line=7)
-    both = read_plf(line, "k", options=PlfOptions("probability", graph=0, acoustic=1))
-    assert (both.graph[0], both.acoustic[0]) == (np.float32(math.log(4)), np.float32(math.log(2)))
-    one = read_plf(line, "k", options=PlfOptions("score", graph=1))
-    assert (one.graph[0], one.acoustic[0]) == (-0.5, 0)
+    lattice = read_plf(line, "k", options=PlfOptions("probability", graph=0, acoustic=1))
+    assert (lattice.graph[0], lattice.acoustic[0]) == (np.float32(math.log(4)), np.float32(math.log(2)))
+    lattice = read_plf(line, "k", options=PlfOptions("score", graph=1))
+    assert (lattice.graph[0], lattice.acoustic[0]) == (-0.5, 0)
     with pytest.raises(FormatError, match="score 2 was selected, but arcs have 2"):
         read_plf(line, "k", options=PlfOptions("score", graph=2))
     with pytest.raises(FormatError, match="a score is not a probability above 0"):
         read_plf(PLF, "k", options=PlfOptions("probability"))
-    for wrong in ({"scores": "x"}, {"graph": -1}, {"acoustic": 0}, {"graph": 1, "acoustic": 1}):
+    for options in ({"scores": "x"}, {"graph": -1}, {"acoustic": 0}, {"graph": 1, "acoustic": 1}):
         with pytest.raises(OptionError):
-            PlfOptions(**wrong)
+            PlfOptions(**options)
 
 
 # Moses' manual, "Word lattices".
@@ -80,8 +80,8 @@ def test_probabilities_are_seen_from_the_line():
     assert read_plf(b"((('a', 1, 1),('b', 1, 1),),(('c', 1.0, 1),),)", "k").graph.tolist() == [0, 0, 0]
     assert read_plf(b"((('a', 0, 1),('b', -1.5, 1),),)", "k").graph.tolist() == [0, 1.5]
     assert read_plf(b"((('a', 0.00005, 1),),)", "k").graph[0] == np.float32(-0.00005)  # rounded logarithms
-    both = read_plf(b"((('a', 0.5, -3, 1),('b', 0.5, 0, 1),),)", "k", options=PlfOptions(graph=0, acoustic=1))
-    assert (both.graph[0], both.acoustic[0]) == (np.float32(math.log(2)), 3)
+    lattice = read_plf(b"((('a', 0.5, -3, 1),('b', 0.5, 0, 1),),)", "k", options=PlfOptions(graph=0, acoustic=1))
+    assert (lattice.graph[0], lattice.acoustic[0]) == (np.float32(math.log(2)), 3)
     for line in (b"((('a', 0.5, 1),),)", b"((('a', 0.5, 1),('b', 0.5, 1),),(('c', -1, 1),),)", b"((('a', 2, 1),),)"):
         with pytest.raises(FormatError, match="set the kind of scores"):
             read_plf(line, "k")
@@ -144,16 +144,16 @@ def test_a_line_cut_anywhere_is_refused():
 
 def test_lines_of_a_file_are_read_one_by_one():
     items = list(read_plfs(PLF + b"broken\n" + PLF, "f.plf"))
-    assert [getattr(each, "key", None) for each in items] == ["1", "2", "3"]
+    assert [getattr(item, "key", None) for item in items] == ["1", "2", "3"]
     assert str(items[1]) == "f.plf:2, key '2': expected '(', found 'broken'"
 
 
 @given(any_lattices(unit=0.37))
 def test_plf_reads_back_as_written(lattice):
     content = write_plf(lattice, options=PlfWriteOptions(scores="both"))
-    again = read_plf(content, "k", words=lattice.words, options=PlfOptions("score", graph=0, acoustic=1))
-    np.testing.assert_allclose(slow.lattice_fingerprint(again), slow.lattice_fingerprint(lattice), rtol=1e-5)
-    assert again.identical(lattice)
+    back = read_plf(content, "k", words=lattice.words, options=PlfOptions("score", graph=0, acoustic=1))
+    np.testing.assert_allclose(slow.lattice_fingerprint(back), slow.lattice_fingerprint(lattice), rtol=1e-5)
+    assert back.identical(lattice)
     total = read_plf(
         write_plf(lattice, options=PlfWriteOptions(acoustic_scale=0.5)),
         "k",

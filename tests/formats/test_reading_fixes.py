@@ -38,10 +38,10 @@ def small(key="utt"):
     return Lattice.from_arrays(key, [0, 1, 2, 2], [1, 2], [1, 2], zero + 1, zero + 2, end, end, words=WORDS)
 
 
-def reads(source, **how):
+def reads(source, **options):
     """Return the keys that are read, and the errors of the others."""
     errors = []
-    return [key for key, _ in read(source, on_error=errors.append, **how)], [str(error) for error in errors]
+    return [key for key, _ in read(source, on_error=errors.append, **options)], [str(error) for error in errors]
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def folder(tmp_path, monkeypatch):
 )
 def test_damaged_files_in_a_folder_are_reported(folder, name, damage, message):
     Path(name).write_bytes(damage)
-    found, errors = reads(".")
-    assert found == ["good"]
+    keys, errors = reads(".")
+    assert keys == ["good"]
     assert len(errors) == 1
     assert name in errors[0]
     assert message in errors[0]
@@ -83,14 +83,14 @@ def test_damaged_files_in_a_folder_are_reported(folder, name, damage, message):
 def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
     Path("closed").write_bytes(b"")
 
-    def refused(place, **given):
+    def refuse_closed(place, **options):
         if place.path.endswith("closed"):
             raise InputError("cannot be read: Permission denied", place.path)
-        return open_stream(place, **given)
+        return open_stream(place, **options)
 
-    monkeypatch.setattr("ninja.io.sources.open_stream", refused)
-    found, errors = reads(".")
-    assert found == ["good"]
+    monkeypatch.setattr("ninja.io.sources.open_stream", refuse_closed)
+    keys, errors = reads(".")
+    assert keys == ["good"]
     assert errors == ["./closed: cannot be read: Permission denied"]
 
 
@@ -120,8 +120,8 @@ def test_a_named_format_reaches_every_file_of_a_folder(folder):
     for name in ("words.txt", "char.words.txt", "words.txt.gz", "README.md", "LICENSE", ".hidden", "a.notes", "b"):
         Path(name).write_bytes(b"")
     Path("below").mkdir()
-    found, errors = reads(".", format="slf")
-    assert found == ["good"]
+    keys, errors = reads(".", format="slf")
+    assert keys == ["good"]
     assert [error.partition(":")[0].partition(",")[0] for error in errors] == ["./a.notes", "./b"]
     assert reads(".") == (["good"], [])
 
@@ -139,8 +139,8 @@ def test_files_without_keys_are_numbered(folder):
     Path("x.pt").write_bytes(write_k2s([small("a"), small("b")], extras=False))
     assert reads("x.pt") == (["x-1", "x-2"], [])
     Path("y.plf").write_bytes(write_plf(small()) + b"broken\n" + write_plf(small()))
-    found, errors = reads("y.plf")
-    assert found == ["y-1", "y-3"]
+    keys, errors = reads("y.plf")
+    assert keys == ["y-1", "y-3"]
     assert "'y-2'" in errors[0]
     lattices = read_k2s(Path("x.pt").read_bytes(), key_of=lambda number: f"number {number}")
     assert [lattice.key for lattice in lattices] == ["number 1", "number 2"]
@@ -155,9 +155,9 @@ def test_keys_that_come_again_are_named(folder, capfd, jobs):
     Path("c.slf").write_bytes(write_slf(small()))
     message = "duplicate keys"
     assert main(["best", "one", "two", "one/a.slf", "--jobs", str(jobs), "--lmwt", "1"]) == 0
-    done = capfd.readouterr()
-    assert len(done.out.splitlines()) == 7
-    assert done.err.splitlines() == [f"ninja: 3 {message}: a, b, a"]
+    output = capfd.readouterr()
+    assert len(output.out.splitlines()) == 7
+    assert output.err.splitlines() == [f"ninja: 3 {message}: a, b, a"]
     assert main(["info", "one", "c.slf", "--jobs", str(jobs)]) == 0
     assert message not in capfd.readouterr().err
     # Of what is written, the keys that stand there are named instead.
@@ -181,27 +181,27 @@ def test_a_byte_order_mark_is_no_part_of_a_key(folder, key):
 
 
 @pytest.mark.parametrize(
-    ("name", "inside", "how"),
+    ("name", "inside", "form"),
     [
         ("x.att", b"0 1 1 1 0.5\n1\n", None),
         ("several words", b"two keys\n0 1 1 1,2,3_4\n1 0,0,\n\n", None),
         ("x.ark", b"utt-1 \n0 1 1 1,2,3_4\n1 0,0,\n\n", "nbest-kaldi"),
     ],
 )
-def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside, how):
+def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside, form):
     Path(name).write_bytes(inside)
-    assert len(reads(name, format=how)[0]) == 1
+    assert len(reads(name, format=form)[0]) == 1
     with pytest.raises(OptionError, match="contains word ids, but another source contains words"):
-        reads(name, words=vocabulary("good.slf"), format=how)
+        reads(name, words=vocabulary("good.slf"), format=form)
 
 
 def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
     Path("x.att").write_bytes(b"0 1 7 7 0.5\n1\n")
     write_all("x.ark", [small("u").with_words(None)])
-    few = SymbolTable([("<eps>", 0), ("a", 1)])
+    table = SymbolTable([("<eps>", 0), ("a", 1)])
     for name, key in (("x.att", "x"), ("x.ark", "u")):
         with pytest.raises(TableError, match=f"^{name}.*key {key!r}: word"):  # as wrong for all lattices
-            reads(name, words=few)
+            reads(name, words=table)
         with pytest.raises(OptionError, match=f"{name} contains word ids, but another source contains words"):
             reads(name, words=vocabulary("good.slf"))
 
@@ -220,8 +220,8 @@ def test_names_in_text_get_the_ids_of_other_files(folder):
 def test_a_missing_file_of_a_list_is_reported_and_the_others_are_read(folder):
     Path("other.slf").write_bytes(write_slf(small()))
     Path("list").write_text("good.slf\nmissing.slf\nother.slf\n")
-    found, errors = reads("list")
-    assert found == ["good", "other"]
+    keys, errors = reads("list")
+    assert keys == ["good", "other"]
     assert errors == ["missing.slf: cannot be read: No such file or directory"]
 
 
@@ -233,7 +233,7 @@ def test_lines_that_mostly_name_no_files_are_no_list(folder):
 # Memory
 
 
-def opened(path):
+def open_content(path):
     return Content(open_stream(Place(str(path))), str(path))
 
 
@@ -243,7 +243,7 @@ def test_a_file_is_held_once(tmp_path):
     for path in (tmp_path / "plain", tmp_path / "packed.gz"):
         if path.suffix:
             path.write_bytes(gzip.compress((tmp_path / "plain").read_bytes(), 1))
-        file = opened(path)
+        file = open_content(path)
         tracemalloc.start()
         try:
             assert len(file.whole()) == size
@@ -258,11 +258,11 @@ def test_a_packed_file_that_swells_too_much_is_refused(tmp_path, monkeypatch):
     with pytest.raises(
         FormatError, match=r"bomb\.slf\.gz: the file decompresses to more than 4 MB and 100 times its size"
     ):
-        opened(tmp_path / "bomb.slf.gz").whole()
+        open_content(tmp_path / "bomb.slf.gz").whole()
     (tmp_path / "blank.slf").write_bytes(b" " * (8 << 20))
-    assert len(opened(tmp_path / "blank.slf").whole()) == 8 << 20
+    assert len(open_content(tmp_path / "blank.slf").whole()) == 8 << 20
     monkeypatch.setattr(content, "LARGEST_RATIO", 2000)
-    assert len(opened(tmp_path / "bomb.slf.gz").whole()) == (8 << 20) + 12
+    assert len(open_content(tmp_path / "bomb.slf.gz").whole()) == (8 << 20) + 12
 
 
 def test_companion_files_are_known_by_their_names():
@@ -286,5 +286,5 @@ def test_a_list_with_fewer_words_than_it_announces_is_cut_short():
 
 def test_a_posterior_is_not_above_one():
     mesh = b"name m\nnumaligns 1\nposterior 1\nalign 0 word 99999\n"
-    (found,) = read_mesh_lattices(mesh, "m", "f")
-    assert "f:4, key 'm': the posterior of 'word' is 99999, but must not be above 1" in str(found)
+    (error,) = read_mesh_lattices(mesh, "m", "f")
+    assert "f:4, key 'm': the posterior of 'word' is 99999, but must not be above 1" in str(error)

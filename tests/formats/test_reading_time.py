@@ -43,7 +43,7 @@ NAMES = {form.name for form in formats() if form.read is not None}
 ALL = bool(os.environ.get("NINJA_READING_TIME"))
 SOME, MORE = 10, 100  # inputs of each file that are tried in every run, and of those in FAULTY
 SIZE = 1 << 14  # bytes of the smaller of two inputs that are compared
-LETTERS = [bytes([each]) for each in b" \n\t\r\0\"'([{<\\;,:=#|-_@~0a\x80"]
+LETTERS = [bytes([code]) for code in b" \n\t\r\0\"'([{<\\;,:=#|-_@~0a\x80"]
 OPENED = [b'="', b"='", b'a="a ', b"a='a ", b'"a" ', b"('", b'{"', b'["', b'"a",', b"{a", b"<a ", b"\\ ", b"\\\n"]
 
 
@@ -106,26 +106,28 @@ def inputs(content: bytes) -> dict[str, Callable[[int], bytes]]:
     lines = re.findall(rb"[^\n]*\n|[^\n]+", content)[:40]
     fields = re.findall(rb"[^ \t\n,]+[ \t\n,]*", content)[:40] if len(content) < 4096 else []
     pieces = dict.fromkeys([content, *lines, *fields, *LETTERS, *OPENED])
-    places = dict.fromkeys([0, len(content), *(each.end() for each in re.finditer(rb"[\s,=\"'(\[{]+", content[:4096]))])
-    made: dict[str, Callable[[int], bytes]] = {}
+    places = dict.fromkeys(
+        [0, len(content), *(match.end() for match in re.finditer(rb"[\s,=\"'(\[{]+", content[:4096]))]
+    )
+    makers: dict[str, Callable[[int], bytes]] = {}
     for piece in filter(None, pieces):
         for place in places:
             before, behind = content[:place], content[place:]
-            made[f"{piece[:40]!r} again and again at byte {place}"] = partial(repeated, before, piece, behind)
-    return made
+            makers[f"{piece[:40]!r} again and again at byte {place}"] = partial(repeated, before, piece, behind)
+    return makers
 
 
 def repeated(before: bytes, piece: bytes, behind: bytes, size: int) -> bytes:
     return before + piece * (1 + size // len(piece)) + behind
 
 
-def chosen(name: str, content: bytes) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+def sampled_inputs(name: str, content: bytes) -> Iterator[tuple[str, Callable[[int], bytes]]]:
     """Yield the inputs to try for a reader."""
-    made = inputs(content)
-    names, most = list(made), MORE if content in FAULTY.get(name, ()) else SOME
+    makers = inputs(content)
+    names, limit = list(makers), MORE if content in FAULTY.get(name, ()) else SOME
     if not ALL:
-        names = random.Random(name).sample(names, min(most, len(names)))
-    return ((each, made[each]) for each in names)
+        names = random.Random(name).sample(names, min(limit, len(names)))
+    return ((input_name, makers[input_name]) for input_name in names)
 
 
 def timed(read: Read, path: Path, make: Callable[[int], bytes], size: int) -> Callable[[], object]:
@@ -155,8 +157,8 @@ def test_reading_takes_time_in_proportion_to_the_file(name: str, tmp_path: Path)
         read, files = read_whole(name), [path.read_bytes() for path, form in FILES.items() if form == name]
     files = files + FAULTY.get(name, [])
     for content in files:
-        for what, make in chosen(name, content):
-            assert_linear(partial(timed, read, tmp_path / "file", make), SIZE, f"{name}: {what}")
+        for input_name, make in sampled_inputs(name, content):
+            assert_linear(partial(timed, read, tmp_path / "file", make), SIZE, f"{name}: {input_name}")
 
 
 @pytest.mark.parametrize("name", bounds.cases())

@@ -19,14 +19,14 @@ from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 
 
-def rounded(lattice):
+def rounded_sentences(lattice):
     return [(words, round(graph, 4), round(acoustic, 4)) for words, graph, acoustic in sentences(lattice)]
 
 
 def test_words_on_links_are_read_with_both_costs_and_times():
     lattice = read_slf(SMALL, "k")
     assert (lattice.key, lattice.num_states, lattice.num_arcs, lattice.frame_shift) == ("k", 4, 4, 0.01)
-    assert rounded(lattice) == [("one", 1.5, 15.0), ("two four", 2.25, 17.0)]
+    assert rounded_sentences(lattice) == [("one", 1.5, 15.0), ("two four", 2.25, 17.0)]
     assert lattice.time.tolist() == [0, 10, 11, 30]
     assert dict(lattice.words)["<eps>"] == 0
     check(lattice)
@@ -35,7 +35,7 @@ def test_words_on_links_are_read_with_both_costs_and_times():
 def test_words_on_nodes_move_to_the_links_that_enter_them():
     content = b"N=4 L=4\nI=0 W=<s>\nI=1 W=one a=-3\nI=2 W=two\nI=3 W=end\n"
     content += b"J=0 S=0 E=1 l=-4\nJ=1 S=0 E=2 a=-2 l=-1\nJ=2 S=1 E=3 a=-5 l=0\nJ=3 S=2 E=3 a=0 l=0\n"
-    assert rounded(check_against_reference(content)[1]) == [("one end", 4.0, 8.0), ("two end", 1.0, 2.0)]
+    assert rounded_sentences(same_as_twin(content)[1]) == [("one end", 4.0, 8.0), ("two end", 1.0, 2.0)]
 
 
 def test_words_that_begin_at_their_nodes_move_to_the_links_that_leave_them():
@@ -59,8 +59,8 @@ def test_a_score_is_on_a_link_or_on_its_node():
 
 
 def test_a_word_on_the_first_node_gets_an_arc_of_its_own():
-    lattice = check_against_reference(b"N=2 L=1\nI=0 W=hello t=0.3\nI=1 W=world t=0.5\nJ=0 S=0 E=1 a=-1\n")[1]
-    assert rounded(lattice) == [("hello world", 0.0, 1.0)]
+    lattice = same_as_twin(b"N=2 L=1\nI=0 W=hello t=0.3\nI=1 W=world t=0.5\nJ=0 S=0 E=1 a=-1\n")[1]
+    assert rounded_sentences(lattice) == [("hello world", 0.0, 1.0)]
     assert lattice.time.tolist() == [0, 30, 50]
 
 
@@ -112,15 +112,17 @@ def test_the_fields_of_the_costs_are_chosen_by_name():
         SlfOptions(graph=("W",))
     with pytest.raises(OptionError, match="once"):
         SlfOptions(graph=("l", "l"))
-    for named, other in (({"acoustic": ("a", "r")}, "graph"), ({"graph": ("a",)}, "acoustic")):
-        with pytest.raises(OptionError, match=f"would be part of both costs; set the fields of the {other} cost, too"):
-            SlfOptions(**named)  # a default field of the other cost
+    for options, cost_name in (({"acoustic": ("a", "r")}, "graph"), ({"graph": ("a",)}, "acoustic")):
+        with pytest.raises(
+            OptionError, match=f"would be part of both costs; set the fields of the {cost_name} cost, too"
+        ):
+            SlfOptions(**options)  # a default field of the other cost
     only = read_slf(content, "k", options=SlfOptions(graph=(), acoustic=("l",)))
     assert (only.graph[0], only.acoustic[0]) == (0, 2)
 
 
 @pytest.mark.parametrize(
-    ("written", "word"),
+    ("spelling", "word"),
     [
         (b"plain", "plain"),
         (b"'em", "'em"),
@@ -146,13 +148,13 @@ def test_the_fields_of_the_costs_are_chosen_by_name():
         (b"a\\8", "a8"),
     ],
 )
-def test_quotes_and_escapes_are_understood(written, word):
-    content = b"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=" + written + b" a=-1\n"
-    lattice = check_against_reference(content)[1]
+def test_quotes_and_escapes_are_understood(spelling, word):
+    content = b"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=" + spelling + b" a=-1\n"
+    lattice = same_as_twin(content)[1]
     assert lattice.words.spell(lattice.word) == [word]
-    again = write_slf(lattice)
-    assert read_slf(again, "k", words=lattice.words).identical(lattice)
-    check_against_reference(again)
+    content_again = write_slf(lattice)
+    assert read_slf(content_again, "k", words=lattice.words).identical(lattice)
+    same_as_twin(content_again)
 
 
 def test_names_fields_and_lines_come_in_any_order():
@@ -165,15 +167,15 @@ def test_names_fields_and_lines_come_in_any_order():
     I=0 time=0
     I=1 time=0.1
     """
-    lattice = check_against_reference(content)[1]
-    assert rounded(lattice) == [("a b", 0.0, 3.0)]
+    lattice = same_as_twin(content)[1]
+    assert rounded_sentences(lattice) == [("a b", 0.0, 3.0)]
     assert lattice.time.tolist() == [0, 10, 20]
 
 
 def test_the_header_may_go_on_behind_the_size_and_have_empty_fields():
     content = b"UTTERANCE=\nlmname=\nN=3 L=2\n# where it begins\nstart=2\n\nend=0 base=10\nI=0\nI=1\nI=2\n"
     content += b"J=0 S=2 E=1 W=a l=-1\nJ=1 S=1 E=0 W=b l=0\n"
-    assert rounded(check_against_reference(content)[1]) == [("a b", round(math.log(10), 4), 0.0)]
+    assert rounded_sentences(same_as_twin(content)[1]) == [("a b", round(math.log(10), 4), 0.0)]
     lattice = read_slf(content, "", options=SlfOptions(key="utterance"))
     assert lattice.key == ""
     assert read_slf(write_slf(lattice), "").identical(lattice)
@@ -189,14 +191,14 @@ def test_a_duration_is_no_part_of_the_utterance():
 
 def test_a_header_of_a_sub_lattice_may_say_the_base_again():
     again = SUBLATTICES.replace(b".\n\n", b".\n\nVERSION=1.0\nbase=10\n")
-    assert read_slf(again, "k").identical(check_against_reference(SUBLATTICES)[1])
-    other = sentences(check_against_reference(SUBLATTICES.replace(b".\n\n", b".\n\nbase=100\n"))[1])
-    assert [round(acoustic / math.log(100), 4) for _, _, acoustic in other] == [6.0] * 4
+    assert read_slf(again, "k").identical(same_as_twin(SUBLATTICES)[1])
+    scaled = sentences(same_as_twin(SUBLATTICES.replace(b".\n\n", b".\n\nbase=100\n"))[1])
+    assert [round(acoustic / math.log(100), 4) for _, _, acoustic in scaled] == [6.0] * 4
 
 
 def test_nodes_may_be_numbered_backwards_and_left_out():
-    lattice = check_against_reference(b"N=3 L=2\nJ=0 S=2 E=1 W=a\nJ=1 S=1 E=0 W=b\n")[1]
-    assert rounded(lattice) == [("a b", 0.0, 0.0)]
+    lattice = same_as_twin(b"N=3 L=2\nJ=0 S=2 E=1 W=a\nJ=1 S=1 E=0 W=b\n")[1]
+    assert rounded_sentences(lattice) == [("a b", 0.0, 0.0)]
     assert lattice.time is None
 
 
@@ -211,7 +213,9 @@ def test_sub_lattices_take_the_places_of_their_nodes():
     _, lattice = check_against_reference(SUBLATTICES)
     unit = math.log(10)
     expected = {
-        (f"{one} {two}", a + b) for one, a in (("one", 0.5), ("two", 1.5)) for two, b in (("one", 0.5), ("two", 1.5))
+        (f"{first} {second}", a + b)
+        for first, a in (("one", 0.5), ("two", 1.5))
+        for second, b in (("one", 0.5), ("two", 1.5))
     }
     assert {(words, round(graph / unit, 4)) for words, graph, _ in sentences(lattice)} == expected
     assert {round(acoustic / unit, 4) for _, _, acoustic in sentences(lattice)} == {6.0}
@@ -249,11 +253,11 @@ def test_links_without_words_to_an_end_of_their_own_become_final_costs():
     assert (lattice.num_states, lattice.num_arcs) == (2, 1)
     assert (lattice.final_graph.tolist(), lattice.final_acoustic.tolist()) == ([8, 3], [7, 2])
     for options, word in ((SlfOptions(fold="never"), b"!NULL"), (SlfOptions(), b"</s>"), (SlfOptions(), b"b")):
-        kept = read_slf(content % word, "k", options=options)
-        assert (kept.num_states, kept.num_arcs) == (3, 3)
+        lattice_with_end = read_slf(content % word, "k", options=options)
+        assert (lattice_with_end.num_states, lattice_with_end.num_arcs) == (3, 3)
     assert read_slf(content % b"</s>", "k", options=SlfOptions(fold="silent")).num_states == 2
-    twice = b"N=2 L=2\n###\nJ=0 S=0 E=1 W=!NULL a=-1\nJ=1 S=0 E=1 W=!NULL a=-2\n"
-    assert sentences(check_against_reference(twice)[1]) == [("", 0, 1), ("", 0, 2)]
+    parallel = b"N=2 L=2\n###\nJ=0 S=0 E=1 W=!NULL a=-1\nJ=1 S=0 E=1 W=!NULL a=-2\n"
+    assert sentences(same_as_twin(parallel)[1]) == [("", 0, 1), ("", 0, 2)]
 
 
 def test_other_encodings_are_read_when_named():
@@ -295,9 +299,9 @@ def lattices(draw):
     for arc in arcs:
         reached |= {arc[1]} if arc[0] in reached else set()
     finals = draw(st.sets(st.sampled_from(sorted(reached)), min_size=1))
-    free = draw(st.booleans())
+    zero_final_costs = draw(st.booleans())
     final = [
-        [(0.0 if free else draw(costs())) if state in finals else math.inf for state in range(num_states)]
+        [(0.0 if zero_final_costs else draw(costs())) if state in finals else math.inf for state in range(num_states)]
         for _ in range(2)
     ]
     times = np.sort(draw(st.lists(st.integers(0, 10**6), min_size=num_states, max_size=num_states)))
@@ -310,17 +314,17 @@ def lattices(draw):
 @given(lattices(), st.sampled_from([None, 1.0, 10.0, 1.0001]))
 def test_slf_reads_back_bit_for_bit(lattice, base):
     content = write_slf(lattice, options=SlfWriteOptions(base=base))
-    again = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
+    back = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
     reached = np.zeros(lattice.num_states, bool)
     reached[0] = True
     for src, dst in zip(lattice.src, lattice.dst, strict=True):
         reached[dst] |= reached[src]
     reference = slow.read_slf(content)
     if reached[lattice.is_final].any():
-        assert again.identical(lattice)
-        assert (again.time is None) == (lattice.time is None)
+        assert back.identical(lattice)
+        assert (back.time is None) == (lattice.time is None)
     np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(reference), rtol=1e-4)
-    assert write_slf(again, options=SlfWriteOptions(base=base)) == content
+    assert write_slf(back, options=SlfWriteOptions(base=base)) == content
 
 
 @given(lattices())
@@ -336,8 +340,8 @@ def test_probabilities_read_back_but_for_their_last_digits(lattice):
         with pytest.raises(LatticeError, match="too large for a probability"):
             write_slf(lattice, options=SlfWriteOptions(base=0))
         return
-    again = read_slf(write_slf(lattice, options=SlfWriteOptions(base=0)), "key of it", words=lattice.words)
-    np.testing.assert_allclose(again.graph, lattice.graph, rtol=1e-6, atol=1e-12)
+    back = read_slf(write_slf(lattice, options=SlfWriteOptions(base=0)), "key of it", words=lattice.words)
+    np.testing.assert_allclose(back.graph, lattice.graph, rtol=1e-6, atol=1e-12)
 
 
 def test_slf_refuses_lattices_that_it_cannot_hold():
@@ -384,10 +388,10 @@ def test_times_of_alignments_are_written():
 @pytest.mark.parametrize("on_node", [False, True])
 def test_links_of_probability_zero_are_none(base, zero, on_node):
     on = [("", zero), (zero, "")][on_node]
-    one = "1" if base == "base=0" else "0"
+    certain = "1" if base == "base=0" else "0"
     content = (
-        f"{base}\nN=4 L=4\nI=0\nI=1 W=a {on[0] and 'a=' + on[0]}\nI=2 W=b {on[0] and 'a=' + one}\nI=3 W=!NULL\n"
-        f"J=0 S=0 E=1 {on[1] and 'a=' + on[1]}\nJ=1 S=0 E=2 {on[1] and 'a=' + one}\nJ=2 S=1 E=3\nJ=3 S=2 E=3\n"
+        f"{base}\nN=4 L=4\nI=0\nI=1 W=a {on[0] and 'a=' + on[0]}\nI=2 W=b {on[0] and 'a=' + certain}\nI=3 W=!NULL\n"
+        f"J=0 S=0 E=1 {on[1] and 'a=' + on[1]}\nJ=1 S=0 E=2 {on[1] and 'a=' + certain}\nJ=2 S=1 E=3\nJ=3 S=2 E=3\n"
     ).encode()
     lattice = read_slf(content, "k")
     assert [lattice.words.word(word) for word in lattice.word if word] == ["b"]
@@ -404,11 +408,11 @@ def test_impossible_values_are_refused_at_the_edge_and_in_parts():
 
 
 def test_a_second_lattice_and_a_swallowed_tab_are_named():
-    one = b"VERSION=1.0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=0\n"
+    lattice = b"VERSION=1.0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=0\n"
     with pytest.raises(FormatError, match=r":6, key 'k': a second lattice begins here"):
-        read_slf(one + one, "k", "p")
+        read_slf(lattice + lattice, "k", "p")
     with pytest.raises(FormatError, match=r":5, key 'k': there is a backslash before a tab"):
-        read_slf(one.replace(b"W=a a", b"W=a\\\ta"), "k", "p")
+        read_slf(lattice.replace(b"W=a a", b"W=a\\\ta"), "k", "p")
 
 
 @pytest.mark.parametrize("quotes", ['"', "'", "\"'"])

@@ -111,9 +111,9 @@ def test_a_file_cut_at_any_byte_is_refused_with_its_line(content):
 
 @needs_files
 def test_the_ami_lattice_holds_its_nbest_list_with_all_scores():
-    content = read_unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
-    made, lattice = check_against_reference(content)
-    assert (lattice.num_states, lattice.num_arcs) == (made.nodes, len(made.links)) == (27, 36)
+    content = unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
+    reference, lattice = same_as_twin(content)
+    assert (lattice.num_states, lattice.num_arcs) == (reference.nodes, len(reference.links)) == (27, 36)
     names = (("l",), ("n",), ("i[0]",), ("i[1]",))
     paths = [sentences(read_slf(content, "k", options=SlfOptions(graph=name))) for name in names]
     rows = [
@@ -123,12 +123,16 @@ def test_the_ami_lattice_holds_its_nbest_list_with_all_scores():
     assert len(rows) == len({words for words, *_ in paths[0]}) == 11  # the list has room for 20
     for row in rows:
         words, scores = " ".join(row[7:]), [float(score) for score in row[1:6]]
-        found = [
+        path_scores = [
             (-acoustic, *(-by_name[path][1] for by_name in paths))
             for path, (spoken, _, acoustic) in enumerate(paths[0])
             if spoken == words
         ]
-        assert any(np.allclose(each, scores, atol=0.006) for each in found), (words, scores, found)
+        assert any(np.allclose(candidate, scores, atol=0.006) for candidate in path_scores), (
+            words,
+            scores,
+            path_scores,
+        )
 
 
 @needs_files
@@ -157,7 +161,7 @@ def test_theanolms_lattice_is_the_same_in_slf_and_kaldi_text():
         link[:2] for link in kaldi.links if link[1] != "end"
     )
     # The ids of the Kaldi text stand for the same words.
-    ours = dict(zip(lattice.words.spell(lattice.word), [w for w in lattice.word if w], strict=True))
+    word_ids = dict(zip(lattice.words.spell(lattice.word), [w for w in lattice.word if w], strict=True))
     pairs = set(
         zip(
             (w for w in lattice.word.tolist() if w),
@@ -165,7 +169,9 @@ def test_theanolms_lattice_is_the_same_in_slf_and_kaldi_text():
             strict=True,
         )
     )
-    assert len(pairs) == len({one for one, _ in pairs}) == len({two for _, two in pairs}) == len(ours)
+    assert (
+        len(pairs) == len({word for word, _ in pairs}) == len({kaldi_word for _, kaldi_word in pairs}) == len(word_ids)
+    )
     np.testing.assert_array_equal(lattice.graph, np.float32([link[3] for link in kaldi.links if link[1] != "end"]))
     np.testing.assert_array_equal(lattice.acoustic, np.float32([link[4] for link in kaldi.links if link[1] != "end"]))
     finals = {link[0]: link[3:] for link in kaldi.links if link[1] == "end"}

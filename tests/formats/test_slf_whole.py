@@ -155,12 +155,12 @@ PFSG = b"name one\nnodes 4 NULL a b NULL\ninitial 0\nfinal 3\ntransitions 3\n0 1
 def test_transitions_past_the_ends_of_a_pfsg_are_refused_and_cost_only_their_lattice() -> None:
     good = PFSG % b"2 3"
     assert read_pfsg(good, "k").num_arcs == 2
-    for transition, what in (
+    for transition, reason in (
         (b"3 2", "leaves node 3, which is the last"),
         (b"2 0", "enters node 0, which is the first"),
     ):
-        with pytest.raises(LatticeError, match=f"^f.pfsg:8, key 'k': the transition {what} node of the lattice"):
+        with pytest.raises(LatticeError, match=f"^f.pfsg:8, key 'k': the transition {reason} node of the lattice"):
             read_pfsg(PFSG % transition, "k", "f.pfsg")
-        found = list(read_pfsgs(PFSG % transition + b"\n" + good.replace(b"one", b"two"), "f.pfsg"))
-        assert [type(each) for each in found] == [LatticeError, type(read_pfsg(good, "k"))]
-        assert [entry.key for entry in found] == ["one", "two"]
+        entries = list(read_pfsgs(PFSG % transition + b"\n" + good.replace(b"one", b"two"), "f.pfsg"))
+        assert [type(entry) for entry in entries] == [LatticeError, type(read_pfsg(good, "k"))]
+        assert [entry.key for entry in entries] == ["one", "two"]

@@ -69,10 +69,10 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD)
 def test_bad_files_are_refused_with_their_line(text):
-    wrong, message = BAD[text]
+    damaged, message = BAD[text]
     assert text.encode() in SPHINX
     with pytest.raises(FormatError) as caught:
-        read_sphinx(SPHINX.replace(text.encode(), wrong.encode(), 1), "k", "bad.lat")
+        read_sphinx(SPHINX.replace(text.encode(), damaged.encode(), 1), "k", "bad.lat")
     assert re.match(r"bad\.lat:\d+, key 'k': ", str(caught.value))
     assert message in str(caught.value)
 
@@ -94,11 +94,11 @@ def test_cycles_and_unknown_words_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("edge", "what"),
+    ("edge", "reason"),
     [(b"0 1 -1", "leaves node 0, which is the last"), (b"3 4 -1", "enters node 4, which is the first")],
 )
-def test_edges_past_the_ends_are_refused_with_their_line(edge, what):
-    with pytest.raises(FormatError, match=f"^f.lat:23, key 'k': the edge {what} node of the lattice"):
+def test_edges_past_the_ends_are_refused_with_their_line(edge, reason):
+    with pytest.raises(FormatError, match=f"^f.lat:23, key 'k': the edge {reason} node of the lattice"):
         read_sphinx(SPHINX.replace(b"2 0 -50000", edge), "k", "f.lat")
 
 
@@ -140,13 +140,13 @@ def fingerprint_without_graph(lattice):
 @given(any_lattices())
 def test_any_lattice_is_written_with_its_sentences_and_acoustic_scores(lattice):
     content = write_sphinx(lattice)
-    again = read_sphinx(content, "k", words=lattice.words)
-    np.testing.assert_allclose(slow.lattice_fingerprint(again), fingerprint_without_graph(lattice), rtol=1e-5)
+    back = read_sphinx(content, "k", words=lattice.words)
+    np.testing.assert_allclose(slow.lattice_fingerprint(back), fingerprint_without_graph(lattice), rtol=1e-5)
     np.testing.assert_allclose(
         slow.fingerprint(slow.read_sphinx(content)), fingerprint_without_graph(lattice), rtol=1e-5
     )
-    once_more = read_sphinx(write_sphinx(again), "k", words=lattice.words)
-    np.testing.assert_allclose(slow.lattice_fingerprint(once_more), slow.lattice_fingerprint(again), rtol=1e-6)
+    rewritten = read_sphinx(write_sphinx(back), "k", words=lattice.words)
+    np.testing.assert_allclose(slow.lattice_fingerprint(rewritten), slow.lattice_fingerprint(back), rtol=1e-6)
 
 
 def test_sphinx_refuses_lattices_that_it_cannot_hold():

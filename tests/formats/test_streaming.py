@@ -133,27 +133,27 @@ OPTIONS = {
 }
 
 
-def described(found: object) -> Any:
-    if isinstance(found, Lattice):
-        words = None if found.words is None else [found.words.word(number) for number in found.word.tolist()]
-        arrays = (found.arc_begin, found.dst, found.word, found.graph, found.acoustic, found.final_graph, found.ali)
-        return found.key, words, [array.tolist() for array in arrays]
-    return type(found), str(found)
+def description(entry: object) -> Any:
+    if isinstance(entry, Lattice):
+        words = None if entry.words is None else [entry.words.word(number) for number in entry.word.tolist()]
+        arrays = (entry.arc_begin, entry.dst, entry.word, entry.graph, entry.acoustic, entry.final_graph, entry.ali)
+        return entry.key, words, [array.tolist() for array in arrays]
+    return type(entry), str(entry)
 
 
 def entries(file: Content, format: str) -> list[Any]:
     reader = named(format)
     assert reader is not None
-    made: list[Any] = []
+    descriptions: list[Any] = []
     try:
-        for key, found in reader.entries(file, None):
-            made.append((key, described(found)))
+        for key, entry in reader.entries(file, None):
+            descriptions.append((key, description(entry)))
     except NinjaError as error:
-        made.append(described(error))
-    return made
+        descriptions.append(description(error))
+    return descriptions
 
 
-def both(data: bytes, format: str, size: int) -> tuple[list[Any], list[Any]]:
+def read_both_ways(data: bytes, format: str, size: int) -> tuple[list[Any], list[Any]]:
     """Return the results of reading a file as a whole, and of reading it piece by piece."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -181,15 +181,15 @@ def files(draw: st.DrawFn, format: str) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("format", [one for name in PIECES for one in OPTIONS.get(name, [name])])
+@pytest.mark.parametrize("format", [option for name in PIECES for option in OPTIONS.get(name, [name])])
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_where_a_piece_ends_makes_no_difference(format: str, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 40) | st.integers(1, 1000))
-    expected, found = both(data.draw(files(format.split(":")[0])), format, size)
+    expected, results = read_both_ways(data.draw(files(format.split(":")[0])), format, size)
     if format.startswith("nemo") and expected and expected[-1][0] is FormatError:
-        expected, found = expected[-1:], found[-1:]  # whose lists before a bad line come nevertheless
-    assert found == expected
+        expected, results = expected[-1:], results[-1:]  # whose lists before a bad line come nevertheless
+    assert results == expected
 
 
 SOUND = {  # an entry of each, by its number
@@ -215,26 +215,26 @@ def test_lattices_come_before_the_rest_of_the_file_is_read(
     data = b"".join(SOUND[format](number) for number in range(count))
     path = tmp_path / "file"
     path.write_bytes(gzip.compress(data, 1) if packed else data)
-    taken = 0
-    filled = Stream.readinto
+    num_read = 0
+    readinto = Stream.readinto
 
-    def counted(self: Stream, buffer: memoryview) -> int:
-        nonlocal taken
-        got = filled(self, buffer)
-        taken = taken + got if got else 0  # a file that is read twice begins anew
-        return got
+    def counting_readinto(self: Stream, buffer: memoryview) -> int:
+        nonlocal num_read
+        count_read = readinto(self, buffer)
+        num_read = num_read + count_read if count_read else 0  # a file that is read twice begins anew
+        return count_read
 
     monkeypatch.setattr(content, "BLOCK", block)
     monkeypatch.setattr(content, "CHUNK", block)
     monkeypatch.setattr(kaldi, "CHUNK", block)
     monkeypatch.setattr(Content, "whole", None)
-    monkeypatch.setattr(Stream, "readinto", counted)
+    monkeypatch.setattr(Stream, "readinto", counting_readinto)
     reader = named(format)
     assert reader is not None
     with open_stream(Place(str(path))) as stream:
         for place, (_, lattice) in enumerate(reader.entries(Content(stream, str(path)), None), start=1):
             assert isinstance(lattice, Lattice)
-            assert taken < len(data) * place / count + 12 * block
+            assert num_read < len(data) * place / count + 12 * block
     assert place == count
 
 

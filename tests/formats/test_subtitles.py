@@ -38,13 +38,15 @@ def words(item):
     return " ".join(item.hypotheses[0].words)
 
 
-def corrected(path, target, fix, to=None):
+def correct_file(path, target, fix, to=None):
     """Write a file back with other words."""
     with package.write(target, to=to) as output:
         for _, lattice in package.read(path):
             nbest = lattice_nbest(lattice, 1)
-            new = [part for word in nbest.hypotheses[0].words for part in fix.get(word, word).split(" ") if part]
-            output.write(replace(nbest, hypotheses=(sentence(new),), frame_shift=None))
+            corrected_words = [
+                part for word in nbest.hypotheses[0].words for part in fix.get(word, word).split(" ") if part
+            ]
+            output.write(replace(nbest, hypotheses=(sentence(corrected_words),), frame_shift=None))
     return Path(target).read_bytes()
 
 
@@ -104,18 +106,18 @@ def test_words_of_a_cue_have_times_if_each_has_one():
 
 def test_a_changed_word_changes_only_its_letters(tmp_path):
     before = (DATA / "youtube_dl.vtt").read_bytes()
-    after = corrected(DATA / "youtube_dl.vtt", tmp_path / "x.vtt", {"happen": "hap & pen", "what": ""})
+    after = correct_file(DATA / "youtube_dl.vtt", tmp_path / "x.vtt", {"happen": "hap & pen", "what": ""})
     expected = before.replace(b"happen", b"hap &amp; pen").replace(b"what", b"")
     assert after == expected
     before = (DATA / "whisper.tsv").read_bytes()
-    after = corrected(DATA / "whisper.tsv", tmp_path / "x.tsv", {"prayed": "preyed"}, "whisper-tsv")
+    after = correct_file(DATA / "whisper.tsv", tmp_path / "x.tsv", {"prayed": "preyed"}, "whisper-tsv")
     assert after == before.replace(b"prayed", b"preyed")
 
 
 def test_a_line_without_words_is_dropped_and_the_ends_of_lines_stay(tmp_path):
     source = tmp_path / "x.srt"
     source.write_bytes(f"\ufeff1\r\n{CUE}\r\n- Yes.\r\n- No!\r\n\r\n2\r\n{CUE}\r\nwell\r\n".encode())
-    after = corrected(source, tmp_path / "y.srt", {"-": "", "No!": "", "well": "Well then"})
+    after = correct_file(source, tmp_path / "y.srt", {"-": "", "No!": "", "well": "Well then"})
     assert after == f"\ufeff1\r\n{CUE}\r\nYes.\r\n\r\n2\r\n{CUE}\r\nWell then\r\n".encode()
 
 
@@ -189,7 +191,7 @@ def test_text_of_any_script_comes_back(text, tmp_path):
     source.write_text(f"1\n{CUE}\n{text}\n")
     ((_, lattice),) = package.read(source)
     assert lattice_nbest(lattice, 1).hypotheses[0].words == tuple(text.split(" "))
-    assert corrected(source, tmp_path / "y.srt", {}) == source.read_bytes()
+    assert correct_file(source, tmp_path / "y.srt", {}) == source.read_bytes()
 
 
 def test_files_in_other_encodings_are_written_in_them(tmp_path, ninja):
@@ -203,7 +205,7 @@ def test_files_in_other_encodings_are_written_in_them(tmp_path, ninja):
 
 def test_a_word_that_would_end_the_text_is_refused(tmp_path):
     with pytest.raises(SymbolError, match=r"key 'sample-1': '-->' cannot be written"):
-        corrected(DATA / "sample.srt", tmp_path / "x.srt", {"text": "-->"})
+        correct_file(DATA / "sample.srt", tmp_path / "x.srt", {"text": "-->"})
 
 
 def test_two_files_are_not_joined(tmp_path):
@@ -227,17 +229,20 @@ new_words = st.lists(st.text("ab&é😀\u3000", min_size=1, max_size=3), max_siz
 @example(text="a", new=["\u3000"])
 def test_a_text_with_other_words_has_these_and_the_same_tags(name, text, new):
     markup = MARKUPS[name]
-    after = with_words(text, markup, new)
-    assert [token.word for token in tokens(after, markup)] == new
+    result = with_words(text, markup, new)
+    assert [token.word for token in tokens(result, markup)] == new
     assert with_words(text, markup, [token.word for token in tokens(text, markup)]) == text
     if name != "tsv":
         tags = ["<i>", "</i>"] if name == "srt" else ["<i>", "</i>", "<00:01.000>"]
-        assert [after.count(tag) for tag in tags] == [text.count(tag) for tag in tags]
-    empty = [sum(not line.strip(" ") for line in content.splitlines()) for content in (text, after)]
+        assert [result.count(tag) for tag in tags] == [text.count(tag) for tag in tags]
+    empty = [sum(not line.strip(" ") for line in content.splitlines()) for content in (text, result)]
     assert empty[1] <= max(empty[0], 1)
 
 
 @given(st.integers(0, 2**31 - 2))
 def test_a_time_is_read_as_it_is_written(time):
-    hours, rest = divmod(time, 3_600_000)
-    assert milliseconds(b"%d:%02d:%02d,%03d" % (hours, rest // 60_000, rest // 1000 % 60, rest % 1000)) == time
+    hours, remainder = divmod(time, 3_600_000)
+    assert (
+        milliseconds(b"%d:%02d:%02d,%03d" % (hours, remainder // 60_000, remainder // 1000 % 60, remainder % 1000))
+        == time
+    )

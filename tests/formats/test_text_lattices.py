@@ -20,16 +20,16 @@ from ninja.formats.slf import read_slf, write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 from ninja.lattice import check
 
-KNOWN = {name: by_name(name, "read").mark for name in ("slf", "sphinx", "pfsg", "plf")}
+MARKS = {name: by_name(name, "read").mark for name in ("slf", "sphinx", "pfsg", "plf")}
 
 
-def recognised(content):
-    return [name for name, known in KNOWN.items() if known(content)]
+def detected_formats(content):
+    return [name for name, is_format in MARKS.items() if is_format(content)]
 
 
 @pytest.mark.parametrize("content", [SMALL, SUBLATTICES, b"# made by x\n\n N=1 L=0\n", b"base=10\n"])
 def test_htk_lattices_begin_with_any_field_of_a_header(content):
-    assert recognised(content) == ["slf"]
+    assert detected_formats(content) == ["slf"]
 
 
 @given(any_lattices())
@@ -58,8 +58,8 @@ def test_lattices_keep_their_meaning_through_all_text_formats(lattice):
     )
     np.testing.assert_allclose(slow.lattice_fingerprint(pfsg), total, rtol=1e-5)
     contents = [write_slf(lattice), write_sphinx(lattice), write_pfsg(lattice)]
-    assert [recognised(content) for content in contents] == [["slf"], ["sphinx"], ["pfsg"]]
-    assert recognised(write_plf(lattice)) == ["plf"]
+    assert [detected_formats(content) for content in contents] == [["slf"], ["sphinx"], ["pfsg"]]
+    assert detected_formats(write_plf(lattice)) == ["plf"]
 
 
 PIECES = [b"", b"-1", b"999999999", b"nan", b"\n", b" ", b"\xff"]
@@ -74,11 +74,11 @@ SMALL_FILES = {
 @given(st.integers(0, 2**32))
 def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(name, seed):
     content, read, read_slowly, pieces = SMALL_FILES[name]
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     damaged = bytearray(content)
-    for _ in range(chance.randrange(1, 4)):
-        at = chance.randrange(len(damaged))
-        damaged[at : at + chance.randrange(3)] = chance.choice([*PIECES, *pieces])
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(damaged))
+        damaged[at : at + rng.randrange(3)] = rng.choice([*PIECES, *pieces])
     try:
         lattice = read(bytes(damaged), "k")
     except NinjaError:

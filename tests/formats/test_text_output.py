@@ -23,8 +23,8 @@ def test_a_text_is_not_two_files(tmp_path):
 
 
 def test_a_result_may_not_fall_on_another_and_needs_a_folder(tmp_path, ninja):
-    here = str(tmp_path / "a")
-    code, _, errors = ninja("best", "lat.ark", "-o", here, "--cost", f"{tmp_path}/./a")
+    path = str(tmp_path / "a")
+    code, _, errors = ninja("best", "lat.ark", "-o", path, "--cost", f"{tmp_path}/./a")
     assert (code, "two outputs would be written to this file" in errors) == (2, True)
     code, _, errors = ninja("best", "lat.ark", "-o", tmp_path / "none" / "a")
     assert (code, f"the folder {tmp_path / 'none'} does not exist" in errors) == (2, True)

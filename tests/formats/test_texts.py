@@ -58,9 +58,9 @@ def test_other_commands_are_not_run_and_binary_output_is_an_error(tmp_path, monk
 
 def test_kaldis_scoring_line_works(ninja, text, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt a c\n")))
-    code, printed, errors = ninja("compute-wer", "--text", "--mode=present", f"ark:{text}", "ark,p:-")
+    code, stdout, errors = ninja("compute-wer", "--text", "--mode=present", f"ark:{text}", "ark,p:-")
     assert code == 0, errors
-    assert printed.startswith("%WER 50.00 [ 1 / 2,")
+    assert stdout.startswith("%WER 50.00 [ 1 / 2,")
 
 
 def test_a_model_is_one_file(tmp_path):
@@ -87,13 +87,13 @@ def test_an_archive_without_lattices_is_no_success(ninja, tmp_path):
 
 
 def test_a_key_is_left_out_as_often_as_it_occurs_in_the_output(ninja, archive, tmp_path, monkeypatch):
-    out = tmp_path / "out.ark"
-    with interrupt_at(2, monkeypatch):
-        assert ninja("prune", archive, "-o", out, "--resume")[0] == 130
-    code, _, errors = ninja("prune", archive, "-o", out, "--resume")
+    output = tmp_path / "out.ark"
+    with ended_at(2, monkeypatch):
+        assert ninja("prune", archive, "-o", output, "--resume")[0] == 130
+    code, _, errors = ninja("prune", archive, "-o", output, "--resume")
     assert code == 0
     assert "skipped 1 lattice that is already in the output" in errors
-    assert [key for key, _ in read(out)] == ["a", "b", "a"]
+    assert [key for key, _ in read(output)] == ["a", "b", "a"]
 
 
 def test_a_wrong_option_is_reported_once(ninja, archive, tmp_path):

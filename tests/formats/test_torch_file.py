@@ -64,45 +64,47 @@ VALUES = st.recursive(
 )
 
 
-def same(ours: Any, theirs: Any) -> bool:
-    if isinstance(theirs, torch.Tensor):
-        plain = theirs.detach().float() if theirs.dtype == torch.bfloat16 else theirs.detach()
-        array = ours.array()
+def agrees(result: Any, expected: Any) -> bool:
+    if isinstance(expected, torch.Tensor):
+        plain = expected.detach().float() if expected.dtype == torch.bfloat16 else expected.detach()
+        array = result.array()
         assert array.flags.c_contiguous
         assert array.flags.aligned
-        assert ours.size == theirs.numel()
-        assert ours.is_plain == theirs.is_contiguous()
+        assert result.size == expected.numel()
+        assert result.is_plain == expected.is_contiguous()
         return array.dtype == plain.numpy().dtype and np.array_equal(array, plain.numpy())
-    if isinstance(theirs, dict):
-        return list(ours) == list(theirs) and all(same(ours[key], value) for key, value in theirs.items())
-    if isinstance(theirs, list | tuple):
-        return len(ours) == len(theirs) and all(same(one, other) for one, other in zip(ours, theirs, strict=True))
-    if isinstance(theirs, float):
-        return struct.pack("d", ours) == struct.pack("d", theirs)
-    return type(ours) is type(theirs) and bool(ours == theirs)
+    if isinstance(expected, dict):
+        return list(result) == list(expected) and all(agrees(result[key], value) for key, value in expected.items())
+    if isinstance(expected, list | tuple):
+        return len(result) == len(expected) and all(
+            agrees(result_item, expected_item) for result_item, expected_item in zip(result, expected, strict=True)
+        )
+    if isinstance(expected, float):
+        return struct.pack("d", result) == struct.pack("d", expected)
+    return type(result) is type(expected) and bool(result == expected)
 
 
 @given(VALUES)
 def test_files_that_torch_loads_are_loaded(value: Any) -> None:
     content = saved(value)
-    assert same(read(content), torch.load(io.BytesIO(content), weights_only=True))
+    assert agrees(read(content), torch.load(io.BytesIO(content), weights_only=True))
 
 
 def test_tensors_that_share_their_numbers_and_sizes_are_read() -> None:
     numbers = torch.arange(6, dtype=torch.float32)
-    found = read(saved({"a": numbers[1:4], "b": numbers.reshape(2, 3), "size": torch.Size([2, 3]), "c": b"\xff"}))
-    assert found["a"].array().tolist() == [1, 2, 3]
-    assert found["b"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert found["a"].storage is found["b"].storage
-    assert found["size"] == (2, 3)
-    assert found["c"] == b"\xff"
+    result = read(saved({"a": numbers[1:4], "b": numbers.reshape(2, 3), "size": torch.Size([2, 3]), "c": b"\xff"}))
+    assert result["a"].array().tolist() == [1, 2, 3]
+    assert result["b"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert result["a"].storage is result["b"].storage
+    assert result["size"] == (2, 3)
+    assert result["c"] == b"\xff"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_type_of_numbers_is_read(dtype: str) -> None:
     tensor = torch.tensor([[0.0, 1.0, 3.0], [7.0, 100.0, 1.5]]).to(getattr(torch, dtype))
-    for each in (tensor, tensor.T, tensor[1]):
-        assert same(read(saved(each)), each)
+    for view in (tensor, tensor.T, tensor[1]):
+        assert agrees(read(saved(view)), view)
 
 
 def test_no_flipped_bit_of_what_is_used_goes_unseen() -> None:
@@ -113,10 +115,10 @@ def test_no_flipped_bit_of_what_is_used_goes_unseen() -> None:
             damaged = bytearray(content)
             damaged[place] ^= 1 << bit
             try:
-                found = read(bytes(damaged))
+                result = read(bytes(damaged))
             except FormatError:
                 continue
-            assert same(found, value)
+            assert agrees(result, value)
 
 
 def test_reading_imports_no_torch() -> None:
@@ -221,9 +223,9 @@ def test_a_tensor_may_claim_more_than_there_is_and_says_so() -> None:
 
 def test_classes_that_are_named_give_their_state_alone() -> None:
     content = forged(pickled=b"\x80\x02ck2\nTable\n)\x81}X\1\0\0\0aK\5sb.")
-    found = read(content, {*NAMES, "k2.Table"})
-    assert isinstance(found, Instance)
-    assert (found.name, found.state) == ("k2.Table", {"a": 5})
+    result = read(content, {*NAMES, "k2.Table"})
+    assert isinstance(result, Instance)
+    assert (result.name, result.state) == ("k2.Table", {"a": 5})
     with pytest.raises(FormatError, match=r"an object of the type k2\.Table; only these are read"):
         read(content)
 

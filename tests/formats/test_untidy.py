@@ -48,15 +48,15 @@ def test_a_folder_of_matrices_may_hold_other_things(tmp_path: Path) -> None:
 
 def likeliest(*units: int, count: int) -> np.ndarray:
     """Return log-probabilities of frames, each with one unit of probability 0.9."""
-    chance = np.full((len(units), count), 0.1 / (count - 1))
-    chance[np.arange(len(units)), units] = 0.9
-    return np.log(chance)
+    probability = np.full((len(units), count), 0.1 / (count - 1))
+    probability[np.arange(len(units)), units] = 0.9
+    return np.log(probability)
 
 
 def test_units_that_are_never_spoken_stand_in_no_word_however_probable() -> None:
     units = ctc_units(["<blk>", "a", "b", "|", "<pad>", "<s>"], 0, boundary="|", never=["<pad>", "<s>"])
-    for found in ctc_nbest(likeliest(1, 4, 2, 4, 5, count=6), units):
-        assert not {*found.text} - {*"ab "}, found
+    for hypothesis in ctc_nbest(likeliest(1, 4, 2, 4, 5, count=6), units):
+        assert not {*hypothesis.text} - {*"ab "}, hypothesis
 
 
 @pytest.mark.parametrize("columns", [3, 8])
@@ -78,48 +78,48 @@ def test_the_command_speaks_no_padding(ninja, tmp_path: Path) -> None:  # type: 
 
 def test_fields_of_json_come_in_any_order(tmp_path: Path) -> None:
     hypothesis = {"text": "a b", "score": -1.5, "tokens": [1, 2], "note": "x"}
-    found = set()
+    results = set()
     for outer in itertools.permutations(["key", "nbest", "duration"]):
         for inner in itertools.permutations(hypothesis):
             row = {"key": "u", "nbest": [{name: hypothesis[name] for name in inner}], "duration": 1.5}
             (tmp_path / "x.jsonl").write_text(json.dumps({name: row[name] for name in outer}) + "\n")
             ((key, lattice),) = package.read(tmp_path / "x.jsonl")
             path = package.graph.best_path(lattice)
-            found.add((key, *lattice.words.spell(path.words), path.graph_cost, path.acoustic_cost))
-    assert len(found) == 1, found
-    assert next(iter(found))[:3] == ("u", "a", "b")
+            results.add((key, *lattice.words.spell(path.words), path.graph_cost, path.acoustic_cost))
+    assert len(results) == 1, results
+    assert next(iter(results))[:3] == ("u", "a", "b")
 
 
 def test_options_of_toml_come_in_any_order(tmp_path: Path) -> None:
     lattice = package.graph.from_arcs("utt", [0], [1], [5], [0.5], finals={1: 0.0})
-    chosen = ChosenScales(Scales(0.1, 2.0, 0.5), lm_weight=0.5)
-    write_all(tmp_path / "x.ark", [lattice], chosen=chosen)
+    scales = ChosenScales(Scales(0.1, 2.0, 0.5), lm_weight=0.5)
+    write_all(tmp_path / "x.ark", [lattice], chosen=scales)
     (file,) = tmp_path.glob("*.scales.toml")
     lines = [line for line in file.read_text().splitlines() if "=" in line]
     assert len(lines) >= 3
-    for each in itertools.permutations(lines):
-        file.write_text("\n".join(each) + "\n")
-        assert find_scales(tmp_path / "x.ark") == chosen
+    for permutation in itertools.permutations(lines):
+        file.write_text("\n".join(permutation) + "\n")
+        assert find_scales(tmp_path / "x.ark") == scales
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_fields_and_lines_of_slf_come_in_any_order(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     rows = ["I=0 t=0.00", "I=1 t=0.10", "I=2 t=0.20"]
     rows += ["J=0 S=0 E=1 W=a a=-1 l=-2", "J=1 S=0 E=1 W=b a=-3 l=-4", "J=2 S=1 E=2 W=c a=-5 l=-6"]
     expected = None
-    for mixed in (False, True):
-        given, head = list(rows), ["VERSION=1.0", "UTTERANCE=u", "base=10", "N=3 L=3"]
-        if mixed:
-            given = [" ".join([row.split()[0], *chance.sample(row.split()[1:], row.count("=") - 1)]) for row in rows]
-            chance.shuffle(given)
-            head = [*chance.sample(head[:3], 3), chance.choice(["N=3 L=3", "L=3 N=3"])]
-        (tmp_path / "x.slf").write_text("\n".join([*head, *given]) + "\n")
+    for is_shuffled in (False, True):
+        lines, head = list(rows), ["VERSION=1.0", "UTTERANCE=u", "base=10", "N=3 L=3"]
+        if is_shuffled:
+            lines = [" ".join([row.split()[0], *rng.sample(row.split()[1:], row.count("=") - 1)]) for row in rows]
+            rng.shuffle(lines)
+            head = [*rng.sample(head[:3], 3), rng.choice(["N=3 L=3", "L=3 N=3"])]
+        (tmp_path / "x.slf").write_text("\n".join([*head, *lines]) + "\n")
         ((key, lattice),) = package.read(tmp_path / "x.slf")
         paths = package.graph.nbest(lattice, 5)
-        found = [(lattice.words.spell(each.words), each.graph_cost, each.acoustic_cost) for each in paths]
-        expected = expected or (key, found, lattice.time.tolist())
-        assert (key, found, lattice.time.tolist()) == expected
+        costs = [(lattice.words.spell(path.words), path.graph_cost, path.acoustic_cost) for path in paths]
+        expected = expected or (key, costs, lattice.time.tolist())
+        assert (key, costs, lattice.time.tolist()) == expected
 
 
 class Joining:
@@ -138,7 +138,7 @@ def test_a_tokenizer_that_joins_words_is_refused_by_name() -> None:
     spelling = Spelling(Joining(), 2, 3, 0x110000, path="m")
     words = np.array([spelling.vocabulary.id(word) for word in ("by", "xy")])
     begin, count = spelling.places(words[:1], np.array([False]))
-    assert [chr(each) for each in spelling.piece[begin[0] : begin[0] + count[0]]] == [" ", "b", "y"]
+    assert [chr(code) for code in spelling.piece[begin[0] : begin[0] + count[0]]] == [" ", "b", "y"]
     spelling.places(words, np.array([True, True]))  # nothing comes before the first
     with pytest.raises(ModelError, match="the tokenizer merges 'a' and 'xy' into one piece, so words cannot be scored"):
         spelling.places(words, np.array([False, False]))

@@ -44,7 +44,7 @@ ARPA = "\\data\\\nngram 1=6\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-1 a\n-1 b\n-1 c\n-
 
 
 @pytest.fixture
-def there(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with package.write("huge.ark") as output:
         for key, cost in (("a", 1.0), ("huge", HUGE), ("z", 2.0)):
@@ -56,27 +56,29 @@ def there(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("output", ["out.ark", "out.txt", "slf/"])
-def test_outputs_of_commands_can_be_read(there, ninja, command, output):
-    verb, *rest = command
+def test_outputs_of_commands_can_be_read(workdir, ninja, command, output):
+    verb, *options = command
     to = ["--to", "slf", "--words", "words.txt"] if output == "slf/" else ["--words", "words.txt"]
-    code, _, errors = ninja(verb, "huge.ark", *rest, *to, "-o", output)
+    code, _, errors = ninja(verb, "huge.ark", *options, *to, "-o", output)
     assert code in (0, 1), errors
     assert "internal error" not in errors
     if output == "slf/":
-        found = [each.key for name in sorted(os.listdir(output)) for _, each in package.read(f"slf/{name}")]
-        assert len(found) == len(os.listdir(output))
+        lattice_keys = [
+            lattice.key for name in sorted(os.listdir(output)) for _, lattice in package.read(f"slf/{name}")
+        ]
+        assert len(lattice_keys) == len(os.listdir(output))
     else:
-        found = [key for key, _ in package.read(output)]
-    keys = {key[:1] for key in found}
+        lattice_keys = [key for key, _ in package.read(output)]
+    keys = {key[:1] for key in lattice_keys}
     assert keys == ({"a", "z"} if code else {"a", "h", "z"}), errors
     if code:
         assert "1 failed: huge" in errors or "failed: key 'huge" in errors, errors
 
 
 @pytest.mark.parametrize("verb", ["push", "scale"])
-def test_commands_that_add_up_costs_say_which_lattice_failed(there, ninja, verb):
-    rest = ["--lm-scale", "2"] if verb == "scale" else []
-    code, _, errors = ninja(verb, "huge.ark", *rest, "-o", "out.ark")
+def test_commands_that_add_up_costs_say_which_lattice_failed(workdir, ninja, verb):
+    options = ["--lm-scale", "2"] if verb == "scale" else []
+    code, _, errors = ninja(verb, "huge.ark", *options, "-o", "out.ark")
     assert code == 1
     assert "key 'huge': " in errors
     assert re.search(
@@ -93,10 +95,10 @@ def test_no_path_of_a_reversed_lattice_is_lost_by_its_costs(costs):
         reverse(from_arcs("k", *arcs, finals={3: (HUGE, HUGE)}))
 
 
-def broken(**changed):
+def broken(**changes):
     """Return a lattice with costs that no file can represent."""
     whole = lattice("k")
-    return whole.replace(**{name: np.array(value, np.float32) for name, value in changed.items()})
+    return whole.replace(**{name: np.array(value, np.float32) for name, value in changes.items()})
 
 
 INF = np.inf
@@ -112,20 +114,20 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("changed", BROKEN)
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("changes", BROKEN)
+@pytest.mark.parametrize("in_batch", [False, True])
 @pytest.mark.parametrize("name", ["a.ark", "a.txt", "a.ark.gz"])
-def test_a_writer_refuses_costs_that_no_reader_accepts(tmp_path, changed, several, name):
-    wrong: Lattice = broken(**changed)
+def test_a_writer_refuses_costs_that_no_reader_accepts(tmp_path, changes, in_batch, name):
+    invalid: Lattice = broken(**changes)
     with package.write(tmp_path / name) as output:
         output.write(lattice("a"))
-        if several:
-            assert output.prepared(package.lattice.batch.Batch.of([lattice("b"), wrong])) is None
+        if in_batch:
+            assert output.prepared(package.lattice.batch.Batch.of([lattice("b"), invalid])) is None
         else:
-            is_nan = any(np.isnan(values).any() for values in changed.values())
+            is_nan = any(np.isnan(values).any() for values in changes.values())
             reason = "are not numbers" if is_nan else "(exceeds? the range of (float32|a float)|no state is final)"
             with pytest.raises(LatticeError, match=rf"key 'k': .*{reason}"):
-                output.write(wrong)
+                output.write(invalid)
         batch = package.lattice.batch.Batch.of([lattice("b"), lattice("c")])
         assert output.write_all(batch, output.prepared(batch))
     assert list(package.keys(tmp_path / name)) == ["a", "b", "c"]

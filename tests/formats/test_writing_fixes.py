@@ -47,9 +47,9 @@ def entries(form, content):
     return list(named(form).entries(Content(Stream(io.BytesIO(content), "u"), "u"), None))
 
 
-def keys(found):
+def keys(results):
     """Return the keys of lattices, and the messages of errors."""
-    return [str(entry) if isinstance(entry, NinjaError) else entry.key for entry in found]
+    return [str(entry) if isinstance(entry, NinjaError) else entry.key for entry in results]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_a_bad_line_of_json_costs_itself(bad, message):
 
 def test_a_bad_entry_of_a_json_document_costs_itself():
     good = [{"text": "a", "score": -1}]
-    listed = read_entries(json.dumps([{"key": "u", "nbest": good}, 7, {"key": "w", "nbest": good}]).encode(), "f")
-    assert keys(listed) == ["u", "f, key '2': expected an object, found 7", "w"]
+    from_list = each_object(json.dumps([{"key": "u", "nbest": good}, 7, {"key": "w", "nbest": good}]).encode(), "f")
+    assert keys(from_list) == ["u", "f, key '2': expected an object, found 7", "w"]
     row = json.dumps(good)
     by_key = read_entries(f'{{"u": {row}, "v": [7], "u": {row}, "w": {row}}}'.encode(), "f")
     assert keys(by_key) == [
@@ -86,10 +86,10 @@ def test_a_bad_entry_of_a_json_document_costs_itself():
         "f, key 'u': the utterance occurs twice",
         "w",
     ]
-    twice = read_entries(
+    duplicate = each_object(
         f'[{{"key": "u", "nbest": {row}}}, {{"key": "v", "nbest": [{{"a": 1, "a": 2}}]}}]'.encode(), "f"
     )
-    assert keys(twice) == ["u", "f: not JSON: an object has a field twice (object 2)"]
+    assert keys(duplicate) == ["u", "f: not JSON: an object has a field twice (object 2)"]
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
 
 def test_channels_are_part_of_the_keys_of_bad_lines_too():
     content = b"u A 0.0 0.5 a\nu B 0.0 x b\nu B 0.5 0.5 c\nu C 0.0 0.5 d\n"
-    found = read_ctm(content, "f", CtmOptions(keys="file-channel"))
-    assert [entry.key for entry in found] == ["u-A", "u-B", "u-C"]
+    results = read_ctm(content, "f", CtmOptions(keys="file-channel"))
+    assert [entry.key for entry in results] == ["u-A", "u-B", "u-C"]
 
 
 @settings(max_examples=40)
@@ -184,12 +184,12 @@ def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length
     at = at % len(middle)
     end = min(at + length, middle.find(b"\n", at))
     damaged = middle[:at] + junk + middle[max(at, end) :]
-    found = list(read(row.format("u").encode() + damaged + row.format("w").encode()))
-    sound = {entry.key: entry.hypotheses for entry in found if not isinstance(entry, NinjaError)}
-    failed = {entry.key for entry in found if isinstance(entry, NinjaError)}
+    results = list(read(row.format("u").encode() + damaged + row.format("w").encode()))
+    read_entries = {entry.key: entry.hypotheses for entry in results if not isinstance(entry, NinjaError)}
+    failed = {entry.key for entry in results if isinstance(entry, NinjaError)}
     for key in "uw":  # unless the junk names one of them
-        assert sound.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
-    assert damaged != middle or sound == good
+        assert read_entries.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
+    assert damaged != middle or read_entries == good
 
 
 def test_a_bad_lattice_of_a_pfsg_costs_itself():
@@ -206,10 +206,10 @@ def test_a_bad_lattice_of_a_pfsg_costs_itself():
     first, error, last = read_pfsgs(unknown, "f", only_b)
     assert (first.key, error.key, last.key) == ("u", "v", "w")
     assert isinstance(error, SymbolError)
-    found = read_pfsgs((PFSG.format("u", "-1", "2") + cycle + cycle + "name x nodes 0\n").encode(), "f")
-    assert [next(found).key, next(found).key, next(found).key] == ["u", "v", "v"]
+    lattices = read_pfsgs((PFSG.format("u", "-1", "2") + cycle + cycle + "name x nodes 0\n").encode(), "f")
+    assert [next(lattices).key, next(lattices).key, next(lattices).key] == ["u", "v", "v"]
     with pytest.raises(FormatError, match="f:27: the lattice is empty: it has no nodes"):
-        next(found)
+        next(lattices)
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ def test_a_bad_lattice_of_a_pfsg_costs_itself():
 def test_the_reader_of_files_goes_on_behind_a_bad_entry(form, content):
     if form == "pfsg":
         content = content.replace("name v nodes 4 NULL a", "name v nodes 4 NULL \udcff")
-    found = entries(form, content.encode("utf-8", "surrogateescape"))
-    assert [key for key, each in found if isinstance(each, Lattice)] == ["u", "w"]
-    assert sum(isinstance(each, NinjaError) for _, each in found) == 1
+    results = entries(form, content.encode("utf-8", "surrogateescape"))
+    assert [key for key, result in results if isinstance(result, Lattice)] == ["u", "w"]
+    assert sum(isinstance(result, NinjaError) for _, result in results) == 1
 
 
 WRITERS = {
@@ -281,14 +281,14 @@ def test_names_before_integers_are_refused_unless_it_is_said_what_they_are():
     assert error.value.line == 1
     with pytest.raises(FormatError, match="f:2, key 'u': 'world'"):
         read_fst_text(b"0 1 7 3\n1 2 world 4\n2\n", "u", "f")
-    yes = read_fst_text(content, "u", options=FstTextOptions(acceptor=True))
-    assert yes.words is not None
-    assert (yes.words.spell(yes.word), yes.graph.tolist()) == (["hello", "world"], [3, 4])
+    acceptor = read_fst_text(content, "u", options=FstTextOptions(acceptor=True))
+    assert acceptor.words is not None
+    assert (acceptor.words.spell(acceptor.word), acceptor.graph.tolist()) == (["hello", "world"], [3, 4])
     assert read_fst_text(content, "u", options=FstTextOptions(acceptor=False)).word.tolist() == [3, 4]
     assert read_fst_text(content, "u", options=FstTextOptions(labels="ids")).word.tolist() == [3, 4]
     assert read_fst_text(b"0 1 5 7\n1 2 6 8\n2\n", "u").word.tolist() == [7, 8]
-    found = dict(entries("fst-text:acceptor=true", content))
-    assert [each.graph.tolist() for each in found.values()] == [[3, 4]]
+    results = dict(entries("fst-text:acceptor=true", content))
+    assert [result.graph.tolist() for result in results.values()] == [[3, 4]]
 
 
 @pytest.mark.parametrize("to", ["plf", "k2:extras=false"])

@@ -15,9 +15,9 @@ def longest_common(old, new):
     """Return the length of the longest common subsequence, computed recursively."""
     table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for row, word in enumerate(old):
-        for column, other in enumerate(new):
+        for column, new_word in enumerate(new):
             best = max(table[row][column + 1], table[row + 1][column])
-            table[row + 1][column + 1] = table[row][column] + 1 if word == other else best
+            table[row + 1][column + 1] = table[row][column] + 1 if word == new_word else best
     return table[-1][-1]
 
 
@@ -28,8 +28,8 @@ def test_changes_make_the_new_words_and_keep_as_many_as_possible(old, new):
     assert sum(end - begin for begin, end, _, _, equal in stretches if equal) == longest_common(old, new)
     for begin, end, first, last, equal in stretches:
         assert (old[begin:end] == new[first:last]) == equal
-    assert [(one.end, one.other_end) for one in stretches[:-1]] == [
-        (one.begin, one.other_begin) for one in stretches[1:]
+    assert [(block.end, block.other_end) for block in stretches[:-1]] == [
+        (block.begin, block.other_begin) for block in stretches[1:]
     ]
 
 

@@ -17,22 +17,26 @@ HELLO = [("Hello.", 0.95030487), ("hullo", 0.25987574), ("hello i", 0.9503083), 
 
 def azure(alternatives):
     """Return a detailed result of Azure."""
-    listed = [
+    entries = [
         {"Confidence": confidence, "Lexical": text.lower().strip("."), "Display": text}
         for text, confidence in alternatives
     ]
-    return {"RecognitionStatus": "Success", "DisplayText": alternatives[0][0], "NBest": listed}
+    return {"RecognitionStatus": "Success", "DisplayText": alternatives[0][0], "NBest": entries}
 
 
 def beams(alternatives):
     """Return an entry of a NeMo manifest with beams."""
-    return {"audio_filepath": "/a/u.wav", "pred_text": alternatives[0][0], "beams": [list(one) for one in alternatives]}
+    return {
+        "audio_filepath": "/a/u.wav",
+        "pred_text": alternatives[0][0],
+        "beams": [list(alternative) for alternative in alternatives],
+    }
 
 
 def in_order(path, form):
     """Return the sentences of the only utterance of a file, best first."""
     [(_, lattice)] = ninja.read(path, format=form)
-    return [" ".join(one.words) for one in lattice_nbest(lattice, lattice.num_hypotheses).hypotheses]
+    return [" ".join(hypothesis.words) for hypothesis in lattice_nbest(lattice, lattice.num_hypotheses).hypotheses]
 
 
 def reorder(source, target, form, order):
@@ -40,9 +44,9 @@ def reorder(source, target, form, order):
     with ninja.write(target, to=form) as output:
         for _, lattice in ninja.read(source, format=form):
             nbest = lattice_nbest(lattice, lattice.num_hypotheses)
-            chosen = [nbest.hypotheses[place] for place in order]
-            costs = [(0.0,) * len(one.words) + (1.5 * rank,) for rank, one in enumerate(chosen)]
-            hypotheses = (replace(one, acoustic=cost) for one, cost in zip(chosen, costs, strict=True))
+            ordered = [nbest.hypotheses[place] for place in order]
+            costs = [(0.0,) * len(hypothesis.words) + (1.5 * rank,) for rank, hypothesis in enumerate(ordered)]
+            hypotheses = (replace(hypothesis, acoustic=cost) for hypothesis, cost in zip(ordered, costs, strict=True))
             output.write(replace(nbest, hypotheses=tuple(hypotheses)))
 
 
@@ -51,7 +55,7 @@ def test_the_best_alternative_of_a_service_is_its_first(tmp_path):
     path.write_text(json.dumps(azure(HELLO)))
     assert in_order(path, "azure") == [text for text, _ in HELLO]
     [(_, lattice)] = ninja.read(path)
-    costs = [one.acoustic_cost for one in lattice_nbest(lattice, 4).hypotheses]
+    costs = [hypothesis.acoustic_cost for hypothesis in lattice_nbest(lattice, 4).hypotheses]
     assert costs[:2] == pytest.approx([0.05097, 1.34755], abs=1e-5)
     assert costs == sorted(set(costs))
 
@@ -86,8 +90,8 @@ def test_confidences_stay_with_their_alternatives(tmp_path):
 
 def test_scores_that_contradict_a_new_order_become_those_of_the_order(tmp_path):
     path, target = tmp_path / "a.json", tmp_path / "b.json"
-    listed = [("good mourning", -3.25), ("good morning", -3.5), ("could morning", -7)]
-    path.write_text(json.dumps(beams(listed)))
+    alternatives = [("good mourning", -3.25), ("good morning", -3.5), ("could morning", -7)]
+    path.write_text(json.dumps(beams(alternatives)))
     reorder(path, target, "nemo-manifest", [1, 0, 2])
     after = json.loads(target.read_text())
     assert after["beams"] == [["good morning", 0.0], ["good mourning", -1.5], ["could morning", -3.0]]
@@ -100,9 +104,9 @@ def test_scores_that_contradict_a_new_order_become_those_of_the_order(tmp_path):
 
 def test_of_beams_with_equal_scores_the_first_is_the_best(tmp_path):
     path = tmp_path / "a.json"
-    listed = ["good morning sir", "good", "well", "good morning", ""]
-    path.write_text(json.dumps(beams([(text, -3.0) for text in listed])))
-    assert in_order(path, "nemo-manifest") == listed
+    sentences = ["good morning sir", "good", "well", "good morning", ""]
+    path.write_text(json.dumps(beams([(text, -3.0) for text in sentences])))
+    assert in_order(path, "nemo-manifest") == sentences
     [(_, lattice)] = ninja.read(path)
     assert lattice.words.spell(best_path(lattice).words) == ["good", "morning", "sir"]
 
@@ -125,7 +129,7 @@ def test_beams_that_are_not_in_the_order_of_their_scores_keep_their_places(tmp_p
 
 def batch(phrases):
     """Return an Azure batch result with phrases of two channels, each with its channel, display and lexical form."""
-    listed = [
+    entries = [
         {
             "channel": channel,
             "offsetInTicks": 1e7 * place,
@@ -137,12 +141,12 @@ def batch(phrases):
     combined = [
         {
             "channel": channel,
-            "lexical": " ".join(lexical for one, _, lexical in phrases if one == channel),
-            "display": " ".join(display for one, display, _ in phrases if one == channel),
+            "lexical": " ".join(lexical for number, _, lexical in phrases if number == channel),
+            "display": " ".join(display for number, display, _ in phrases if number == channel),
         }
         for channel in sorted({channel for channel, _, _ in phrases})
     ]
-    return {"combinedRecognizedPhrases": combined, "recognizedPhrases": listed}
+    return {"combinedRecognizedPhrases": combined, "recognizedPhrases": entries}
 
 
 def test_the_texts_of_channels_change_in_each_form(tmp_path):

@@ -23,7 +23,7 @@ def read(path, form):
     return keys, errors
 
 
-def refused(tmp_path, document, form="whisper"):
+def keys_and_errors(tmp_path, document, form="whisper"):
     path = tmp_path / "x.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document))
     keys, errors = read(path, form)
@@ -75,14 +75,14 @@ def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
     ],
 )
 def test_errors_name_the_utterance_and_the_place(document, message, tmp_path):
-    keys, errors = refused(tmp_path, document)
+    keys, errors = keys_and_errors(tmp_path, document)
     assert keys == []
     assert len(errors) == 1
     assert message in errors[0]
 
 
 def test_a_large_number_is_no_time(tmp_path):
-    keys, errors = refused(tmp_path, f'{{"segments": [{{"text": "a", "start": {"9" * 4000}}}]}}')
+    keys, errors = keys_and_errors(tmp_path, f'{{"segments": [{{"text": "a", "start": {"9" * 4000}}}]}}')
     assert keys == []
     assert "expected a number at 'segments[0].start', found a large number" in errors[0]
 
@@ -93,7 +93,7 @@ def test_a_segment_that_begins_before_the_one_before_it_is_an_error(tmp_path):
         {"text": "b", "start": 2, "end": 3},
         {"text": "c", "start": 7, "end": 8},
     ]
-    keys, errors = refused(tmp_path, {"segments": segments})
+    keys, errors = keys_and_errors(tmp_path, {"segments": segments})
     assert keys == ["x-1", "x-3"]
     assert errors == [
         ", key 'x-2': times run backwards: 'segments[1]' begins at 2 s, before the previous utterance (5 s)"
@@ -103,28 +103,33 @@ def test_a_segment_that_begins_before_the_one_before_it_is_an_error(tmp_path):
 def test_a_bad_utterance_does_not_cost_the_others(tmp_path):
     document = json.loads(WHISPER.read_text())
     document["segments"].insert(1, {"text": 5})
-    keys, errors = refused(tmp_path, document)
+    keys, errors = keys_and_errors(tmp_path, document)
     assert keys == ["x-1", "x-3"]
     assert errors == [", key 'x-2': expected text at 'segments[1].text', found 5"]
 
 
 def test_alternatives_without_scores_are_refused(tmp_path):
     document = {"results": [{"alternatives": [{"transcript": "a", "confidence": 0.5}, {"transcript": "b"}]}]}
-    keys, errors = refused(tmp_path, document, "google")
+    keys, errors = keys_and_errors(tmp_path, document, "google")
     assert keys == []
     assert "is one of 2 alternatives, but has no confidence; specify the logarithm of its probability" in errors[0]
     assert "--from google:missing_score=" in errors[0]
-    assert refused(tmp_path, document, "google:missing_score=-3") == (["x"], [])
+    assert keys_and_errors(tmp_path, document, "google:missing_score=-3") == (["x"], [])
 
 
 def test_a_silent_file_is_an_empty_sentence(tmp_path):
-    assert refused(tmp_path, {"text": "", "segments": [], "language": "en"}) == (["x"], [])
-    assert refused(tmp_path, {"RecognitionStatus": "NoMatch", "Offset": 1, "Duration": 2}, "azure") == (["x"], [])
+    assert keys_and_errors(tmp_path, {"text": "", "segments": [], "language": "en"}) == (["x"], [])
+    assert keys_and_errors(tmp_path, {"RecognitionStatus": "NoMatch", "Offset": 1, "Duration": 2}, "azure") == (
+        ["x"],
+        [],
+    )
 
 
 def test_one_line_of_many_may_be_bad(tmp_path):
     good = '{"audio_filepath": "/a/%s.wav", "pred_text": "A b."}'
-    keys, errors = refused(tmp_path, "\n".join([good % "u", "{bad", "", good % "v", "3", good % "u"]), "nemo-manifest")
+    keys, errors = keys_and_errors(
+        tmp_path, "\n".join([good % "u", "{bad", "", good % "v", "3", good % "u"]), "nemo-manifest"
+    )
     assert keys == ["u", "v"]
     assert [error.partition(" (")[0] for error in errors] == [
         ":2, key 'x-2': not JSON: Expecting property name enclosed in double quotes: line 1 column 2",

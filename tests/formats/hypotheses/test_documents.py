@@ -142,8 +142,8 @@ SENTENCES = st.lists(st.sampled_from("abc"), max_size=3).map(" ".join)
 @given(st.lists(st.tuples(SENTENCES, CONFIDENCES), min_size=1, max_size=5))
 def test_alternatives_in_any_order_are_written_back(tmp_path_factory, alternatives):
     folder = tmp_path_factory.mktemp("alternatives")
-    listed = [{"transcript": text, "confidence": confidence} for text, confidence in alternatives]
-    (folder / "a.json").write_text(json.dumps({"results": [{"alternatives": listed}]}))
+    entries = [{"transcript": text, "confidence": confidence} for text, confidence in alternatives]
+    (folder / "a.json").write_text(json.dumps({"results": [{"alternatives": entries}]}))
     correct(folder / "a.json", folder / "b.json", "google", lambda _, words: words)
     assert (folder / "b.json").read_bytes() == (folder / "a.json").read_bytes()
 

@@ -32,12 +32,12 @@ def paths_of(value, kind, path=()):
     return paths
 
 
-def changed(value, path, new):
+def with_value(value, path, new):
     """Return a document with another value at a path."""
     if not path:
         return new
     result = copy.copy(value)
-    result[path[0]] = changed(value[path[0]], path[1:], new)
+    result[path[0]] = with_value(value[path[0]], path[1:], new)
     return result
 
 
@@ -66,7 +66,7 @@ def test_a_string_is_changed_as_if_the_document_was_loaded_changed_and_written(v
     begin, end = sorted(data.draw(st.integers(0, len(old))) for _ in range(2))
     new = data.draw(TEXT)
     result = rewritten(text, Edits(strings={path: [Splice(begin, end, new)]}), ascii_only=text.isascii())
-    assert json.loads(result) == changed(value, path, old[:begin] + new + old[end:])
+    assert json.loads(result) == with_value(value, path, old[:begin] + new + old[end:])
     first, last = spans(text, [path])[path]
     assert result.startswith(text[:first])
     assert result.endswith(text[last:])
@@ -90,7 +90,7 @@ def test_items_are_replaced_as_in_a_list(value, style, data):
         result += [*old[at:begin], *new]
         at = end
     after = rewritten(text, Edits(items={path: splices}), ascii_only=True)
-    assert json.loads(after) == changed(value, path, [*result, *old[at:]])
+    assert json.loads(after) == with_value(value, path, [*result, *old[at:]])
 
 
 def test_an_item_is_inserted_behind_the_first_one_which_is_removed():

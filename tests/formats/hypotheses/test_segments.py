@@ -11,8 +11,8 @@ from ninja.errors import LatticeError, OutputError
 from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 
-NONE = (0.0,) * 3
-SPOKEN = NBest("a", (Hypothesis(("Hello", "é."), NONE, NONE, (10, 50), (40, 75)),), 0.01)
+ZEROS = (0.0,) * 3
+TIMED = NBest("a", (Hypothesis(("Hello", "é."), ZEROS, ZEROS, (10, 50), (40, 75)),), 0.01)
 
 
 def write(path, *items, to="seglst"):
@@ -24,8 +24,8 @@ def write(path, *items, to="seglst"):
 
 def test_a_segment_has_what_is_known(tmp_path):
     origin = Origin(None, 0, 0, ("x",), 1.5, 2.25, speaker="Ann", channel="2")
-    listed = NBest("b", (sentence(("x",)),), record=ListRecord({}, {}, origin=origin))
-    assert write(tmp_path / "x.json", SPOKEN, listed, NBest("c", (sentence(()),))) == [
+    untimed = NBest("b", (sentence(("x",)),), record=ListRecord({}, {}, origin=origin))
+    assert write(tmp_path / "x.json", TIMED, untimed, NBest("c", (sentence(()),))) == [
         {"session_id": "a", "words": "Hello é.", "start_time": 0.1, "end_time": 0.75},
         {"session_id": "b", "words": "x", "speaker": "Ann", "channel": "2", "start_time": 1.5, "end_time": 2.25},
         {"session_id": "c", "words": ""},
@@ -36,18 +36,18 @@ def test_a_segment_has_what_is_known(tmp_path):
 def test_segments_of_recordings_give_the_session(tmp_path):
     (tmp_path / "segments").write_text("a rec 10.5 12\n")
     to = f"seglst:segments={tmp_path}/segments"
-    assert write(tmp_path / "x.json", SPOKEN, to=to) == [
+    assert write(tmp_path / "x.json", TIMED, to=to) == [
         {"session_id": "rec", "words": "Hello é.", "start_time": 10.6, "end_time": 11.25}
     ]
     with (
         package.write(tmp_path / "x.json", to=to) as output,
         pytest.raises(LatticeError, match="has no segment for this utterance"),
     ):
-        output.write(replace(SPOKEN, key="b"))
+        output.write(replace(TIMED, key="b"))
 
 
 def test_what_is_written_is_read_and_comes_back(tmp_path, ninja):
-    write(tmp_path / "x.json", SPOKEN, NBest("b", (sentence(("x",)),)))
+    write(tmp_path / "x.json", TIMED, NBest("b", (sentence(("x",)),)))
     assert ninja("convert", tmp_path / "x.json", "-o", tmp_path / "y.json")[0] == 0
     assert (tmp_path / "y.json").read_bytes() == (tmp_path / "x.json").read_bytes()
     lattices = [lattice for _, lattice in package.read(tmp_path / "x.json", format="seglst")]
@@ -60,12 +60,12 @@ def test_segments_of_a_file_are_not_joined_with_others(tmp_path):
     with package.write(tmp_path / "x.json", to="seglst") as output:
         output.write(first)
         with pytest.raises(OutputError, match="lists from seglst files cannot be joined with other lists"):
-            output.write(SPOKEN)
+            output.write(TIMED)
 
 
 def test_losses_are_reported(tmp_path):
     with package.write(tmp_path / "x.json", to="seglst") as output:
-        output.write(SPOKEN)
+        output.write(TIMED)
     assert set(output.lost) == {"times of single words"}
 
 

@@ -20,8 +20,8 @@ def sample(name):
 
 def nanoseconds(time):
     """Return a time in the form of protocol buffers."""
-    whole, rest = divmod(round(float(time.removesuffix("s")) * 1e9), 10**9)
-    return {"seconds": str(whole), "nanos": rest}
+    whole, nanos = divmod(round(float(time.removesuffix("s")) * 1e9), 10**9)
+    return {"seconds": str(whole), "nanos": nanos}
 
 
 WHISPER, GOOGLE, DEEPGRAM, LHOTSE = map(sample, ("whisper.json", "google.json", "deepgram-nova.json", "lhotse.jsonl"))
@@ -33,7 +33,7 @@ WORDS = [
 ]
 SEGMENTS = [{name: segment[name] for name in ("id", "start", "end", "text")} for segment in WHISPER["segments"]]
 [BEST] = DEEPGRAM["results"]["channels"][0]["alternatives"]
-SPOKEN = {"start": 0.32, "end": 18.6, "channel": 0, "transcript": BEST["transcript"], "words": BEST["words"]}
+UTTERANCE = {"start": 0.32, "end": 18.6, "channel": 0, "transcript": BEST["transcript"], "words": BEST["words"]}
 BUFFERS = [
     {**word, "startTime": nanoseconds(word["startTime"]), "endTime": nanoseconds(word["endTime"])}
     for word in GOOGLE["results"][0]["alternatives"][0]["words"]
@@ -208,7 +208,7 @@ VARIANTS = {
         True,
     ),
     "utterances of Deepgram": (
-        {"results": {**DEEPGRAM["results"], "utterances": [SPOKEN]}},
+        {"results": {**DEEPGRAM["results"], "utterances": [UTTERANCE]}},
         "deepgram",
         "ordain",
         1,
@@ -262,10 +262,10 @@ def test_a_variant_is_recognised_read_and_written_back(name, tmp_path):
         correct(path, target, form, replacement(word, new))
         assert word.lower() not in target.read_text().lower()
         origins = [lattice.record.origin.words for _, lattice in ninja.read(target)]
-        assert origins == [tuple(replacement(word, new)("", list(one.record.origin.words))) for one in lattices]
+        assert origins == [tuple(replacing(word, new)("", list(original.record.origin.words))) for original in lattices]
 
 
-def rewritten(document, form, fix, tmp_path):
+def rewrite(document, form, fix, tmp_path):
     """Return the document with corrected words, and the notes of the writer."""
     path, target = tmp_path / "x.json", tmp_path / "y.json"
     path.write_text(json.dumps(document))
@@ -277,20 +277,20 @@ def test_a_supervision_without_text_is_silence(tmp_path):
     path = tmp_path / "x.json"
     path.write_text(json.dumps([SILENT, LHOTSE]))
     assert [len(lattice.record.origin.words) > 0 for _, lattice in ninja.read(path)] == [False, True]
-    assert rewritten([SILENT, LHOTSE], "lhotse", replacement("Bartley", "Bartlett"), tmp_path)[0][0] == SILENT
+    assert rewrite([SILENT, LHOTSE], "lhotse", replacing("Bartley", "Bartlett"), tmp_path)[0][0] == SILENT
 
 
 def test_only_the_first_alternative_of_a_segment_of_amazon_changes(tmp_path):
-    after, notes = rewritten(AWS, "aws", replacement("sir.", "madam, please."), tmp_path)
+    after, notes = rewrite(AWS, "aws", replacing("sir.", "madam, please."), tmp_path)
     assert notes == []
     first, second = after["results"]["segments"]
-    assert [one["transcript"] for one in first["alternatives"]] == ["Yes madam, please.", "Guess her."]
+    assert [alternative["transcript"] for alternative in first["alternatives"]] == ["Yes madam, please.", "Guess her."]
     assert second == AWS["results"]["segments"][1]
     expected = [item["alternatives"][0]["content"] for item in after["results"]["items"]]
     assert [item["content"] for item in first["alternatives"][0]["items"]] == expected[:3]
-    left, right = after["results"]["channel_labels"]["channels"]
-    assert left == AWS["results"]["channel_labels"]["channels"][0]
-    assert [item["alternatives"][0]["content"] for item in right["items"]] == ["madam,", "please.", "No"]
+    first_channel, second_channel = after["results"]["channel_labels"]["channels"]
+    assert first_channel == AWS["results"]["channel_labels"]["channels"][0]
+    assert [item["alternatives"][0]["content"] for item in second_channel["items"]] == ["madam,", "please.", "No"]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_only_the_first_alternative_of_a_segment_of_amazon_changes(tmp_path):
     ],
 )
 def test_words_of_amazon_are_never_copies_of_punctuation(fix, times, tmp_path):
-    after, _ = rewritten(AWS, "aws", fix, tmp_path)
+    after, _ = rewrite(AWS, "aws", fix, tmp_path)
     items = {item["alternatives"][0]["content"]: item for item in after["results"]["items"]}
     for word, begin, end in times:
         assert (items[word]["start_time"], items[word]["end_time"]) == (begin, end)
@@ -314,10 +314,12 @@ def test_words_that_replace_those_of_two_segments_go_into_the_first(tmp_path):
     def fix(_, words):
         return ["Yes", "Ronaldo", "way."]
 
-    after, _ = rewritten(AWS, "aws", fix, tmp_path)
-    texts = [one["alternatives"][0]["transcript"] for one in after["results"]["segments"]]
+    after, _ = rewrite(AWS, "aws", fix, tmp_path)
+    texts = [segment["alternatives"][0]["transcript"] for segment in after["results"]["segments"]]
     assert texts == ["Yes Ronaldo", "way."]
-    items = [[item["content"] for item in one["alternatives"][0]["items"]] for one in after["results"]["segments"]]
+    items = [
+        [item["content"] for item in segment["alternatives"][0]["items"]] for segment in after["results"]["segments"]
+    ]
     assert items == [["Yes", "Ronaldo"], ["way", "."]]
     channels = after["results"]["channel_labels"]["channels"]
     contents = [[item["alternatives"][0]["content"] for item in channel["items"]] for channel in channels]
@@ -325,7 +327,7 @@ def test_words_that_replace_those_of_two_segments_go_into_the_first(tmp_path):
 
 
 def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
-    after, notes = rewritten(JAPANESE, "whisper", replacement("雨が降っています", "雪が降っています"), tmp_path)
+    after, notes = rewrite(JAPANESE, "whisper", replacing("雨が降っています", "雪が降っています"), tmp_path)
     assert notes == []
     assert after["text"] == "雪が降っています傘を持って行く"
     assert [word["word"] for word in after["segments"][0]["words"]][:3] == ["雪", "が", "降"]
@@ -339,7 +341,7 @@ def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
     ],
 )
 def test_new_words_of_pieces_begin_as_the_old_words_do(old, new, pieces, tmp_path):
-    after, _ = rewritten(sample("whisper.cpp.json"), "whisper.cpp", replacement(old, new), tmp_path)
+    after, _ = rewrite(sample("whisper.cpp.json"), "whisper.cpp", replacing(old, new), tmp_path)
     tokens = [token["text"] for token in after["transcription"][0]["tokens"]]
     begin = tokens.index(pieces[0])
     assert tokens[begin : begin + len(pieces)] == pieces
@@ -348,7 +350,7 @@ def test_new_words_of_pieces_begin_as_the_old_words_do(old, new, pieces, tmp_pat
 def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
     word = {"word": "Good morning.", "start": 0.0, "end": 0.8}
     document = {**NEMO, "word": [word, NEMO["word"][2]]}
-    after, _ = rewritten(document, "nemo-manifest", replacement("morning.", "old morning."), tmp_path)
+    after, _ = rewrite(document, "nemo-manifest", replacing("morning.", "old morning."), tmp_path)
     assert after["pred_text"] == "Good old morning. Hello."
     assert after["word"] == [{**word, "word": "Good old morning."}, NEMO["word"][2]]
 
@@ -356,7 +358,7 @@ def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
 def test_items_without_punctuation_stay_without(tmp_path):
     document = {**VERBOSE, "segments": TIMESTAMPED}
     before = [word["text"] for segment in TIMESTAMPED for word in segment["words"]]
-    after, _ = rewritten(document, "whisper", replacement("bow,", "bough,"), tmp_path)
+    after, _ = rewrite(document, "whisper", replacing("bow,", "bough,"), tmp_path)
     words = [word["text"] for segment in after["segments"] for word in segment["words"]]
     assert words == ["bough" if word == "bow" else word for word in before]
 
@@ -364,7 +366,7 @@ def test_items_without_punctuation_stay_without(tmp_path):
 def test_a_word_that_its_list_lacks_is_removed_from_the_text(tmp_path):
     document = json.loads(json.dumps(NEMO))
     del document["word"][1]
-    after, notes = rewritten(document, "nemo-manifest", replacement("morning.", ""), tmp_path)
+    after, notes = rewrite(document, "nemo-manifest", replacing("morning.", ""), tmp_path)
     assert notes == []
     assert (after["pred_text"], after["word"]) == ("Good Hello.", document["word"])
 
@@ -373,7 +375,7 @@ def test_a_second_form_of_a_time_that_is_no_time_stays(tmp_path):
     document = sample("whisper.cpp.json")
     times = {"from": "", "to": []}
     document["transcription"][0]["tokens"][1]["timestamps"] = times
-    after, _ = rewritten(document, "whisper.cpp", replacement("McConnell,", "Mc Connell,"), tmp_path)
+    after, _ = rewrite(document, "whisper.cpp", replacing("McConnell,", "Mc Connell,"), tmp_path)
     tokens = after["transcription"][0]["tokens"]
     assert (tokens[1]["timestamps"], tokens[1]["offsets"]["to"] < tokens[2]["offsets"]["to"]) == (times, True)
 
@@ -391,7 +393,7 @@ def test_unknown_numbers_stay_and_are_no_confidences(tmp_path):
     assert target.read_bytes() == path.read_bytes().replace(b"apple", b"pear")
 
 
-def spoken(channel, begin, text):
+def utterance(channel, begin, text):
     """Return a Deepgram utterance."""
     words = [
         {
@@ -408,18 +410,22 @@ def spoken(channel, begin, text):
 
 def test_utterances_of_two_channels_change_with_their_channel(tmp_path):
     utterances = [
-        spoken(0, 0.0, "Hello, this is Anna."),
-        spoken(1, 2.0, "Good morning, Anna."),
-        spoken(0, 4.0, "How can I help you?"),
-        spoken(1, 6.0, "My name is Hello Kitty."),
+        utterance(0, 0.0, "Hello, this is Anna."),
+        utterance(1, 2.0, "Good morning, Anna."),
+        utterance(0, 4.0, "How can I help you?"),
+        utterance(1, 6.0, "My name is Hello Kitty."),
     ]
 
     def channel(number):
-        parts = [one for one in utterances if one["channel"] == number]
-        words = [word for one in parts for word in one["words"]]
+        parts = [utterance for utterance in utterances if utterance["channel"] == number]
+        words = [word for utterance in parts for word in utterance["words"]]
         return {
             "alternatives": [
-                {"transcript": " ".join(one["transcript"] for one in parts), "confidence": 0.9, "words": words}
+                {
+                    "transcript": " ".join(utterance["transcript"] for utterance in parts),
+                    "confidence": 0.9,
+                    "words": words,
+                }
             ]
         }
 
@@ -437,7 +443,7 @@ def test_utterances_of_two_channels_change_with_their_channel(tmp_path):
     )
     assert notes == []
     after = json.loads(target.read_text())["results"]
-    assert [one["transcript"] for one in after["utterances"]] == [
+    assert [utterance["transcript"] for utterance in after["utterances"]] == [
         "Good day, this is Anna.",
         "Good evening, Anna.",
         "How can I help you?",
@@ -445,7 +451,9 @@ def test_utterances_of_two_channels_change_with_their_channel(tmp_path):
     ]
     for number in (0, 1):
         words = [w["punctuated_word"] for w in after["channels"][number]["alternatives"][0]["words"]]
-        inner = [w["punctuated_word"] for one in after["utterances"] if one["channel"] == number for w in one["words"]]
+        inner = [
+            w["punctuated_word"] for part in after["utterances"] if part["channel"] == number for w in part["words"]
+        ]
         assert inner == words
 
 

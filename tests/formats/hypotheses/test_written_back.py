@@ -177,9 +177,9 @@ def test_an_utterance_that_is_not_written_keeps_its_words_and_is_counted(tmp_pat
 
 
 def test_two_recordings_do_not_go_into_one_file(tmp_path):
-    other = tmp_path / "other.json"
-    other.write_bytes(WHISPER.read_bytes())
-    lattices = [lattice for path in (WHISPER, other) for _, lattice in package.read(path)]
+    second_path = tmp_path / "other.json"
+    second_path.write_bytes(WHISPER.read_bytes())
+    lattices = [lattice for path in (WHISPER, second_path) for _, lattice in package.read(path)]
     with package.write(tmp_path / "x.json", to="whisper") as output:
         for lattice in lattices[:2]:
             output.write(lattice)
