@@ -97,7 +97,7 @@ def test_every_utterance_is_the_same_in_sphinx_and_htk_files(name):
     lattice = read_sphinx(read_unpacked(f"{name}.lat.gz"), "k")
     check(lattice)
     assert_same_best_path(lattice, plain(f"{name}.lat.gz"), (1.0,))
-    from_slf = read_slf(unpacked(f"{name}.slf.gz"), "k", words=lattice.words)
+    from_slf = read_slf(read_unpacked(f"{name}.slf.gz"), "k", words=lattice.words)
     for field in ("arc_begin", "dst", "word", "graph", "time", "final_graph", "final_acoustic"):
         np.testing.assert_array_equal(getattr(lattice, field), getattr(from_slf, field), field)
     np.testing.assert_allclose(lattice.acoustic, from_slf.acoustic, rtol=1e-6, atol=1e-6)  # HTK's file has 6 decimals

@@ -63,11 +63,11 @@ def same_up_to_numbers(first, second):
 def test_english_archives_are_written_again_byte_by_byte(path):
     lattices = [lattice for _, lattice in read(path)]
     content = gzip.decompress(path.read_bytes())
-    equal_bytes = without_properties(written(*lattices)) == without_properties(content)
+    equal_bytes = without_properties(write_tables(*lattices)) == without_properties(content)
     assert equal_bytes or not all_sorted(content)
     assert equal_bytes or path.name != "lat.ark.gz"
     assert equal_bytes or all(
-        result.identical(lattice) for result, lattice in zip(parse(written(*lattices)), lattices, strict=True)
+        result.identical(lattice) for result, lattice in zip(parse(write_tables(*lattices)), lattices, strict=True)
     )
 
 
@@ -100,7 +100,7 @@ def test_korean_archives_keep_their_lattices_up_to_state_numbers(path):
     sample = lattices[: 20 if lattices[0].kind == "compact" else 5]  # the slow reader is slow
     for lattice, twin in zip(sample, unsorted(content), strict=False):
         assert same_up_to_numbers(lattice, twin)
-    again = parse(written(*lattices))
+    again = parse(write_tables(*lattices))
     assert all(result.identical(original) for result, original in zip(again, lattices, strict=True))
 
 
@@ -141,15 +141,15 @@ def test_korean_text_and_binary_are_the_same_lattices():
         np.testing.assert_allclose(text_lattice.graph, binary_lattice.graph, rtol=1e-5)
         assert np.array_equal(text_lattice.ali, binary_lattice.ali)
         assert np.array_equal(text_lattice.dst, binary_lattice.dst)
-    content = written(*from_binary, text=True)
-    assert written(*parse(written(*parse(content))), text=True) == content
-    assert written(*from_text, text=True) == content
+    content = write_tables(*from_binary, text=True)
+    assert write_tables(*parse(write_tables(*parse(content))), text=True) == content
+    assert write_tables(*from_text, text=True) == content
 
 
 def test_a_compact_lattice_becomes_the_raw_one_that_kaldi_makes_of_it():
     compact = [lattice for _, lattice in read(GOLDEN / "korean/lat.ark.gz")]
     expected = [lattice for _, lattice in read(GOLDEN / "korean/raw.ark.gz")]
-    results = parse(written(*compact, kind="raw"))
+    results = parse(write_tables(*compact, kind="raw"))
     assert [entry.key for entry in results] == [entry.key for entry in expected]
     for result, kaldi_lattice in zip(results[::3], expected[::3], strict=True):
         assert same_up_to_numbers(result, kaldi_lattice)

@@ -33,14 +33,14 @@ def paths(lattice):
 
 @given(st.lists(lattices(connected=False), max_size=4))
 def test_binary_written_and_read_is_the_same(given_lattices):
-    results = parse(written(*given_lattices))
+    results = parse(write_tables(*given_lattices))
     assert len(results) == len(given_lattices)
     assert all(result.identical(lattice) for result, lattice in zip(results, given_lattices, strict=True))
 
 
 @given(st.lists(lattices(connected=False), max_size=4))
 def test_text_written_and_read_is_the_same_after_one_rounding(given_lattices):
-    content = written(*given_lattices, text=True)
+    content = write_tables(*given_lattices, text=True)
     results = parse(content)
     assert len(results) == len(given_lattices)
     for result, expected in zip(results, given_lattices, strict=True):
@@ -51,7 +51,7 @@ def test_text_written_and_read_is_the_same_after_one_rounding(given_lattices):
         if result.num_arcs:
             assert result.kind == expected.kind
     if all(lattice.num_arcs for lattice in given_lattices):  # nothing tells the kind of a single state "0"
-        assert written(*results, text=True) == content
+        assert write_tables(*results, text=True) == content
 
 
 @given(lattices(connected=False))
@@ -83,7 +83,7 @@ def test_readers_sort_states_like_the_slow_twin(lattice, arc_type, random):
 
 @given(lattices(), st.randoms(use_true_random=False))
 def test_text_lines_may_come_in_any_order(lattice, random):
-    lines = written(lattice, text=True).decode().splitlines()[1:-1]
+    lines = write_tables(lattice, text=True).decode().splitlines()[1:-1]
     first, other_lines = lines[0], lines[1:]
     random.shuffle(other_lines)
     content = "\n".join([f"{lattice.key} ", first, *other_lines, "", ""]).encode()
@@ -94,11 +94,11 @@ def test_text_lines_may_come_in_any_order(lattice, random):
 
 @given(lattices(kind="compact"))
 def test_a_compact_lattice_written_as_raw_keeps_its_paths(lattice):
-    raw = parse(written(lattice, kind="raw"))[0]
+    raw = parse(write_tables(lattice, kind="raw"))[0]
     assert raw.kind == "raw"
     assert np.diff(raw.ali_begin).max(initial=0) <= 1
     assert paths(raw) == paths(lattice)
-    again = parse(written(raw, kind="compact"))[0]
+    again = parse(write_tables(raw, kind="compact"))[0]
     assert again.kind == "compact"
     assert paths(again) == paths(lattice)
 
@@ -174,7 +174,7 @@ def test_double_costs_become_single(tmp_path):
 
 def test_an_archive_may_mix_binary_and_text():
     lattice = Lattice.from_arrays("b", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
-    content = written(lattice) + written(lattice, text=True) + b"\n" + written(lattice)
+    content = write_tables(lattice) + write_tables(lattice, text=True) + b"\n" + write_tables(lattice)
     assert [entry.identical(lattice) for entry in parse(content)] == [True] * 3
 
 

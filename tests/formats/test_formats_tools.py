@@ -233,5 +233,5 @@ def test_the_strict_checker_refuses_what_is_broken(text, wrong):
     assert [link[2]["W"] for link in check_htk(GOOD)[2]] == ["a", "b c", "!NULL"]
     head, fragment, tail = GOOD.decode().rpartition(text)
     assert fragment
-    with pytest.raises(Wrong):
+    with pytest.raises(RuleError):
         check_htk((head + wrong + tail).encode())

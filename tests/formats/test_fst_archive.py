@@ -41,7 +41,7 @@ def test_fst_archives_read_back_binary_or_text(drawn_lattices: list[Lattice], te
     assert [key for key, _ in results] == [lattice.key for lattice in drawn_lattices]
     for lattice, (_, back) in zip(drawn_lattices, results, strict=True):
         assert isinstance(back, Lattice)
-        assert same_with_total(lattice, back)
+        assert equals_with_total_costs(lattice, back)
 
 
 @settings(max_examples=10)

@@ -233,7 +233,7 @@ def test_a_bad_hypothesis_costs_the_list_it_is_of(bad):
     nbests = read_entries(content.encode(), "f", ObjectFields(**FLAT))
     assert [entry.key for entry in nbests] == ["t", "u", "v"]
     assert str(nbests[1]) == f"f:{bad + 2}, key 'u': expected a number at 'score', found 'x'"
-    entries = each_object((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
+    entries = read_entries((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
     assert "occurs twice" in str(entries[-1])  # for it would be a part
 
 

@@ -280,9 +280,9 @@ def test_a_damaged_archive_is_read_or_refused_but_nothing_else(data):
 
 @needs_files
 def test_theanolms_lattice_is_the_one_of_its_slf_file(tmp_path):
-    content = unpacked("theanolm/lattice.lat")
+    content = read_unpacked("theanolm/lattice.lat")
     ((key, lattice),) = read_entries(content)
-    slf = read_slf(unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
+    slf = read_slf(read_unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
     assert key == slf.key == lattice.key
     for name in ("arc_begin", "dst", "graph", "acoustic", "final_graph", "final_acoustic"):
         np.testing.assert_array_equal(getattr(lattice, name), getattr(slf, name), name)

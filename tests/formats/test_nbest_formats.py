@@ -281,16 +281,16 @@ def test_objects_are_read_in_each_of_their_shapes():
 
 
 def test_a_ctm_becomes_a_lattice_of_one_path_with_times():
-    first, second = strict(read_ctm(CTM))
+    first, second = valid_entries(read_ctm(CTM))
     assert first.key == "rec1"
     lattice = nbest_lattice(first)
     assert lattice.time.tolist() == [0, 10, 30, 35, 60]
     assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "the", "<eps>", "cat"]
     assert (second.hypotheses[0].begin, second.hypotheses[0].end) == ((0,), (50,))
-    assert strict(read_ctm(CTM, options=CtmOptions(keys="file-channel")))[1].key == "rec2-A"
-    silence = strict(read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35")))
+    assert valid_entries(read_ctm(CTM, options=CtmOptions(keys="file-channel")))[1].key == "rec2-A"
+    silence = valid_entries(read_ctm(CTM.replace(b"rec1 1 0.35", b"rec1 1 0.30 0.05 <eps>\nrec1 1 0.35")))
     assert silence[0] == first
-    [empty] = strict(read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n"))
+    [empty] = valid_entries(read_ctm(b"rec1 1 0.0 0.5 <eps> 1.0\n"))
     assert nbest_lattice(empty).num_arcs == 0
 
 

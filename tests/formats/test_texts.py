@@ -88,7 +88,7 @@ def test_an_archive_without_lattices_is_no_success(ninja, tmp_path):
 
 def test_a_key_is_left_out_as_often_as_it_occurs_in_the_output(ninja, archive, tmp_path, monkeypatch):
     output = tmp_path / "out.ark"
-    with ended_at(2, monkeypatch):
+    with interrupt_at(2, monkeypatch):
         assert ninja("prune", archive, "-o", output, "--resume")[0] == 130
     code, _, errors = ninja("prune", archive, "-o", output, "--resume")
     assert code == 0

@@ -76,7 +76,7 @@ def test_a_bad_line_of_json_costs_itself(bad, message):
 
 def test_a_bad_entry_of_a_json_document_costs_itself():
     good = [{"text": "a", "score": -1}]
-    from_list = each_object(json.dumps([{"key": "u", "nbest": good}, 7, {"key": "w", "nbest": good}]).encode(), "f")
+    from_list = read_entries(json.dumps([{"key": "u", "nbest": good}, 7, {"key": "w", "nbest": good}]).encode(), "f")
     assert keys(from_list) == ["u", "f, key '2': expected an object, found 7", "w"]
     row = json.dumps(good)
     by_key = read_entries(f'{{"u": {row}, "v": [7], "u": {row}, "w": {row}}}'.encode(), "f")
@@ -86,7 +86,7 @@ def test_a_bad_entry_of_a_json_document_costs_itself():
         "f, key 'u': the utterance occurs twice",
         "w",
     ]
-    duplicate = each_object(
+    duplicate = read_entries(
         f'[{{"key": "u", "nbest": {row}}}, {{"key": "v", "nbest": [{{"a": 1, "a": 2}}]}}]'.encode(), "f"
     )
     assert keys(duplicate) == ["u", "f: not JSON: an object has a field twice (object 2)"]
@@ -185,11 +185,11 @@ def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length
     end = min(at + length, middle.find(b"\n", at))
     damaged = middle[:at] + junk + middle[max(at, end) :]
     results = list(read(row.format("u").encode() + damaged + row.format("w").encode()))
-    read_entries = {entry.key: entry.hypotheses for entry in results if not isinstance(entry, NinjaError)}
+    hypotheses_of = {entry.key: entry.hypotheses for entry in results if not isinstance(entry, NinjaError)}
     failed = {entry.key for entry in results if isinstance(entry, NinjaError)}
     for key in "uw":  # unless the junk names one of them
-        assert read_entries.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
-    assert damaged != middle or read_entries == good
+        assert hypotheses_of.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
+    assert damaged != middle or hypotheses_of == good
 
 
 def test_a_bad_lattice_of_a_pfsg_costs_itself():

@@ -262,7 +262,9 @@ def test_a_variant_is_recognised_read_and_written_back(name, tmp_path):
         correct(path, target, form, replacement(word, new))
         assert word.lower() not in target.read_text().lower()
         origins = [lattice.record.origin.words for _, lattice in ninja.read(target)]
-        assert origins == [tuple(replacing(word, new)("", list(original.record.origin.words))) for original in lattices]
+        assert origins == [
+            tuple(replacement(word, new)("", list(original.record.origin.words))) for original in lattices
+        ]
 
 
 def rewrite(document, form, fix, tmp_path):
@@ -277,11 +279,11 @@ def test_a_supervision_without_text_is_silence(tmp_path):
     path = tmp_path / "x.json"
     path.write_text(json.dumps([SILENT, LHOTSE]))
     assert [len(lattice.record.origin.words) > 0 for _, lattice in ninja.read(path)] == [False, True]
-    assert rewrite([SILENT, LHOTSE], "lhotse", replacing("Bartley", "Bartlett"), tmp_path)[0][0] == SILENT
+    assert rewrite([SILENT, LHOTSE], "lhotse", replacement("Bartley", "Bartlett"), tmp_path)[0][0] == SILENT
 
 
 def test_only_the_first_alternative_of_a_segment_of_amazon_changes(tmp_path):
-    after, notes = rewrite(AWS, "aws", replacing("sir.", "madam, please."), tmp_path)
+    after, notes = rewrite(AWS, "aws", replacement("sir.", "madam, please."), tmp_path)
     assert notes == []
     first, second = after["results"]["segments"]
     assert [alternative["transcript"] for alternative in first["alternatives"]] == ["Yes madam, please.", "Guess her."]
@@ -327,7 +329,7 @@ def test_words_that_replace_those_of_two_segments_go_into_the_first(tmp_path):
 
 
 def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
-    after, notes = rewrite(JAPANESE, "whisper", replacing("雨が降っています", "雪が降っています"), tmp_path)
+    after, notes = rewrite(JAPANESE, "whisper", replacement("雨が降っています", "雪が降っています"), tmp_path)
     assert notes == []
     assert after["text"] == "雪が降っています傘を持って行く"
     assert [word["word"] for word in after["segments"][0]["words"]][:3] == ["雪", "が", "降"]
@@ -341,7 +343,7 @@ def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
     ],
 )
 def test_new_words_of_pieces_begin_as_the_old_words_do(old, new, pieces, tmp_path):
-    after, _ = rewrite(sample("whisper.cpp.json"), "whisper.cpp", replacing(old, new), tmp_path)
+    after, _ = rewrite(sample("whisper.cpp.json"), "whisper.cpp", replacement(old, new), tmp_path)
     tokens = [token["text"] for token in after["transcription"][0]["tokens"]]
     begin = tokens.index(pieces[0])
     assert tokens[begin : begin + len(pieces)] == pieces
@@ -350,7 +352,7 @@ def test_new_words_of_pieces_begin_as_the_old_words_do(old, new, pieces, tmp_pat
 def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
     word = {"word": "Good morning.", "start": 0.0, "end": 0.8}
     document = {**NEMO, "word": [word, NEMO["word"][2]]}
-    after, _ = rewrite(document, "nemo-manifest", replacing("morning.", "old morning."), tmp_path)
+    after, _ = rewrite(document, "nemo-manifest", replacement("morning.", "old morning."), tmp_path)
     assert after["pred_text"] == "Good old morning. Hello."
     assert after["word"] == [{**word, "word": "Good old morning."}, NEMO["word"][2]]
 
@@ -358,7 +360,7 @@ def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
 def test_items_without_punctuation_stay_without(tmp_path):
     document = {**VERBOSE, "segments": TIMESTAMPED}
     before = [word["text"] for segment in TIMESTAMPED for word in segment["words"]]
-    after, _ = rewrite(document, "whisper", replacing("bow,", "bough,"), tmp_path)
+    after, _ = rewrite(document, "whisper", replacement("bow,", "bough,"), tmp_path)
     words = [word["text"] for segment in after["segments"] for word in segment["words"]]
     assert words == ["bough" if word == "bow" else word for word in before]
 
@@ -366,7 +368,7 @@ def test_items_without_punctuation_stay_without(tmp_path):
 def test_a_word_that_its_list_lacks_is_removed_from_the_text(tmp_path):
     document = json.loads(json.dumps(NEMO))
     del document["word"][1]
-    after, notes = rewrite(document, "nemo-manifest", replacing("morning.", ""), tmp_path)
+    after, notes = rewrite(document, "nemo-manifest", replacement("morning.", ""), tmp_path)
     assert notes == []
     assert (after["pred_text"], after["word"]) == ("Good Hello.", document["word"])
 
@@ -375,7 +377,7 @@ def test_a_second_form_of_a_time_that_is_no_time_stays(tmp_path):
     document = sample("whisper.cpp.json")
     times = {"from": "", "to": []}
     document["transcription"][0]["tokens"][1]["timestamps"] = times
-    after, _ = rewrite(document, "whisper.cpp", replacing("McConnell,", "Mc Connell,"), tmp_path)
+    after, _ = rewrite(document, "whisper.cpp", replacement("McConnell,", "Mc Connell,"), tmp_path)
     tokens = after["transcription"][0]["tokens"]
     assert (tokens[1]["timestamps"], tokens[1]["offsets"]["to"] < tokens[2]["offsets"]["to"]) == (times, True)
 
