@@ -38,7 +38,7 @@ pauses = st.lists(st.sampled_from([0.0, 0.2, 1.5]), min_size=40, max_size=40)
 
 
 @given(words, durations, pauses)
-def test_captions_have_all_words_in_bounds_of_length_and_time(names, lengths, gaps):
+def test_captions_contain_all_words_within_limits_of_length_and_duration(names, lengths, gaps):
     begins, ends, at = [], [], 0.0
     for length, gap in zip(lengths[: len(names)], gaps, strict=False):
         begins.append(at + gap)
@@ -61,7 +61,7 @@ def test_captions_have_all_words_in_bounds_of_length_and_time(names, lengths, ga
             assert any(caption.begin == after for caption in result)
 
 
-def test_a_caption_ends_with_its_sentence_or_with_a_comma_where_it_is_too_long():
+def test_captions_break_at_sentence_ends_and_long_sentences_at_commas():
     text = "Mr. Low spoke. He gave thanks for our food and comfort, and prayed for the poor and destitute in cities."
     item = spoken("a", text, duration=0.34)
     best = item.hypotheses[0]
@@ -73,7 +73,7 @@ def test_a_caption_ends_with_its_sentence_or_with_a_comma_where_it_is_too_long()
     ]
 
 
-def test_short_sentences_share_a_caption_and_fast_ones_are_shown_until_they_can_be_read():
+def test_short_sentences_share_a_caption_and_fast_captions_are_prolonged():
     result = captions(["No.", "Yes.", "Unquestionably.", "Well."], [0.0, 0.4, 2.0, 9.0], [0.3, 0.8, 2.3, 9.2])
     assert [(caption.begin, caption.end, caption.lines) for caption in result] == [
         (0.0, 1.0, ("No. Yes.",)),
@@ -84,7 +84,7 @@ def test_short_sentences_share_a_caption_and_fast_ones_are_shown_until_they_can_
     assert first.end == 2.0
 
 
-def test_captions_are_written_as_whisper_writes_them(tmp_path):
+def test_captions_have_the_layout_of_whisper(tmp_path):
     items = spoken("a", "Hello there.", 1.0), spoken("b", "2 < 3 & more", 3661.5)
     assert write(tmp_path / "x.srt", *items) == (
         "1\n00:00:01,000 --> 00:00:02,000\nHello there.\n\n2\n01:01:01,500 --> 01:01:04,000\n2 < 3 & more\n\n"
@@ -99,7 +99,7 @@ def test_captions_are_written_as_whisper_writes_them(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "to"), [("x.srt", None), ("x.vtt", None), ("x.tsv", "whisper-tsv")])
-def test_what_is_written_is_read(tmp_path, name, to):
+def test_captions_are_unchanged_after_write_and_read(tmp_path, name, to):
     items = spoken("a", "Hello there. <i> & you?", 1.0), spoken("b", "yes", 9.25)
     if name == "x.srt":
         items = spoken("a", "Hello there. & you?", 1.0), items[1]
@@ -119,7 +119,7 @@ def test_alignments_give_times_and_the_frame_shift_is_an_option(tmp_path):
     assert times == ["00:00:00,000 --> 00:00:00,030", "00:00:00,000 --> 00:00:00,090"]
 
 
-def test_an_utterance_without_times_is_no_caption(tmp_path, ninja):
+def test_an_utterance_without_times_fails_as_caption_or_ctm(tmp_path, ninja):
     (tmp_path / "x.jsonl").write_text('{"key": "u", "nbest": [{"text": "a b", "score": 0}]}\n')
     for name in ("y.srt", "y.vtt", "y.ctm"):
         code, _, err = ninja("convert", tmp_path / "x.jsonl", "-o", tmp_path / name)
@@ -129,13 +129,13 @@ def test_an_utterance_without_times_is_no_caption(tmp_path, ninja):
         assert "ninja align-words" in err
 
 
-def test_an_utterance_with_times_whose_words_have_none_is_one_cue(tmp_path, ninja):
+def test_an_utterance_without_word_times_becomes_one_cue(tmp_path, ninja):
     (tmp_path / "x.srt").write_text("7\n00:00:01,000 --> 00:00:09,000\n<i>Hello</i>\nyou & me\n")
     assert ninja("convert", tmp_path / "x.srt", "-o", tmp_path / "x.vtt")[0] == 0
     assert (tmp_path / "x.vtt").read_text() == "WEBVTT\n\n00:00:01.000 --> 00:00:09.000\nHello you &amp; me\n\n"
 
 
-def test_speakers_are_voices_of_webvtt(tmp_path):
+def test_speakers_are_written_as_webvtt_voices(tmp_path):
     record = ListRecord({}, {}, origin=Origin(None, 0, 0, ("Hi!",), speaker="A & B"))
     text = write(tmp_path / "x.vtt", replace(spoken("a", "Hi!"), record=record))
     assert text.splitlines()[3] == "<v A &amp; B>Hi!"
@@ -143,7 +143,7 @@ def test_speakers_are_voices_of_webvtt(tmp_path):
     assert lattice.record.origin.speaker == "A & B"
 
 
-def test_segments_add_the_begin_in_the_recording(tmp_path):
+def test_segments_add_the_offset_in_the_recording(tmp_path):
     (tmp_path / "segments").write_text("a rec 10.5 12\nb rec 20 22\nc other 30 31\nd rec 5 4\n")
     to = f"srt:segments={tmp_path}/segments"
     text = write(tmp_path / "x.srt", spoken("a", "one", 0.5), spoken("b", "two", 0.5), to=to)
@@ -178,7 +178,7 @@ def test_utterances_out_of_order_are_refused_with_advice(tmp_path):
     assert (tmp_path / "x.srt").read_text().count("-->") == 2
 
 
-def test_other_lists_are_not_joined_with_cues_of_a_file(tmp_path):
+def test_cues_of_a_file_cannot_be_joined_with_other_lists(tmp_path):
     (tmp_path / "x.srt").write_text("1\n00:00:01,000 --> 00:00:09,000\nHello\n")
     ((_, cue),) = package.read(tmp_path / "x.srt")
     with package.write(tmp_path / "y.srt") as output:
@@ -200,7 +200,7 @@ def test_an_empty_output_is_a_file_without_cues(tmp_path):
     assert write(tmp_path / "x.srt", NBest("a", (sentence(()),))) == ""
 
 
-def test_confidences_of_words_go_on_to_json_and_ctm(tmp_path, ninja):
+def test_confidences_of_words_are_copied_from_ctm_to_json(tmp_path, ninja):
     (tmp_path / "x.ctm").write_text("u A 0.10 0.20 Hello 0.9\nu A 0.30 0.25 you. NA\n")
     assert ninja("convert", tmp_path / "x.ctm", "-o", tmp_path / "x.jsonl")[0] == 0
     entry = json.loads((tmp_path / "x.jsonl").read_text())
@@ -211,7 +211,7 @@ def test_confidences_of_words_go_on_to_json_and_ctm(tmp_path, ninja):
     ]
 
 
-def test_paths_beyond_the_best_are_lost_only_if_there_are_any(tmp_path):
+def test_lost_paths_are_reported_only_for_lattices_with_several(tmp_path):
     single_path = spoken("a", "x y")
     two_paths = NBest("b", (*single_path.hypotheses, spoken("b", "z").hypotheses[0]), 0.01)
     with package.write(tmp_path / "x.ctm") as output:

@@ -56,12 +56,12 @@ def test_confidences_and_channels_are_in_the_record():
     assert second.record.origin.confidences == ()
 
 
-def test_a_word_in_place_of_another_one_has_its_time_and_confidence(path):
+def test_a_replaced_word_keeps_its_time_and_confidence(path):
     text = rewrite(path, lambda _, words: ["word" if word == "world," else word for word in words])
     assert text == CTM.replace("world,", "word")
 
 
-def test_more_words_have_the_times_of_the_lattice_and_no_confidence(path):
+def test_inserted_words_have_times_of_the_lattice_and_no_confidence(path):
     text = rewrite(path, lambda key, words: ["oh", *words, "x"] if key == "rec2" else ["a", "b", *words[1:]])
     new_rows = "rec1 A 0.01 0.01 a NA\nrec1 A 0.02 0.01 b NA\n"
     expected = CTM.replace("rec1 A 0.10 0.20 Hello 0.9\n", new_rows)
@@ -69,19 +69,19 @@ def test_more_words_have_the_times_of_the_lattice_and_no_confidence(path):
     assert text == expected
 
 
-def test_lines_of_dropped_words_are_dropped(path):
+def test_lines_of_removed_words_are_removed(path):
     text = rewrite(path, lambda _, words: words[1:])
     rows = [row for row in CTM.splitlines(keepends=True) if "Hello" not in row and "yes" not in row]
     assert text == "".join(rows)
 
 
-def test_a_file_with_two_channels_comes_back(tmp_path, ninja):
+def test_a_file_with_two_channels_is_unchanged_after_read_and_write(tmp_path, ninja):
     text = "rec A 0.1 0.2 one 0.5\nrec B 0.1 0.2 two\n"
     (tmp_path / "x.ctm").write_text(text)
     assert rewrite(tmp_path / "x.ctm", lambda _, words: words, "ctm:keys=file-channel") == text
 
 
-def test_segments_give_the_recording_and_its_time(tmp_path):
+def test_segments_set_the_recording_and_its_times(tmp_path):
     (tmp_path / "segments").write_text("a rec 10.5 12\n")
     zeros = (0.0,) * 3
     nbest = NBest("a", (Hypothesis(("x", "y"), zeros, zeros, (0, 50), (50, 75)),), 0.01)
@@ -90,7 +90,7 @@ def test_segments_give_the_recording_and_its_time(tmp_path):
     assert (tmp_path / "x.ctm").read_text() == "rec 1 10.50 0.50 x\nrec 1 11.00 0.25 y\n"
 
 
-def test_words_that_are_added_to_a_file_need_times(path):
+def test_inserted_words_without_times_are_refused(path):
     nbest = next(read_ctm(CTM.encode()))
     zeros = (0.0,) * 5
     with package.write(path.with_name("y.ctm")) as output:
@@ -104,7 +104,7 @@ lengths = st.lists(st.integers(1, 500), min_size=13, max_size=13)
 
 
 @given(words, lengths)
-def test_what_is_written_is_read(new_words, gaps):
+def test_ctm_is_unchanged_after_write_and_read(new_words, gaps):
     begins, ends, at = [], [], 0
     for place in range(len(new_words)):
         begins.append(at + gaps[2 * place])

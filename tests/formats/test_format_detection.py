@@ -187,7 +187,7 @@ def chain_of(length):
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_head_that_ends_anywhere_within_a_line_is_known(writer, monkeypatch):
+def test_formats_are_detected_from_a_head_that_ends_within_a_line(writer, monkeypatch):
     chain = chain_of(40)
     content = WRITERS[writer](chain, chain.words)
     if content.count(b"\n") < 10:
@@ -203,7 +203,7 @@ COLUMNS = b"".join(b"utt-%d -3.5 -%d.5 | a word\n" % (rank, rank) for rank in ra
 
 @pytest.mark.parametrize("damage", [b"x", b"0 x", b"this is not a line of it, which has 10 words 1.5", b"|"])
 @pytest.mark.parametrize("writer", [*LINES, "columns"])
-def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, tmp_path):
+def test_a_file_with_a_damaged_line_is_detected_and_refused(writer, damage, tmp_path):
     expected = writer.partition(",")[0]
     nbest_list = NBest("utt", tuple(sentence(["a", "b"], number + 0.5, 0.5) for number in range(40)))
     chain = chain_of(40)
@@ -227,7 +227,7 @@ def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, t
 
 
 @pytest.mark.parametrize("good", [b"0 1 5 5 0.5", b"utt 1 0.5 0.25 word", b"utt-1 -3.5 | a", b"-1 -2 1 a"])
-def test_the_first_line_decides(good):
+def test_the_first_line_determines_the_format(good):
     rows = [good] * 40
     detected = name_of(b"\n".join(rows) + b"\n")
     assert detected != "unknown"
@@ -236,7 +236,7 @@ def test_the_first_line_decides(good):
 
 
 @pytest.mark.parametrize("weight", ["nan", "NaN", "BadNumber"])
-def test_a_weight_that_is_no_number_is_refused_as_one(weight, tmp_path):
+def test_a_weight_that_is_not_a_number_is_refused_with_its_line(weight, tmp_path):
     path = tmp_path / "lattice"
     path.write_text(f"0 1 5 5 {weight}\n1\n")
     with pytest.raises(NinjaError) as caught:
@@ -244,7 +244,7 @@ def test_a_weight_that_is_no_number_is_refused_as_one(weight, tmp_path):
     assert str(caught.value).startswith(f"{path}:1"), caught.value
 
 
-def test_the_first_format_in_the_order_of_detection_wins():
+def test_the_first_matching_format_is_detected():
     assert name_of(b"1 1 0.5 0.25 3 0.5\n" * 4) == "ctm"  # which an FST with words that are numbers could be, too
     assert detect(b"4\n", "x.txt").name == "text"  # no mark: the extension says it
     assert detect(b"4\n", "x.ctm.gz").name == "ctm"
@@ -261,7 +261,7 @@ def test_the_first_format_in_the_order_of_detection_wins():
         b"0 1 5 0.5\n0 1 6 0.5\nend\n",
     ],
 )
-def test_tables_that_look_like_lattices_in_most_lines_are_none_in_a_folder(content):
+def test_tables_that_resemble_lattices_are_ignored_in_a_folder(content):
     assert content_kind(content) == "nothing"
 
 
@@ -326,7 +326,7 @@ def test_fsts_in_text_have_two_to_five_columns(content):
         (b"()\n((('a', -1, 1),),)\n", "plf"),
     ],
 )
-def test_formats_without_a_header_are_known_by_their_lines(content, name):
+def test_formats_without_a_header_are_detected_by_their_lines(content, name):
     assert name_of(content) == name
 
 
@@ -366,7 +366,7 @@ def test_files_without_lattices_are_ignored_in_a_folder(content):
     assert content_kind(content) == "nothing"
 
 
-def test_text_of_another_width_is_named():
+def test_utf_16_raises_format_error_with_advice():
     for order in ("utf-16", "utf-16-be"):
         content = "VERSION=1.0\n".encode(order)
         content = content if order == "utf-16" else b"\xfe\xff" + content
@@ -376,7 +376,7 @@ def test_text_of_another_width_is_named():
             detect(content, "lat.slf")
 
 
-def test_files_are_read_as_what_they_are(tmp_path):
+def test_files_of_a_folder_are_read_in_their_detected_formats(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfname u\nnumaligns 1\nalign 0 the 0.5 a 0.5\n")
     (tmp_path / "b.txt").write_bytes(b"utt 1\n0 1 the 0.5,1,\n1\n")
     (tmp_path / "num_jobs").write_bytes(b"4\n")
@@ -388,7 +388,7 @@ def test_files_are_read_as_what_they_are(tmp_path):
     ]
 
 
-def test_formats_are_named_with_their_options():
+def test_reader_parses_format_names_and_options():
     assert named("kaldi").format is named("binary").format
     assert named("kaldi-text").format is named("text").format
     assert named("htk").format.name == "slf"
@@ -418,7 +418,7 @@ def test_formats_are_named_with_their_options():
         ("mesh:least=2", "least is 2.0, but must be 0 or more"),
     ],
 )
-def test_formats_and_options_that_there_are_not_are_refused(text, message):
+def test_unknown_formats_and_options_are_refused(text, message):
     with pytest.raises(OptionError, match=message):
         named(text)
 
@@ -456,7 +456,7 @@ def head_of(path: Path) -> bytes:
 
 @needs_files
 @pytest.mark.parametrize("folder", REAL)
-def test_real_files_are_known_and_others_left_alone(folder):
+def test_real_files_are_detected_and_others_ignored(folder):
     expected = {path: name for pattern, name in REAL[folder].items() for path in (SHARED / folder).glob(pattern)}
     assert set(expected.values()) == set(REAL[folder].values())
     for path in (SHARED / folder).rglob("*"):

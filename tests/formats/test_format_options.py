@@ -44,7 +44,7 @@ class Options:
         (":a=1", "", {"a": "1"}),
     ],
 )
-def test_a_name_is_parted_from_its_options(text, name, values):
+def test_split_options_separates_the_name_from_its_options(text, name, values):
     assert split_options(text) == (name, values)
 
 
@@ -59,7 +59,7 @@ def test_a_name_is_parted_from_its_options(text, name, values):
         ("slf:frame-shift=1,frame_shift=2", "sets frame_shift twice"),
     ],
 )
-def test_options_without_name_or_value_or_twice_are_refused(text, message):
+def test_options_without_name_or_value_and_duplicates_are_refused(text, message):
     with pytest.raises(OptionError) as caught:
         split_options(text)
     assert message in str(caught.value)
@@ -118,20 +118,20 @@ def test_a_value_gets_the_type_of_its_field(option, text, value):
         ("size", "2", "x has no option 'size'; available options: base, count, encoding, fields, fold, mode, name, "),
     ],
 )
-def test_a_value_of_another_kind_is_refused_by_name(option, text, message):
+def test_a_value_of_the_wrong_type_raises_option_error(option, text, message):
     with pytest.raises(OptionError) as caught:
         fill_options(Options, {option: text}, "x")
     assert str(caught.value).startswith(message)
 
 
-def test_options_of_the_user_override_those_of_the_call():
+def test_options_of_the_user_override_defaults_of_the_call():
     assert fill_options(Options, {}, "x", encoding="latin-1").encoding == "latin-1"
     assert fill_options(Options, {"encoding": "cp1250"}, "x", encoding="latin-1").encoding == "cp1250"
     assert fill_options(Options, {}, "x", colour="red") == Options()  # names that are not fields are ignored
     assert fill_options(Options, {}, "x") == Options()
 
 
-def test_values_that_the_dataclass_refuses_are_refused():
+def test_values_refused_by_the_dataclass_raise_option_error():
     with pytest.raises(OptionError, match="the encoding 'utf-16' is not a superset of ASCII"):
         Reader.of(by_name("mesh", "read"), {}, "utf-16")
 
@@ -141,7 +141,7 @@ def test_values_that_the_dataclass_refuses_are_refused():
     [file_format for file_format in formats() if file_format.read and file_format.read.options],
     ids=lambda file_format: file_format.name,
 )
-def test_every_field_of_every_format_can_be_written(file_format):
+def test_every_field_of_every_format_can_be_set_as_text(file_format):
     default = Reader.of(file_format, {}).options
     kinds = {bool: lambda value: str(value).lower(), tuple: "+".join, frozenset: "+".join, type(None): lambda _: "none"}
     values = {}

@@ -47,7 +47,7 @@ OTHER_FILES = {
 pytestmark = needs_files
 
 
-def test_no_file_is_left_out():
+def test_every_file_is_covered_by_a_test():
     paths = {str(path.relative_to(FILES)) for path in FILES.rglob("*") if path.is_file()}
     other_paths = {str(path.relative_to(FILES)) for pattern in OTHER_FILES for path in FILES.glob(pattern)}
     assert paths == other_paths | set(SLF) | set(SPHINX)
@@ -80,8 +80,8 @@ def assert_same_words(lattice, reference, scales):
 
 
 @pytest.mark.parametrize("name", SLF)
-def test_every_htk_file_has_the_size_and_best_path_that_a_plain_reading_finds(name):
-    lattice = read_slf(read_unpacked(name), "k")
+def test_every_htk_file_agrees_with_a_plain_reader(name):
+    lattice = read_slf(unpacked(name), "k")
     check(lattice)
     assert_same_best_path(
         lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,)
@@ -105,7 +105,7 @@ def test_every_utterance_is_the_same_in_sphinx_and_htk_files(name):
     assert read_slf(write_slf(lattice), "k", words=lattice.words).identical(lattice)  # from one format to the other
 
 
-def test_every_first_best_of_an4_is_a_path_and_hardly_any_is_best_without_a_language_model():
+def test_every_first_best_of_an4_is_a_path_of_its_lattice():
     rows = [line.split() for line in (FILES / "an4_pocketsphinx/hyp").read_text().splitlines()]
     assert len(rows) == 84
     best = 0
@@ -119,8 +119,8 @@ def test_every_first_best_of_an4_is_a_path_and_hardly_any_is_best_without_a_lang
 
 
 @pytest.mark.parametrize("graph", [("l",), ("n",), ("l", "n")])
-def test_the_best_paths_of_ami_are_those_of_its_models(graph):
-    content = read_unpacked(AMI)
+def test_the_best_path_of_ami_agrees_with_a_plain_reader(graph):
+    content = unpacked(AMI)
     lattice = read_slf(content, "k", options=SlfOptions(graph=graph))
     reference = real.slf(content, graph)
     for scale in (1.0, 0.1, 0.0):
@@ -136,7 +136,7 @@ def lines_of(name):
 
 
 @pytest.mark.parametrize(("name", "number", "paths"), [(PLF[0], 1829, [1816, 381]), (PLF[1], 3979, [3966, 1504])])
-def test_every_line_of_fisher_and_callhome_is_read_as_python_reads_it(name, number, paths):
+def test_every_line_of_fisher_and_callhome_agrees_with_the_python_parser(name, number, paths):
     lines, asr, oracle = lines_of(name)
     lattices = list(read_plfs(b"\n".join(lines)))
     assert len(lattices) == len(lines) == number
@@ -153,8 +153,8 @@ def test_every_line_of_fisher_and_callhome_is_read_as_python_reads_it(name, numb
     assert counts == paths  # of the first bests, and of the oracles
 
 
-def test_every_list_of_kaldi_comes_back_from_linear_lattices():
-    lists = list(read_kaldi_names(read_unpacked("nbest_kaldi_librispeech/nbest.txt.gz")))
+def test_every_list_of_kaldi_is_unchanged_as_linear_lattices():
+    lists = list(read_kaldi_names(unpacked("nbest_kaldi_librispeech/nbest.txt.gz")))
     assert len(lists) == 15
     for nbest in lists:
         words = SymbolTable.from_words(
@@ -178,7 +178,7 @@ def total_cost(lattice, scale=1.0):
 
 
 @pytest.mark.parametrize("name", [*REAL, "callhome", "fisher"])
-def test_real_lattices_come_back_from_every_format_that_spells_words(name):
+def test_real_lattices_are_equivalent_after_write_and_read_in_every_format(name):
     if name in REAL:
         lattice = read_slf(read_unpacked(name), "k")
     else:
@@ -252,7 +252,7 @@ SPELLED = {
 
 
 @pytest.mark.parametrize("kind", SPELLED)
-def test_words_become_a_table_of_their_own_or_must_be_in_the_one_given(kind):
+def test_words_form_a_new_table_or_must_be_in_the_given_table(kind):
     reader, content, line = SPELLED[kind]
     lattice = reader(content, "u", "f")
     assert dict(lattice.words) == {"<eps>": 0, "two": 1}
@@ -264,6 +264,6 @@ def test_words_become_a_table_of_their_own_or_must_be_in_the_one_given(kind):
         reader(content, "u", "f", SymbolTable.from_words(["<eps>", "one"]))
 
 
-def test_a_list_without_any_word_has_a_table_without_any():
+def test_a_list_without_words_has_a_table_with_epsilon_only():
     [lattice] = nbest_lattices([read_srilm(b"-1 -2 0\n", "u")])
     assert dict(lattice.words) == {"<eps>": 0}

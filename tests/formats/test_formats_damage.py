@@ -46,7 +46,7 @@ def collect(path, **options):
 
 
 @pytest.mark.parametrize("arc_type", ["compactlattice44", "compactlattice84", "lattice4", "text"])
-def test_an_archive_cut_at_any_byte_gives_its_whole_lattices_and_one_error(arc_type):
+def test_a_truncated_archive_gives_its_complete_lattices_and_one_error(arc_type):
     arcs = [[(*arc[:4], arc[4][:1]) for arc in leaving] for leaving in ARCS]
     finals = [NOT_FINAL, NOT_FINAL, (0.5, 0.0, [])]
     first, second = (
@@ -70,7 +70,7 @@ def test_an_archive_cut_at_any_byte_gives_its_whole_lattices_and_one_error(arc_t
 
 @pytest.mark.parametrize("content", [entry("one") + entry("two"), text("one") + text("two")], ids=["binary", "text"])
 @pytest.mark.parametrize("mask", [0x01, 0x10, 0x80, 0xFF])
-def test_any_damaged_byte_gives_typed_errors_or_sound_lattices(content, mask):
+def test_a_damaged_byte_gives_typed_errors_or_valid_lattices(content, mask):
     for at in range(len(content)):
         damaged = bytearray(content)
         damaged[at] ^= mask
@@ -94,7 +94,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("count", [-1, 1 << 20, (1 << 31) - 1, 1 << 40, -(1 << 62)])
 @pytest.mark.parametrize("field", COUNTS)
-def test_absurd_counts_are_refused_before_memory_is_taken(field, count):
+def test_huge_counts_are_refused_before_allocation(field, count):
     content = bytearray(entry())
     if "labels" in field:
         struct.pack_into("<i", content, COUNTS[field], count if abs(count) < 1 << 31 else -7)
@@ -131,7 +131,7 @@ def changed(at, form, value):
         (b"RIFF\x00\x01 bytes of a wave file", "no lattice follows the key"),
     ],
 )
-def test_damage_that_ends_an_archive_is_named(content, message):
+def test_damage_that_ends_reading_is_reported_with_its_byte(content, message):
     entries = parse(content + entry("next"))
     assert len(entries) == 1
     assert message in entries[0].message
@@ -162,7 +162,7 @@ SEMANTIC = {
 
 
 @pytest.mark.parametrize("message", SEMANTIC)
-def test_after_a_faulty_lattice_reading_goes_on(message, tmp_path):
+def test_reading_continues_after_an_invalid_lattice(message, tmp_path):
     path = tmp_path / "bad.ark"
     path.write_bytes(entry("one") + SEMANTIC[message] + entry("two"))
     keys, (error,) = collect(path)
@@ -202,7 +202,7 @@ def test_two_word_ids_on_an_arc_of_a_compact_lattice_are_refused():
         (["0 2000000000 2 1,1,3", "2000000000"], LatticeError, "number the states from 0"),
     ],
 )
-def test_a_faulty_text_lattice_is_left_out_up_to_its_empty_line(lines, kind, message, tmp_path):
+def test_an_invalid_text_lattice_is_skipped_up_to_its_empty_line(lines, kind, message, tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(text("one") + text("bad", lines) + text("two"))
     keys, (error,) = collect(path)
@@ -214,7 +214,7 @@ def test_a_faulty_text_lattice_is_left_out_up_to_its_empty_line(lines, kind, mes
     assert 5 <= error.line <= 5 + len(lines)
 
 
-def test_a_text_archive_with_a_bad_key_line_goes_on_behind_the_empty_line(tmp_path):
+def test_an_invalid_key_line_is_skipped_up_to_the_empty_line(tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(text("one") + text("bad 17") + text("two"))
     keys, (error,) = collect(path)
@@ -222,13 +222,13 @@ def test_a_text_archive_with_a_bad_key_line_goes_on_behind_the_empty_line(tmp_pa
     assert str(error).startswith(f"{path}:5, key 'bad': expected the key alone on its line, found '17 '")
 
 
-def test_a_missing_empty_line_is_noticed():
+def test_a_missing_empty_line_is_detected():
     entries = parse(text("one") + text("two")[:-1])
     assert isinstance(entries[0], Lattice)
     assert entries[1].message == "the file ends within a lattice, which must be followed by an empty line"
 
 
-def test_ids_that_the_table_lacks_are_a_fault_of_the_table(tmp_path):
+def test_ids_missing_in_the_table_raise_table_error(tmp_path):
     path = tmp_path / "lat.ark"
     path.write_bytes(entry("one") + entry("two", [[(1, 1, 1, 1, [])], []], [NOT_FINAL, (0, 0, [])]))
     errors = []
@@ -241,7 +241,7 @@ def test_ids_that_the_table_lacks_are_a_fault_of_the_table(tmp_path):
     assert lattice.words is words
 
 
-def test_a_cut_gzip_file_gives_its_whole_lattices_and_one_error(tmp_path):
+def test_a_truncated_gzip_file_gives_its_complete_lattices_and_one_error(tmp_path):
     rng = np.random.default_rng(1)
     entries = [
         entry(f"k{number}", [[(1, 1, float(rng.random()), 1, rng.integers(1, 9000, 2000).tolist())], []], FINALS[1:])
@@ -265,7 +265,7 @@ def test_a_cut_gzip_file_gives_its_whole_lattices_and_one_error(tmp_path):
     assert len(keys) < 20
 
 
-def test_the_next_archive_is_read_after_a_broken_one(tmp_path):
+def test_the_next_archive_is_read_after_a_damaged_archive(tmp_path):
     (tmp_path / "a.ark").write_bytes(entry("a") + entry("broken")[:-3])
     (tmp_path / "b.ark").write_bytes(entry("b"))
     keys, (error,) = collect([tmp_path / "a.ark", tmp_path / "missing.ark", tmp_path / "b.ark"][::2])
@@ -274,7 +274,7 @@ def test_the_next_archive_is_read_after_a_broken_one(tmp_path):
     assert "; the rest of this archive is not read" in str(error)
 
 
-def test_a_writer_refuses_arrays_that_do_not_fit_together():
+def test_a_writer_refuses_inconsistent_arrays():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [3], [1], [1], [INF, 0], ali_begin=[0, 1], ali=[5])
     short = np.zeros(0, np.int32)
     broken = Lattice(*(short if name == "ali" else getattr(lattice, name) for name in Lattice.__slots__))
@@ -282,7 +282,7 @@ def test_a_writer_refuses_arrays_that_do_not_fit_together():
         TableWriter().append(broken, b"k", True)
 
 
-def test_offsets_of_what_is_no_entry_are_in_the_file():
+def test_offsets_of_invalid_entries_are_within_the_file():
     content = b"no-table"
     reader = TableReader("bad.ark")
     reader.space(len(content))[:] = content

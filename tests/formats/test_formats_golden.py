@@ -60,7 +60,7 @@ def same_up_to_numbers(first, second):
 
 
 @pytest.mark.parametrize("path", archives("english/*.ark.gz"), ids=lambda path: path.name)
-def test_english_archives_are_written_again_byte_by_byte(path):
+def test_english_archives_are_unchanged_after_read_and_write(path):
     lattices = [lattice for _, lattice in read(path)]
     content = gzip.decompress(path.read_bytes())
     equal_bytes = without_properties(write_tables(*lattices)) == without_properties(content)
@@ -84,7 +84,7 @@ def all_sorted(content):
     return True
 
 
-def test_english_text_goes_to_binary_and_back_byte_by_byte():
+def test_english_text_is_unchanged_after_conversion_to_binary_and_back():
     content = gzip.decompress((GOLDEN / "english/lat.txt.gz").read_bytes())
     assert write_tables(*parse(write_tables(*parse(content))), text=True) == content
     from_binary = [lattice for _, lattice in read(GOLDEN / "english/lat.ark.gz")]
@@ -94,7 +94,7 @@ def test_english_text_goes_to_binary_and_back_byte_by_byte():
 
 
 @pytest.mark.parametrize("path", archives("korean/*.ark.gz"), ids=lambda path: path.name)
-def test_korean_archives_keep_their_lattices_up_to_state_numbers(path):
+def test_korean_lattices_are_unchanged_except_for_state_numbers(path):
     content = gzip.decompress(path.read_bytes())
     lattices = [lattice for _, lattice in read(path)]
     sample = lattices[: 20 if lattices[0].kind == "compact" else 5]  # the slow reader is slow
@@ -134,7 +134,7 @@ def unsorted(content):
         )
 
 
-def test_korean_text_and_binary_are_the_same_lattices():
+def test_korean_text_and_binary_contain_the_same_lattices():
     from_text = [lattice for _, lattice in read(GOLDEN / "korean/lat.txt.gz")]
     from_binary = [lattice for _, lattice in read(GOLDEN / "korean/lat.ark.gz")]
     for text_lattice, binary_lattice in zip(from_text, from_binary, strict=True):
@@ -146,7 +146,7 @@ def test_korean_text_and_binary_are_the_same_lattices():
     assert write_tables(*from_text, text=True) == content
 
 
-def test_a_compact_lattice_becomes_the_raw_one_that_kaldi_makes_of_it():
+def test_conversion_of_compact_to_raw_agrees_with_kaldi():
     compact = [lattice for _, lattice in read(GOLDEN / "korean/lat.ark.gz")]
     expected = [lattice for _, lattice in read(GOLDEN / "korean/raw.ark.gz")]
     results = parse(write_tables(*compact, kind="raw"))
@@ -156,7 +156,7 @@ def test_a_compact_lattice_becomes_the_raw_one_that_kaldi_makes_of_it():
 
 
 @pytest.mark.parametrize("name", ["lat", "raw", "wide"])
-def test_the_large_archives_are_read_whole(name):
+def test_large_archives_have_the_expected_sizes(name):
     path = SHARED / f"data/korean/{name}.ark.gz"
     counts = {"lat": (977, 118_465, 469_975), "raw": (40, None, None), "wide": (34, None, None)}[name]
     sizes = [(lattice.num_states, lattice.num_arcs) for _, lattice in read(path)]

@@ -32,15 +32,15 @@ def paths(lattice):
 
 
 @given(st.lists(lattices(connected=False), max_size=4))
-def test_binary_written_and_read_is_the_same(given_lattices):
-    results = parse(write_tables(*given_lattices))
+def test_binary_archives_are_unchanged_after_write_and_read(given_lattices):
+    results = parse(written(*given_lattices))
     assert len(results) == len(given_lattices)
     assert all(result.identical(lattice) for result, lattice in zip(results, given_lattices, strict=True))
 
 
 @given(st.lists(lattices(connected=False), max_size=4))
-def test_text_written_and_read_is_the_same_after_one_rounding(given_lattices):
-    content = write_tables(*given_lattices, text=True)
+def test_text_archives_are_rounded_only_once(given_lattices):
+    content = written(*given_lattices, text=True)
     results = parse(content)
     assert len(results) == len(given_lattices)
     for result, expected in zip(results, given_lattices, strict=True):
@@ -82,8 +82,8 @@ def test_readers_sort_states_like_the_slow_twin(lattice, arc_type, random):
 
 
 @given(lattices(), st.randoms(use_true_random=False))
-def test_text_lines_may_come_in_any_order(lattice, random):
-    lines = write_tables(lattice, text=True).decode().splitlines()[1:-1]
+def test_text_lines_can_be_in_any_order(lattice, random):
+    lines = written(lattice, text=True).decode().splitlines()[1:-1]
     first, other_lines = lines[0], lines[1:]
     random.shuffle(other_lines)
     content = "\n".join([f"{lattice.key} ", first, *other_lines, "", ""]).encode()
@@ -103,7 +103,7 @@ def test_a_compact_lattice_written_as_raw_keeps_its_paths(lattice):
     assert paths(again) == paths(lattice)
 
 
-def test_archives_of_kaldi_are_written_again_byte_by_byte(tmp_path):
+def test_archives_of_kaldi_are_unchanged_after_read_and_write(tmp_path):
     binary = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())
     text = gzip.decompress((SAMPLE / "lat.txt.gz").read_bytes())
     from_binary = [lattice for _, lattice in read(SAMPLE / "lat.ark.gz")]
@@ -122,7 +122,7 @@ COSTS = [0.0001, 0.00099999994, 9.9999e-05, 1e-30, 1e-45, 3.4028235e38, 999999.4
 
 
 @given(st.one_of(st.sampled_from(COSTS), st.floats(width=32, allow_nan=False, allow_infinity=False)))
-def test_costs_are_printed_as_printf_prints_them(cost):
+def test_costs_are_printed_as_by_printf(cost):
     cost = float(np.float32(cost))
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [7], [cost], [-cost], [np.inf, 0], [np.inf, 0], ali_begin=[0, 0])
     expected = f"k \n0\t1\t7\t{cost:.6g},{-cost:.6g},\n1\n\n" if cost else "k \n0\t1\t7\n1\n\n"
@@ -132,7 +132,7 @@ def test_costs_are_printed_as_printf_prints_them(cost):
 @given(
     st.floats(width=32, allow_nan=False, allow_infinity=False), st.sampled_from(["{!r}", "{:.3e}", "{:.20f}", "+{!r}"])
 )
-def test_costs_are_parsed_as_strtod_parses_them(cost, form):
+def test_costs_are_parsed_as_by_strtod(cost, form):
     spelled = form.format(abs(cost))
     result = parse(f"k\n0 1 7 {spelled},1e2,\n1\n\n".encode())[0]
     with np.errstate(over="ignore"):
@@ -152,12 +152,12 @@ def test_costs_are_parsed_as_strtod_parses_them(cost, form):
         (["0 2 7", "2 Infinity,Infinity,", "0 1 8", "1"], [7, 8], [0, 0], "compact"),
     ],
 )
-def test_text_columns_tell_the_kind(lines, words, graph, kind):
+def test_text_columns_determine_the_kind(lines, words, graph, kind):
     lattice = parse("\n".join(["key", *lines, "", ""]).encode())[0]
     assert (lattice.key, lattice.word.tolist(), lattice.graph.tolist(), lattice.kind) == ("key", words, graph, kind)
 
 
-def test_a_dead_end_is_printed_as_openfst_prints_it():
+def test_a_dead_end_is_printed_as_by_openfst():
     lattice = Lattice.from_arrays("k", [0, 2, 2, 2], [1, 2], [3, 4], [1, 1], [1, 1], [np.inf, np.inf, 0])
     content = write_tables(lattice, text=True)
     assert content == b"k \n0\t1\t3\t1,1,\n0\t2\t4\t1,1,\n1\tInfinity,Infinity,\n2\n\n"
@@ -172,7 +172,7 @@ def test_double_costs_become_single(tmp_path):
     assert lattice.final_acoustic[1] == np.float32(1e-9)
 
 
-def test_an_archive_may_mix_binary_and_text():
+def test_an_archive_can_mix_binary_and_text():
     lattice = Lattice.from_arrays("b", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
     content = write_tables(lattice) + write_tables(lattice, text=True) + b"\n" + write_tables(lattice)
     assert [entry.identical(lattice) for entry in parse(content)] == [True] * 3
@@ -208,7 +208,7 @@ def test_chunks_of_any_size_give_the_same_lattices():
             assert not isinstance(entry, Lattice) or entry.identical(expected)
 
 
-def test_the_header_says_what_kaldi_needs():
+def test_the_header_is_valid_for_kaldi():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
     content = write_tables(lattice)
     assert content[:34] == b"k \xd6\xfd\xb2\x7e\x06\0\0\0vector\x10\0\0\0compactlattice"[:34]

@@ -46,7 +46,7 @@ def spelled(lattice):
     return [lattice.words.word(word) for word in lattice.word.tolist()], lattice.graph.tolist()
 
 
-def test_a_new_format_is_recognised_and_read(toy):
+def test_a_new_format_is_detected_and_read(toy):
     (toy / "utt.toy").write_text(TEXT)
     (toy / "unnamed").write_text(TEXT)
     assert by_mark(TEXT.encode()).name == "toy"
@@ -88,7 +88,7 @@ def test_a_new_format_is_written_by_extension_and_by_name(toy, ninja):
     assert code == 0, err
 
 
-def test_a_new_format_refuses_what_it_cannot_hold(toy, ninja):
+def test_a_new_format_refuses_fields_that_it_cannot_store(toy, ninja):
     timed = toy_lattice().replace(time=np.array([0, 3, 9], np.int32), frame_shift=0.01)
     message = "toy cannot store: times; use lossy='allow' (--lossy allow)"
     with package.write(toy / "a", to="toy", lossy="refuse") as output, pytest.raises(LatticeError) as caught:
@@ -109,7 +109,7 @@ def test_a_new_format_refuses_what_it_cannot_hold(toy, ninja):
     assert (code, "resume applies only to Kaldi archives" in err, " is toy" in err) == (2, True, True)
 
 
-def test_a_new_format_is_listed_where_the_formats_are(toy, ninja):
+def test_a_new_format_is_listed_in_help_and_errors(toy, ninja):
     code, out, _ = ninja("convert", "--help")
     (row,) = [" ".join(line.split()) for line in out.splitlines() if "toy" in line]
     assert (code, row) == (0, "toy, plaything words and costs of a single path; .toy")
@@ -139,7 +139,7 @@ KALDI = ("kaldi.archive", "kaldi.text_archive")  # formats of archives without a
 
 
 @pytest.mark.parametrize("name", ["openfst", "fst-text", "fst-ark", "k2", "native", "named-text", "nbest-kaldi"])
-def test_a_table_that_grows_does_not_say_what_ids_mean(tmp_path, name):
+def test_a_growing_table_is_not_attached_to_ids(tmp_path, name):
     lattice = from_arcs("a", [0, 1], [1, 2], [7, 8], [0.0, 1.0], finals={2: 0.0})
     write_all(tmp_path / "x", [lattice], to="text" if name == "named-text" else name)
     (result,) = (entry for _, entry in package.read(tmp_path / "x", format=name, words=SymbolTable.growing()))
@@ -147,7 +147,7 @@ def test_a_table_that_grows_does_not_say_what_ids_mean(tmp_path, name):
     assert result.word.tolist() == [7, 8]
 
 
-def test_no_format_is_named_outside_its_module():
+def test_no_format_is_mentioned_outside_its_module():
     module_of = {
         name: f"ninja.formats.{module}"
         for module in registry.MODULES
@@ -174,7 +174,7 @@ def is_part(module, parent):
     return module == parent or (parent != "ninja" and module.startswith(f"{parent}."))
 
 
-def test_the_page_of_formats_is_fresh():
+def test_the_page_of_formats_is_up_to_date():
     page = (ROOT / "docs" / "formats.md").read_text()
     assert runpy.run_path(str(ROOT / "docs" / "render_formats.py"))["render"]() == page, "run `make docs`"
     table = page.split("<!-- end of formats -->")[0]

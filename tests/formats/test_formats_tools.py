@@ -72,7 +72,7 @@ def assert_rows_agree(text, expected):
 
 @needs_openfst
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
-def test_openfsts_programs_print_and_verify_what_is_written(arc_type, tmp_path):
+def test_openfst_programs_print_and_verify_written_files(arc_type, tmp_path):
     words = SymbolTable.read(SAMPLE / "words.txt")
     path = tmp_path / "a.fst"
     for place, lattice in enumerate([*real_lattices()[:3], *real_lattices()[3::5]]):
@@ -100,7 +100,7 @@ def test_openfsts_programs_print_and_verify_what_is_written(arc_type, tmp_path):
 
 @needs_openfst
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
-def test_pywrapfst_verifies_what_is_written(arc_type):
+def test_pywrapfst_verifies_written_files(arc_type):
     fst = pytest.importorskip("pywrapfst")
     for lattice in real_lattices():
         assert fst.Fst.read_from_string(write_fst(lattice, arc_type)).verify()
@@ -108,7 +108,7 @@ def test_pywrapfst_verifies_what_is_written(arc_type):
 
 @needs_openfst
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
-def test_const_files_that_openfst_makes_of_ours_are_read(arc_type, tmp_path):
+def test_const_files_converted_by_openfst_are_read(arc_type, tmp_path):
     for lattice in real_lattices()[:8]:
         (tmp_path / "a.fst").write_bytes(write_fst(lattice, arc_type))
         for align in ("false", "true"):
@@ -120,7 +120,7 @@ def test_const_files_that_openfst_makes_of_ours_are_read(arc_type, tmp_path):
 
 
 @needs_openfst
-def test_each_entry_of_a_kaldi_archive_of_fsts_is_an_fst_of_openfst():
+def test_each_entry_of_an_fst_archive_is_readable_by_openfst():
     sample = real_lattices()[:10]
     content, at = b"".join(map(fst_entry, sample)), 0
     for lattice in sample:
@@ -180,7 +180,7 @@ def test_a_strict_checker_accepts_real_lattices_of_kaldi():
 
 
 @needs_files
-def test_a_strict_checker_accepts_real_files_of_htk_written_again():
+def test_a_strict_checker_accepts_rewritten_real_files_of_htk():
     paths = sorted(FILES.glob("*pocketsphinx/*.slf.gz"))[::30]
     for name in ["theanolm/lattice.slf", *(str(path.relative_to(FILES)) for path in paths)]:
         lattice = read_slf(read_unpacked(name), "", options=SlfOptions(key="utterance"))
@@ -229,7 +229,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "wrong"), BROKEN)
-def test_the_strict_checker_refuses_what_is_broken(text, wrong):
+def test_the_strict_checker_refuses_invalid_files(text, wrong):
     assert [link[2]["W"] for link in check_htk(GOOD)[2]] == ["a", "b c", "!NULL"]
     head, fragment, tail = GOOD.decode().rpartition(text)
     assert fragment

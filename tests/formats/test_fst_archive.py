@@ -32,7 +32,7 @@ def small(key: str = "utt") -> Lattice:
 
 
 @given(st.lists(lattices(connected=False, keys=KEYS), max_size=4), st.lists(st.booleans(), min_size=4, max_size=4))
-def test_fst_archives_read_back_binary_or_text(drawn_lattices: list[Lattice], text: list[bool]) -> None:
+def test_fst_archives_are_unchanged_after_write_and_read(drawn_lattices: list[Lattice], text: list[bool]) -> None:
     entries = [
         fst_entry(lattice, options=FstArchiveWriteOptions(text=flag))
         for lattice, flag in zip(drawn_lattices, text, strict=False)
@@ -46,7 +46,7 @@ def test_fst_archives_read_back_binary_or_text(drawn_lattices: list[Lattice], te
 
 @settings(max_examples=10)
 @given(lattices(), st.sampled_from(["standard", "log", "log64"]))
-def test_openfst_reads_what_stands_behind_a_key(lattice: Lattice, arc_type: Any) -> None:
+def test_openfst_reads_the_image_after_a_key(lattice: Lattice, arc_type: Any) -> None:
     fst = pytest.importorskip("pywrapfst")
     entry = fst_entry(lattice.with_key("utt"), options=FstArchiveWriteOptions(arc_type=arc_type))
     machine = fst.VectorFst.read_from_string(entry.removeprefix(b"utt "))
@@ -56,7 +56,7 @@ def test_openfst_reads_what_stands_behind_a_key(lattice: Lattice, arc_type: Any)
 
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not GOLDEN.is_file(), reason="the golden files are not here")
-def test_kaldis_own_archive_is_read() -> None:
+def test_an_archive_of_kaldi_is_read() -> None:
     content = gzip.decompress(GOLDEN.read_bytes())
     originals = {
         original.key: original for original in read_table(gzip.decompress((GOLDEN.parent / "lat.ark.gz").read_bytes()))
@@ -70,7 +70,7 @@ def test_kaldis_own_archive_is_read() -> None:
         assert np.allclose(lattice.graph, originals[key].graph + originals[key].acoustic, atol=1e-2, rtol=1e-5)
 
 
-def test_a_machine_that_is_no_lattice_costs_only_itself() -> None:
+def test_an_invalid_fst_does_not_affect_other_entries() -> None:
     loop = bytearray(write_fst(small()))
     loop[118:122] = bytes(4)  # where the second arc leads
     content = (
@@ -87,7 +87,7 @@ def test_a_machine_that_is_no_lattice_costs_only_itself() -> None:
     assert "'x' is not a label" in str(entries[2][1])
 
 
-def test_text_errors_name_their_line() -> None:
+def test_text_errors_contain_their_line() -> None:
     content = fst_entry(small("a"), options=FstArchiveWriteOptions(text=True)) + b"b \n0 1 1 1\n0 1 2\n\n"
     entries = list(read_fst_archive(content, "x.ark"))
     assert str(entries[1][1]).startswith("x.ark:8, key 'b': the line has 3 fields")
@@ -106,7 +106,7 @@ CUT: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("content", "message"), CUT)
-def test_damage_ends_the_reading_with_the_byte(content: bytes, message: str) -> None:
+def test_damage_ends_reading_with_an_error_at_its_byte(content: bytes, message: str) -> None:
     if content == b"abc":
         message = "an unterminated key"
     ((_, error),) = read_fst_archive(content, "x.ark")
@@ -114,7 +114,7 @@ def test_damage_ends_the_reading_with_the_byte(content: bytes, message: str) -> 
     assert message in str(error)
 
 
-def test_lattices_behind_the_end_of_an_image_are_found_at_their_bytes() -> None:
+def test_a_truncated_image_raises_format_error_with_its_byte() -> None:
     content = fst_entry(small("a")) + fst_entry(small("b"))[:-5]
     entries = list(read_fst_archive(content))
     assert isinstance(entries[0][1], Lattice)
@@ -123,7 +123,7 @@ def test_lattices_behind_the_end_of_an_image_are_found_at_their_bytes() -> None:
     assert entries[1][1].byte > len(fst_entry(small("a")))
 
 
-def test_a_table_is_attached_and_its_gaps_named(tmp_path: Path) -> None:
+def test_a_table_is_attached_and_missing_ids_raise_symbol_error(tmp_path: Path) -> None:
     path = tmp_path / "x.fsts"
     path.write_bytes(fst_entry(small()))
     words = SymbolTable.from_words(["<eps>", "one", "two"])
@@ -133,7 +133,7 @@ def test_a_table_is_attached_and_its_gaps_named(tmp_path: Path) -> None:
         list(ninja.read(path, words=SymbolTable.from_words(["<eps>", "one"])))
 
 
-def test_keys_with_blanks_are_refused() -> None:
+def test_keys_with_whitespace_are_refused() -> None:
     with pytest.raises(
         OptionError, match="a key in an archive must not be empty, contain whitespace or exceed 4096 bytes"
     ):
@@ -142,7 +142,9 @@ def test_keys_with_blanks_are_refused() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(lattices(max_states=4), min_size=1, max_size=3), st.randoms(use_true_random=False))
-def test_damage_gives_a_typed_error_or_sound_lattices(drawn_lattices: list[Lattice], rng: random.Random) -> None:
+def test_damaged_archives_give_ninja_errors_or_valid_lattices(
+    drawn_lattices: list[Lattice], rng: random.Random
+) -> None:
     content = bytearray(
         b"".join(
             fst_entry(lattice.with_key(str(at)), options=FstArchiveWriteOptions(text=rng.random() < 0.5))

@@ -37,7 +37,7 @@ def tool(*arguments: object) -> str:
 
 
 @given(lattices(connected=False), st.booleans(), st.sampled_from(["ids", "words"]))
-def test_fst_text_reads_back_as_written(lattice: Lattice, acceptor: bool, labels: Any) -> None:
+def test_fst_text_is_unchanged_after_write_and_read(lattice: Lattice, acceptor: bool, labels: Any) -> None:
     lattice = lattice.with_words(WORDS)
     content = write_fst_text(lattice, options=FstTextWriteOptions(labels=labels, acceptor=acceptor))
     if lattice.num_arcs:
@@ -48,13 +48,13 @@ def test_fst_text_reads_back_as_written(lattice: Lattice, acceptor: bool, labels
         assert equals_with_total_costs(lattice, result)
 
 
-def test_lines_are_read_as_openfst_reads_them() -> None:
+def test_states_and_weights_are_read_as_in_openfst() -> None:
     lattice = read_fst_text(b"3 1 7 1 0.5\n3 2 8 2\n1\t2 9  3 1e1\r\n\n2 0.25\n1\n", "utt")
     assert lattice.num_states == 3
     assert {(way.words, way.graph) for way in ways(lattice)} == {((1,), 0.5), ((1, 3), 10.75), ((2,), 0.25)}
 
 
-def test_columns_tell_an_acceptor_from_a_transducer() -> None:
+def test_columns_distinguish_an_acceptor_from_a_transducer() -> None:
     assert read_fst_text(b"0 1 4 0.5\n1\n", "utt").word.tolist() == [4]
     assert read_fst_text(b"0 1 4 5\n1\n", "utt").word.tolist() == [5]
     assert read_fst_text(b"0 1 4 5\n1\n", "utt", options=FstTextOptions(acceptor=True)).graph.tolist() == [5]
@@ -63,23 +63,7 @@ def test_columns_tell_an_acceptor_from_a_transducer() -> None:
     assert read_fst_text(b"0 1 one 2.5\n1\n", "utt", words=WORDS).graph.tolist() == [2.5]
 
 
-@pytest.mark.parametrize("words", [("1.5", "-3"), ("7", "Infinity"), ("inf", "1e3")])
-def test_words_like_weights_are_read_back(words: tuple[str, str]) -> None:
-    lattice = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0.0, 0.0], finals={2: 0.0})
-    content = write_fst_text(lattice, SymbolTable.from_words(["<eps>", *words]), FstTextWriteOptions(labels="words"))
-    seen = read_fst_text(content, "utt", options=FstTextOptions(labels="words"))
-    assert (seen.words.spell(seen.word), seen.graph.tolist()) == ([*words], [0, 0])
-
-
-@pytest.mark.parametrize("cost", [0.0, 0.5, np.inf])
-def test_a_first_state_without_arcs_is_read_back(tmp_path: Path, cost: float) -> None:
-    lattice = Lattice.from_arrays("x", [0, 0, 1, 1], [2], [5], [1.0], [0.0], [cost, np.inf, 0.25])
-    (tmp_path / "x.att").write_bytes(write_fst_text(lattice))
-    [(_, seen)] = package.read(tmp_path / "x.att")
-    assert (seen.graph.tolist(), seen.final_graph.tolist()) == ([1.0], lattice.final_graph.tolist())
-
-
-def test_words_get_a_table_of_their_own() -> None:
+def test_words_without_a_table_get_a_new_table() -> None:
     lattice = read_fst_text("0 1 yes yes 1\n1 2 <eps> <eps>\n2 3 né né\n3\n".encode(), "utt")
     assert lattice.words is not None
     assert lattice.words.spell(lattice.word) == ["yes", "né"]
@@ -89,7 +73,7 @@ def test_words_get_a_table_of_their_own() -> None:
 @needs_openfst
 @settings(max_examples=15)
 @given(lattice=lattices(), arc_type=st.sampled_from(ARC_TYPES))
-def test_openfsts_tools_print_and_verify_what_is_written(
+def test_openfst_tools_print_and_verify_written_files(
     lattice: Lattice, arc_type: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("fst")
@@ -116,7 +100,7 @@ def test_openfsts_tools_print_and_verify_what_is_written(
     arc_type=st.sampled_from(ARC_TYPES),
     align=st.sampled_from(["--fst_align=false", "--fst_align=true"]),
 )
-def test_const_files_of_openfsts_tools_are_read(
+def test_const_files_of_openfst_tools_are_read(
     lattice: Lattice, arc_type: Any, align: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("fst")
@@ -221,7 +205,7 @@ def outcome(read: Any) -> tuple[object, ...]:
     st.sampled_from(["auto", "ids", "words"]),
     st.sampled_from(["utf-8", "latin-1"]),
 )
-def test_the_fast_reader_reads_and_refuses_as_the_slow_one(
+def test_the_fast_reader_agrees_with_the_slow_reader(
     content: bytes, words: Any, acceptor: Any, labels: Any, encoding: str
 ) -> None:
     options = FstTextOptions(acceptor, labels, encoding)
@@ -235,7 +219,7 @@ def test_the_fast_reader_reads_and_refuses_as_the_slow_one(
 
 
 @given(lattices(connected=False), st.booleans(), st.randoms(use_true_random=False), st.integers(0, 10**9))
-def test_states_may_have_any_names_and_arcs_any_order(
+def test_states_can_have_any_numbers_and_arcs_any_order(
     lattice: Lattice, acceptor: bool, rng: random.Random, first_name: int
 ) -> None:
     lines = write_fst_text(lattice, options=FstTextWriteOptions(acceptor=acceptor)).decode().splitlines()
@@ -295,12 +279,12 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
 
 
 @pytest.mark.parametrize(("content", "kind", "message"), WRONG)
-def test_fst_text_errors_name_the_fault(content: bytes, kind: type[NinjaError], message: str) -> None:
+def test_invalid_fst_text_raises_the_expected_error(content: bytes, kind: type[NinjaError], message: str) -> None:
     with pytest.raises(kind, match=message):
         read_fst_text(content, "utt", "x.txt")
 
 
-def test_words_and_options_that_do_not_fit_are_refused() -> None:
+def test_unknown_words_and_invalid_options_are_refused() -> None:
     with pytest.raises(SymbolError, match=r"x.txt:2, key 'utt': word 'six' is not in the symbol table"):
         read_fst_text(b"0 1 one one 1\n1 2 six six 1\n2\n", "utt", "x.txt", WORDS)
     with pytest.raises(SymbolError, match=r"x.txt:1, key 'utt': word id 6 is not in the symbol table"):
@@ -319,7 +303,9 @@ def test_words_and_options_that_do_not_fit_are_refused() -> None:
 
 @settings(max_examples=40)
 @given(lattices(max_states=5), st.booleans(), st.randoms(use_true_random=False))
-def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, text: bool, rng: random.Random) -> None:
+def test_damaged_files_raise_ninja_error_or_give_a_valid_lattice(
+    lattice: Lattice, text: bool, rng: random.Random
+) -> None:
     content = bytearray(write_fst_text(lattice) if text else const(lattice, rng.choice(ARC_TYPES)))
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(content) or 1)
@@ -335,7 +321,7 @@ def test_a_large_state_number_allocates_no_memory() -> None:
     assert read_fst_text(b"2147483647 2147483646 1 1 1\n2147483646\n", "utt").num_states == 2
 
 
-def test_a_line_longer_than_the_head_of_a_file_is_no_fst(tmp_path: Path) -> None:
+def test_a_first_line_longer_than_the_head_is_refused(tmp_path: Path) -> None:
     (tmp_path / "long").write_text("0 1 " + HEAD * "a")
     with pytest.raises(NinjaError):
         list(package.read(tmp_path))

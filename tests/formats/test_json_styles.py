@@ -58,7 +58,7 @@ WHISPER = {
 @pytest.mark.parametrize(
     "form", ["json:key=none,nbest=segments,score=avg_logprob", "json:nbest=segments,score=avg_logprob"]
 )
-def test_the_only_object_of_a_file_without_a_key_is_named_by_the_file(folder, form):
+def test_a_single_object_without_a_key_has_the_name_of_its_file(folder, form):
     for name in ("a.json", "b.x.json"):
         Path(name).write_text(json.dumps(WHISPER))
     Path("line.jsonl").write_text(lines(WHISPER))
@@ -66,7 +66,7 @@ def test_the_only_object_of_a_file_without_a_key_is_named_by_the_file(folder, fo
     assert keys("a.json", "b.x.json", "line.jsonl", "list.json", form=form) == ["a", "b.x", "line", "list"]
 
 
-def test_several_objects_of_a_file_are_numbered_behind_its_name(folder):
+def test_keys_of_several_objects_are_the_file_name_and_a_number(folder):
     rows = [{"nbest": ["a"]}, {"nbest": ["b"]}, {"nbest": []}, {"nbest": ["c"]}]
     Path("f.jsonl").write_text(lines(*rows))
     Path("f.json").write_text(json.dumps([rows[:1], rows[1:]]))
@@ -99,7 +99,7 @@ def test_beams_without_a_manifest_are_named_by_their_file(folder):
         keys("odd.tsv", form="nemo:beam=2")
 
 
-def test_several_objects_must_have_the_key_that_is_asked_for(folder):
+def test_several_objects_without_the_key_field_raise_format_error(folder):
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"nbest": ["b"]}))
     message = r"f.jsonl:1, key 'f-1': expected text at 'key', found null; specify the field of the key, .* \(key=none\)"
     with pytest.raises(FormatError, match=message):
@@ -110,7 +110,7 @@ def test_several_objects_must_have_the_key_that_is_asked_for(folder):
     assert len(errors) == 1
 
 
-def test_a_bad_line_is_an_object_that_is_counted(folder):
+def test_an_invalid_line_counts_in_the_numbers_of_objects(folder):
     Path("f.jsonl").write_text('{"nbest": ["a"]}\n{x\n{"nbest": ["b"]}\n')
     errors = []
     assert keys("f.jsonl", form="json:key=none,missing_score=0", on_error=errors.append) == ["f-1", "f-3"]
@@ -136,7 +136,7 @@ def test_lists_before_the_end_of_a_damaged_file_are_read(folder):
 # Words.
 
 
-def test_a_hypothesis_may_be_a_list_of_its_words():
+def test_a_hypothesis_can_be_a_list_of_words():
     row = {"key": "u", "nbest": [{"text": ["HE", "HOPED"], "score": -1}, {"text": ["", "HE"], "score": -2}]}
     assert first(row) == [("HE HOPED", 0.0, 1.0), ("HE", 0.0, 2.0)]
     bare = {"key": "u", "nbest": [["HE", "HOPED"], [], "HE HOPE"]}
@@ -154,7 +154,7 @@ def test_a_hypothesis_may_be_a_list_of_its_words():
         (["a", "\ud800"], "f, key 'u': expected text at 'text', found '.ud800'"),
     ],
 )
-def test_a_list_of_words_has_nothing_but_words(text, message):
+def test_a_list_of_words_with_other_items_raises_format_error(text, message):
     with pytest.raises(FormatError, match=message):
         lists({"key": "u", "nbest": [{"text": text, "score": -1}]})
 
@@ -162,7 +162,7 @@ def test_a_list_of_words_has_nothing_but_words(text, message):
 # Scores in lists of their own.
 
 
-def test_scores_may_stand_in_a_list_beside_that_of_hypotheses():
+def test_scores_can_be_in_a_list_parallel_to_the_hypotheses():
     names = {"key": "id", "nbest": "hyps", "score": "scores"}
     rows = [{"id": "u", "hyps": ["a b", "a c"], "scores": [-1, -2.5]}, {"id": "v", "hyps": [["x", "y"]], "scores": [0]}]
     first_list, second_list = lists(rows, **names)
@@ -172,7 +172,7 @@ def test_scores_may_stand_in_a_list_beside_that_of_hypotheses():
     assert first(separate) == [("a", 3.0, 1.0), ("b", 4.0, 2.0)]
 
 
-def test_lists_of_scores_and_of_hypotheses_have_one_length():
+def test_lists_of_scores_and_hypotheses_of_different_length_raise_format_error():
     for scores in ([-1], [-1, -2, -3]):
         values = "value" if len(scores) == 1 else "values"
         message = f"f, key 'u': the field 'nbest' has 2 hypotheses, but the field 'score' has {len(scores)} {values}"
@@ -184,7 +184,7 @@ def test_lists_of_scores_and_of_hypotheses_have_one_length():
         lists({"key": "u", "nbest": ["a"], "score": -1})
 
 
-def test_a_list_beside_hypotheses_with_fields_of_their_own_is_none_of_theirs():
+def test_a_list_of_scores_is_ignored_if_hypotheses_have_scores():
     row = {"key": "u", "nbest": [{"text": "a", "score": -3}], "score": [-1, -2]}
     assert first(row) == [("a", 0.0, 3.0)]
 
@@ -198,7 +198,7 @@ def flat(*rows):
     return lines(*({"key": key, "text": text, "score": score} for key, text, score in rows))
 
 
-def test_objects_of_one_key_in_succession_are_one_list_if_the_user_says_so(folder):
+def test_group_merges_consecutive_objects_with_the_same_key(folder):
     content = flat(("u", "a b", -1), ("u", "a c", -2), ("v", "x", -3))
     first_list, second_list = lists(content, **FLAT)
     assert (first_list.key, texts(first_list)) == ("u", [("a b", 0.0, 1.0), ("a c", 0.0, 2.0)])
@@ -210,12 +210,12 @@ def test_objects_of_one_key_in_succession_are_one_list_if_the_user_says_so(folde
     assert [texts(nbest) for nbest in lists(objects, **FLAT)] == [texts(first_list), texts(second_list)]
 
 
-def test_lists_of_one_key_in_succession_are_put_together_as_well():
+def test_group_merges_consecutive_lists_with_the_same_key():
     rows = [{"key": "u", "nbest": [{"text": text, "score": -1}]} for text in "ab"]
     assert first(lines(*rows), group=True) == [("a", 0.0, 1.0), ("b", 0.0, 1.0)]
 
 
-def test_the_error_of_a_key_that_occurs_twice_names_the_option():
+def test_the_error_for_a_duplicate_key_suggests_group():
     message = r"f:2, key 'u': the utterance occurs twice; if consecutive objects .* set group=true"
     with pytest.raises(FormatError, match=message):
         lists(flat(("u", "a", -1), ("u", "b", -2)), nbest=None)
@@ -226,7 +226,7 @@ def test_the_error_of_a_key_that_occurs_twice_names_the_option():
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
-def test_a_bad_hypothesis_costs_the_list_it_is_of(bad):
+def test_an_invalid_hypothesis_invalidates_its_list(bad):
     rows = [{"key": "u", "text": text, "score": -1} for text in "abc"]
     rows[bad]["score"] = "x"
     content = flat(("t", "a", -1)) + lines(*rows) + flat(("v", "a", -1))
@@ -237,7 +237,7 @@ def test_a_bad_hypothesis_costs_the_list_it_is_of(bad):
     assert "occurs twice" in str(entries[-1])  # for it would be a part
 
 
-def test_a_line_without_a_key_fails_alone():
+def test_an_invalid_line_does_not_split_a_group():
     content = flat(("u", "a", -1)) + "{x\n7\n" + flat(("u", "b", -2))
     *errors, nbest = read_entries(content.encode(), "f", ObjectFields(**FLAT))
     assert [error.line for error in errors] == [2, 3]
@@ -266,7 +266,7 @@ ICEFALL = {
 ICEFALL_NAMES = {"key": "id", "nbest": "hyps", "text": "hyp"}
 
 
-def test_scores_whose_names_are_joined_are_added_up():
+def test_scores_with_names_joined_by_plus_are_summed():
     assert first(ICEFALL, **ICEFALL_NAMES, lm_score="ngram_lm_score+attention_score") == [("HE HOPED", 11.0, 10.5)]
     summed = first(ICEFALL, **ICEFALL_NAMES, score="am_score+ngram_lm_score", score_as="graph")
     assert summed == [("HE HOPED", 13.5, 0.0)]
@@ -276,7 +276,7 @@ def test_scores_whose_names_are_joined_are_added_up():
     assert first(parallel, score="x+y") == [("a", 0.0, 3.0)]
 
 
-def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual_names():
+def test_the_score_option_takes_precedence_over_default_model_scores():
     [nbest] = lists(ICEFALL, **ICEFALL_NAMES, score="attention_score")
     assert texts(nbest) == [("HE HOPED", 0.0, 8.0)]
     row = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
@@ -288,13 +288,13 @@ def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual
     assert first(row, score="other", missing_score=-1.0) == [("a", 0.0, 1.0)]
 
 
-def test_scores_of_models_that_the_user_names_win_over_that_of_all():
+def test_model_score_options_take_precedence_over_the_total_score():
     row = {"key": "u", "nbest": [{"text": "a", "am": -1, "lm_score": -2, "total": -7}]}
     [nbest] = lists(row, score="total", am_score="am")
     assert texts(nbest) == [("a", 2.0, 1.0)]
 
 
-def test_a_model_without_a_score_is_named(folder):
+def test_a_missing_model_score_raises_format_error_with_its_name(folder):
     message = (
         r"one model's score, but no 'lm_score'; specify the score to use \(score=…\), or set the missing one to none"
     )
@@ -316,7 +316,7 @@ def timed(*words, **entry):
     return {"key": "u", "nbest": [{"score": -1, "words": list(words), **entry}]}
 
 
-def test_an_empty_list_of_words_beside_a_text_is_no_sentence(folder):
+def test_an_empty_list_of_words_does_not_replace_the_text(folder):
     assert first({"key": "u", "nbest": [{**SHERPA, "score": -1}]}) == [("hello world", 0.0, 1.0)]
     assert first(timed()) == [("", 0.0, 1.0)]
     Path("u.json").write_text(json.dumps(SHERPA))
@@ -335,7 +335,7 @@ def test_a_hypothesis_with_a_word_without_times_has_no_times(times):
     assert (texts(nbest), nbest.hypotheses[0].begin, nbest.frame_shift) == ([("in 1984 yes", 0.0, 1.0)], None, None)
 
 
-def test_times_of_a_list_are_left_out_where_a_hypothesis_has_none():
+def test_times_of_a_list_are_dropped_if_a_hypothesis_has_none():
     row = timed(spoken("a", 0.0, 0.2))
     row["nbest"] += [{"text": "", "score": -2}]
     assert lists(row)[0].hypotheses[0].begin == (0,)  # no word lacks its time
@@ -345,7 +345,7 @@ def test_times_of_a_list_are_left_out_where_a_hypothesis_has_none():
     assert nbest_lattice(nbest).time is None
 
 
-def test_a_word_with_a_blank_is_several_words_that_share_its_time():
+def test_a_word_with_spaces_is_split_and_its_time_divided():
     [nbest] = lists(timed(spoken(" new york ", 0.1, 0.3), spoken(" ", 0.3, 0.4), spoken("city", 0.4, 0.5)))
     [hypothesis] = nbest.hypotheses
     assert (hypothesis.words, hypothesis.begin, hypothesis.end) == (("new", "york", "city"), (10, 20, 40), (20, 30, 50))
@@ -360,12 +360,12 @@ def test_a_word_with_a_blank_is_several_words_that_share_its_time():
         ((0, 1e12), "times are out of range: word 1, 'a', begins at 0 s and ends at 1e.12 s"),
     ],
 )
-def test_times_that_are_none_are_refused(times, message):
+def test_invalid_times_raise_format_error(times, message):
     with pytest.raises(FormatError, match=f"key 'u': {message}"):
         lists(timed(spoken("a", *times)))
 
 
-def test_words_that_begin_before_the_word_before_them_are_refused():
+def test_words_out_of_order_raise_format_error():
     with pytest.raises(FormatError, match=r"word 2, 'b', begins at 0\.1 s, before the previous word \(0\.5 s\)"):
         lists(timed(spoken("a", 0.5, 0.6), spoken("b", 0.1, 0.2)))
     pieces = {"segments": [{"text": "a", "words": [spoken("a", 2, 3)]}, {"text": "b", "words": [spoken("b", 1, 4)]}]}
@@ -373,7 +373,7 @@ def test_words_that_begin_before_the_word_before_them_are_refused():
         lists(pieces, **PIECES)
 
 
-def test_words_that_overlap_the_word_before_them_are_counted(tmp_path):
+def test_overlapping_words_are_counted_in_a_warning(tmp_path):
     path = tmp_path / "u.json"
     path.write_text(json.dumps(timed(spoken("a", 0.1, 0.5), spoken("b", 0.4, 0.6), spoken("c", 0.55, 0.9))))
     with pytest.warns(UserWarning, match="2 words overlap with the preceding word"):
@@ -410,7 +410,7 @@ WHISPERX = {
 PIECES = {"key": None, "nbest": "segments", "join": True}
 
 
-def test_segments_are_joined_to_one_hypothesis_with_the_times_of_their_words(folder):
+def test_join_concatenates_segments_and_keeps_word_times(folder):
     [nbest] = lists(WHISPERX, **PIECES)
     [hypothesis] = nbest.hypotheses
     assert texts(nbest) == [("Hello world. Bye", 0.0, 0.0)]
@@ -420,7 +420,7 @@ def test_segments_are_joined_to_one_hypothesis_with_the_times_of_their_words(fol
     assert (key, lattice.num_arcs, lattice.frame_shift) == ("talk", 5, 0.01)
 
 
-def test_scores_of_segments_are_added_up_where_the_user_names_them():
+def test_join_sums_the_scores_of_segments_if_score_is_set():
     assert first(WHISPER, **PIECES) == [("Hello world. Bye", 0.0, 0.0)]
     assert first(WHISPER, **PIECES, score="avg_logprob") == [("Hello world. Bye", 0.0, 0.75)]
     part = {"segments": [{"text": "a", "score": -1}, {"text": "b"}]}
@@ -431,7 +431,7 @@ def test_scores_of_segments_are_added_up_where_the_user_names_them():
     assert first(part, **PIECES, missing_score=-2) == [("a b", 0.0, 3.0)]
 
 
-def test_a_sum_of_scores_is_a_number():
+def test_an_infinite_sum_of_scores_raises_format_error():
     row = {"key": "u", "nbest": [{"text": "a", "x": -1e308, "y": -1e308}]}
     for names in ({"score": "x+y"}, {"lm_score": "x+y"}):
         with pytest.raises(FormatError, match="f, key 'u': the sum of the scores overflows"):
@@ -440,7 +440,7 @@ def test_a_sum_of_scores_is_a_number():
         lists({"segments": [{"text": "a", "score": 1e308}] * 2}, **PIECES)
 
 
-def test_pieces_lose_their_times_where_others_have_none():
+def test_join_drops_times_if_a_segment_has_none():
     mixed = {"segments": [*WHISPERX["segments"], {"text": "again"}, {"text": ""}]}
     [nbest] = lists(mixed, **PIECES)
     assert texts(nbest) == [("Hello world. Bye again", 0.0, 0.0)]

@@ -53,7 +53,7 @@ SMALL = [(0, 1, 5, -1.5), (0, 2, 7, -4.0), (1, 2, 6, -2.0), (2, 3, -1, -0.5)]
 
 
 @given(st.lists(lattices(connected=False), min_size=0, max_size=4), st.booleans())
-def test_k2_files_read_back_bit_for_bit(drawn_lattices: list[Lattice], timed: bool) -> None:
+def test_k2_files_are_identical_after_write_and_read(drawn_lattices: list[Lattice], timed: bool) -> None:
     if timed:
         drawn_lattices = [
             replace(lattice, time=np.arange(lattice.num_states, dtype=np.int32), frame_shift=0.01)
@@ -85,7 +85,7 @@ def test_k2_reads_written_files_with_the_same_paths(drawn_lattices: list[Lattice
 
 
 @given(lattices())
-def test_costs_are_exact_where_they_do_not_add_up_exactly(lattice: Lattice) -> None:
+def test_costs_are_exact_even_if_their_sum_is_rounded(lattice: Lattice) -> None:
     graph = lattice.graph + np.float32(1e-3) * np.arange(lattice.num_arcs, dtype=np.float32)
     lattice = lattice.with_costs(graph, lattice.acoustic * np.float32(1234.567))
     assert read_k2(write_k2(lattice), lattice.key).identical(lattice)
@@ -177,7 +177,7 @@ def with_ragged(loaded: dict[str, Any]) -> bytes:
 
 
 @given(dictionaries())
-def test_machines_in_any_order_with_any_words_keep_their_paths(drawn: tuple[dict[str, Any], Any]) -> None:
+def test_fsas_in_any_order_with_any_words_keep_their_paths(drawn: tuple[dict[str, Any], Any]) -> None:
     loaded, words = drawn
     plain = {name: value for name, value in loaded.items() if name != "aux_labels"}
     machines = fsas({**plain, "place": torch.arange(len(words))})
@@ -201,19 +201,19 @@ def test_scores_turn_into_costs_and_final_arcs_into_final_costs() -> None:
     assert lattice.final_acoustic.tolist() == [np.inf, np.inf, 0.25]
 
 
-def test_without_lm_scores_the_score_is_one_cost_or_the_other() -> None:
+def test_without_lm_scores_an_option_selects_the_cost() -> None:
     content = saved({"arcs": tensor(SMALL)})
     assert read_k2(content, "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
     assert read_k2(content, "utt", None, K2Options("graph")).graph.tolist() == [1.5, 4.0, 2.0]
 
 
-def test_am_scores_that_no_longer_fit_are_not_used() -> None:
+def test_inconsistent_am_scores_are_ignored() -> None:
     loaded = load(write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt")))
     loaded["am_scores"] = loaded["am_scores"] + 1
     assert read_k2(saved(loaded), "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
 
 
-def test_k2s_symbol_table_names_the_words() -> None:
+def test_words_are_read_from_the_symbol_table_of_k2() -> None:
     with _Modules() as k2:
         table = k2.table.SymbolTable({0: "<eps>", 5: "five", 6: "six", 7: "seven"})
         content = saved({"arcs": tensor(SMALL), "labels_sym": table})
@@ -222,7 +222,7 @@ def test_k2s_symbol_table_names_the_words() -> None:
     assert lattice.words.spell([5, 6]) == ["five", "six"]
 
 
-def test_keys_are_ours_given_or_numbers() -> None:
+def test_keys_are_stored_computed_or_numbers() -> None:
     lattice = read_k2(saved({"arcs": tensor(SMALL)}), "utt")
     pair = [lattice, lattice.with_key("b")]
     assert [entry.key for entry in read_k2s(write_k2s(pair)) if isinstance(entry, Lattice)] == ["utt", "b"]
@@ -240,7 +240,7 @@ def test_a_raw_lattice_has_its_alignment_in_the_labels() -> None:
 
 @settings(max_examples=12)
 @given(lattices(max_states=6), st.randoms(use_true_random=False))
-def test_lattices_changed_by_k2_get_no_old_alignments(lattice: Lattice, rng: random.Random) -> None:
+def test_lattices_changed_by_k2_have_no_outdated_alignments(lattice: Lattice, rng: random.Random) -> None:
     loaded = load(write_k2(lattice))
     count = len(loaded["arcs"])
     removed_arc = rng.randrange(count)
@@ -284,14 +284,14 @@ DAMAGED: list[tuple[str, object, str]] = [
 
 
 @pytest.mark.parametrize(("name", "value", "message"), DAMAGED)
-def test_damage_to_our_own_attribute_is_named(name: str, value: object, message: str) -> None:
+def test_a_damaged_ninja_attribute_raises_format_error(name: str, value: object, message: str) -> None:
     loaded = load(write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt")))
     loaded["ninja"][name] = value
     with pytest.raises(FormatError, match=f"x.pt: the attribute 'ninja' of the file is damaged: {message}"):
         read_k2(saved(loaded), "utt", "x.pt")
 
 
-def test_a_path_is_mapped(tmp_path: Any) -> None:
+def test_a_file_is_mapped_by_its_path(tmp_path: Any) -> None:
     file = tmp_path / "lattices.pt"
     file.write_bytes(write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt")))
     assert read_k2(file, "utt").word.tolist() == [5, 7, 6]
@@ -299,7 +299,7 @@ def test_a_path_is_mapped(tmp_path: Any) -> None:
         read_k2(tmp_path / "none.pt", "utt")
 
 
-def test_a_flipped_bit_in_a_score_is_found() -> None:
+def test_a_flipped_bit_in_a_score_is_detected() -> None:
     content = bytearray(write_k2(read_k2(saved({"arcs": tensor(SMALL)}), "utt")))
     content[content.index(struct.pack("<f", -1.5))] ^= 1
     with pytest.raises(FormatError, match=r"x.pt: data/0 is damaged: its checksum differs"):
@@ -355,13 +355,13 @@ WRONG: list[tuple[object, type[NinjaError], str]] = [
 
 
 @pytest.mark.parametrize(("value", "kind", "message"), WRONG)
-def test_k2_errors_name_the_fault(value: object, kind: type[NinjaError], message: str) -> None:
+def test_invalid_k2_files_raise_the_expected_error(value: object, kind: type[NinjaError], message: str) -> None:
     with pytest.raises(kind, match=message):
         read_k2(saved(value), "utt", "x.pt")
     assert not os.path.exists("/tmp/ninja-was-harmed")
 
 
-def test_a_vector_with_one_bad_machine_gives_the_others() -> None:
+def test_an_invalid_fsa_of_a_vector_does_not_affect_the_others() -> None:
     good, bad = tensor(SMALL), tensor([(0, 1, 4, float("nan")), (1, 2, -1, 0.0)])
     head = torch.tensor([3, 0, 0, 4, 7, 11, 0, 4, 6, 10], dtype=torch.int32)
     entries = list(read_k2s(saved({"arcs": torch.cat([head, good.flatten(), bad.flatten(), good.flatten()])}), "x.pt"))
@@ -369,14 +369,14 @@ def test_a_vector_with_one_bad_machine_gives_the_others() -> None:
     assert str(entries[1]) == "x.pt, key '2': arc 0 has the score nan"
 
 
-def test_words_that_the_table_lacks_are_named(tmp_path: Path) -> None:
+def test_a_word_missing_in_the_table_raises_symbol_error(tmp_path: Path) -> None:
     words = SymbolTable([("<eps>", 0), ("five", 5), ("six", 6)])
     (tmp_path / "x.pt").write_bytes(saved({"arcs": tensor(SMALL)}))
     with pytest.raises(SymbolError, match="word id 7 is not in the symbol table"):
         list(ninja.read(tmp_path / "x.pt", words=words))
 
 
-def test_ragged_words_that_do_not_fit_are_refused() -> None:
+def test_inconsistent_ragged_aux_labels_are_refused() -> None:
     splits = torch.tensor([0, 1, 1, 1], dtype=torch.int32)
     content = with_ragged({"arcs": tensor(SMALL), "aux_labels": (splits, "row_ids1", torch.tensor([4]))})
     with pytest.raises(FormatError, match="aux_labels has 3 entries, but there are 4 arcs"):
@@ -387,7 +387,7 @@ def test_ragged_words_that_do_not_fit_are_refused() -> None:
         read_k2(content, "utt")
 
 
-def test_options_that_make_no_sense_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(OptionError, match="costs is 'both'"):
         K2Options("both")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="words is 'ids'"):
@@ -396,7 +396,7 @@ def test_options_that_make_no_sense_are_refused() -> None:
         read_k2(saved({"arcs": tensor(SMALL)}), "utt", None, K2Options(words="aux_labels"))
 
 
-def test_a_lattice_without_a_path_or_with_too_large_costs_is_not_written() -> None:
+def test_lattices_without_paths_or_with_too_large_costs_are_refused() -> None:
     dead = Lattice.from_arrays("utt", [0, 0], [], [], [], [], [0.0])
     with pytest.raises(LatticeError, match="no state is final"):
         write_k2(replace(dead, final_graph=np.array([np.inf], np.float32)))

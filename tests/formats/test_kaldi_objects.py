@@ -35,7 +35,7 @@ def matrices(draw):
 
 
 @given(matrices(), st.booleans(), st.booleans())
-def test_a_matrix_is_read_as_it_was_written(tmp_path_factory, value, binary, packed):
+def test_matrices_are_unchanged_after_write_and_read(tmp_path_factory, value, binary, packed):
     path = tmp_path_factory.mktemp("m") / "m.mat"
     content = writer.matrix(value, binary)
     path.write_bytes(gzip.compress(content) if packed else content)
@@ -45,7 +45,7 @@ def test_a_matrix_is_read_as_it_was_written(tmp_path_factory, value, binary, pac
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_values_of_all_kinds_follow_one_another(binary):
+def test_consecutive_values_of_all_types_are_read(binary):
     vector, matrix = np.float32([1.5, -2.25]), np.float32([[1], [2]])
     values = [vector, True, 7, np.float64(0.1), False, matrix, np.float64([3.0]), -0.5]
     if binary:
@@ -131,13 +131,13 @@ def test_an_empty_compressed_matrix_has_no_header_of_columns(tmp_path):
         (b"\x1f\x8b\x08\x00" + bytes(range(1, 60)), "the gzip stream"),
     ],
 )
-def test_malformed_matrices_are_refused_with_their_place(tmp_path, content, message):
+def test_malformed_matrices_raise_format_error_with_their_position(tmp_path, content, message):
     (tmp_path / "m").write_bytes(content)
     with pytest.raises(FormatError, match=message) as caught:
         read_matrix(tmp_path / "m")
     assert str(caught.value).startswith(str(tmp_path / "m"))
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_raises_input_error(tmp_path):
     with pytest.raises(InputError, match="m: cannot be read: No such file"):
         read_matrix(tmp_path / "m")

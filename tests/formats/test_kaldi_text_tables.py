@@ -32,14 +32,14 @@ def test_transcripts_are_read_as_kaldi_writes_them(tmp_path: Path) -> None:
         (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff", "text: the gzip stream is damaged"),
     ],
 )
-def test_broken_transcripts_are_refused_with_their_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_invalid_transcripts_raise_format_error_with_their_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "text"
     path.write_bytes(content)
     with pytest.raises(FormatError, match=message):
         read_text(path)
 
 
-def test_speakers_stand_one_a_line_and_empty_lines_are_passed_over(tmp_path: Path) -> None:
+def test_speakers_are_read_line_by_line_and_empty_lines_skipped(tmp_path: Path) -> None:
     path = tmp_path / "utt2spk"
     path.write_text("a s\n\nb\tt\r\n")
     assert read_speakers(path) == {"a": "s", "b": "t"}

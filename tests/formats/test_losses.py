@@ -124,7 +124,7 @@ def missing_fields(lattice, result):
 @pytest.mark.parametrize(
     "to", ["slf", "slf:base=10", "slf:base=0", "k2", "k2:extras=false", "native", "binary", "text", "plf"]
 )
-def test_fields_not_named_as_lost_come_back(to, lattice):
+def test_fields_not_reported_as_lost_are_unchanged_after_write_and_read(to, lattice):
     reader = None
     if to == "plf":
         to, options = "plf:scores=both", PlfOptions("score", acoustic=1)
@@ -145,7 +145,7 @@ def test_fields_not_named_as_lost_come_back(to, lattice):
 @settings(max_examples=12)
 @given(whole_lattices(), st.sampled_from(["total", "graph", "acoustic"]))
 @pytest.mark.parametrize("to", ["openfst", "fst-text", "fst-ark", "fst-ark:text=true", "plf", "openfst:arc_type=log64"])
-def test_formats_of_one_cost_name_what_that_leaves_out(to, lattice, costs):
+def test_formats_of_one_cost_report_exactly_the_lost_fields(to, lattice, costs):
     option = "scores" if to == "plf" else "costs"
     back, lost = round_trip(lattice, f"{to}{',' if ':' in to else ':'}{option}={costs}")
     final = lattice.is_final
@@ -167,7 +167,7 @@ def test_formats_of_one_cost_name_what_that_leaves_out(to, lattice, costs):
 
 
 @given(whole_lattices())
-def test_sphinx_names_what_it_leaves_out(lattice):
+def test_sphinx_reports_exactly_the_lost_fields(lattice):
     try:
         back, lost = round_trip(lattice, "sphinx")
     except LatticeError as error:
@@ -188,7 +188,7 @@ def test_sphinx_names_what_it_leaves_out(lattice):
 @settings(max_examples=12)
 @given(whole_lattices())
 @pytest.mark.parametrize("form", ["sphinx", "pfsg"])
-def test_lattices_read_from_words_on_nodes_lose_nothing_there(form, lattice):
+def test_lattices_read_from_sphinx_or_pfsg_lose_nothing_there(form, lattice):
     try:
         node_lattice, _ = round_trip(lattice.with_key("x"), form)
         back, lost = round_trip(node_lattice, form)
@@ -201,7 +201,7 @@ def test_lattices_read_from_words_on_nodes_lose_nothing_there(form, lattice):
 
 @settings(max_examples=12)
 @given(whole_lattices())
-def test_pfsg_names_what_it_leaves_out(lattice):
+def test_pfsg_reports_exactly_the_lost_fields(lattice):
     try:
         back, lost = round_trip(lattice, "pfsg")
     except LatticeError as error:
@@ -254,7 +254,7 @@ LIST_READERS = {
 
 @given(lists())
 @pytest.mark.parametrize("to", ["json", "srilm", "srilm:variant=NBestList1.0", "nemo", "espnet", "nbest-kaldi"])
-def test_fields_of_lists_not_named_as_lost_come_back(to, nbest):
+def test_fields_of_lists_not_reported_as_lost_are_unchanged(to, nbest):
     form = to.partition(":")[0]
     back, lost = list_round_trip(nbest, to)
     expected = set()
@@ -304,7 +304,7 @@ def list_round_trip(nbest, to):
 
 
 @given(lists(labels=False).filter(lambda nbest: nbest.frame_shift is not None))
-def test_srilms_second_format_keeps_times_and_costs_of_words(nbest):
+def test_nbestlist2_keeps_times_and_costs_of_words(nbest):
     back, lost = list_round_trip(nbest, "srilm:variant=NBestList2.0")
     pairs = list(zip(nbest.hypotheses, back.hypotheses, strict=True))
     assert {*lost} - {"key"} == (
@@ -317,12 +317,12 @@ def test_srilms_second_format_keeps_times_and_costs_of_words(nbest):
     )
 
 
-def test_a_frame_shift_other_than_srilms_reader_takes_is_named():
+def test_nbestlist2_reports_a_lost_frame_shift():
     nbest = NBest("x", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (11,), (28,)),), 0.001)
     assert list_round_trip(nbest, "srilm:variant=NBestList2.0")[1] == {"frame shift": 1}
 
 
-def test_a_word_without_a_duration_gets_a_frame_and_its_times_are_named():
+def test_nbestlist2_gives_words_of_zero_duration_a_frame_and_reports_it():
     nbest = NBest("x", (Hypothesis(("a", "b"), (0.0,) * 3, (0.0,) * 3, (5, 5), (5, 9)),), 0.01)
     back, lost = list_round_trip(nbest, "srilm:variant=NBestList2.0")
     assert (back.hypotheses[0].begin, back.hypotheses[0].end) == ((5, 6), (6, 9))
@@ -413,7 +413,7 @@ def contents(path):
         ("nbest-kaldi", NBest("k", (replace(LIST.hypotheses[0], labels=None),), 0.01), "times"),
     ],
 )
-def test_nothing_is_lost_where_that_is_refused(to, item, lost, tmp_path):
+def test_lossy_refuse_writes_no_file_that_loses_fields(to, item, lost, tmp_path):
     form = to.partition(":")[0]
     words = WORDS if form == "nbest-kaldi" else None
     with ninja.write(str(tmp_path / "x"), to=to, lossy="refuse", words=words) as output:

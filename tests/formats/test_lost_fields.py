@@ -57,7 +57,7 @@ def undetectable_slf(content: bytes, line: bytes, field: str) -> bool:
 
 @needs_files
 @given(st.sampled_from(SLF), st.sampled_from(["field", "line", "cut"]), st.integers(0, 2**32))
-def test_real_htk_lattices_that_lost_something_are_refused_or_mean_the_same(name: str, kind: str, seed: int) -> None:
+def test_real_htk_lattices_with_a_lost_part_are_refused_or_equivalent(name: str, kind: str, seed: int) -> None:
     content, whole = real_slf(name)
     lines = content.splitlines(keepends=True)
     rng = random.Random(seed)
@@ -108,7 +108,7 @@ def undetectable_fst(lines: list[bytes], place: int, index: int) -> bool:
     st.sampled_from(["field", "line", "cut"]),
     st.integers(0, 2**32),
 )
-def test_real_fsts_in_text_that_lost_something_are_refused_or_mean_the_same(
+def test_real_text_fsts_with_a_lost_part_are_refused_or_equivalent(
     name: str, acceptor: bool, spelled: bool, kind: str, seed: int
 ) -> None:
     content, whole = real_fst(name, acceptor, spelled)

@@ -18,7 +18,7 @@ def collect(source):
     return matrices, [str(failure) for failure in failures]
 
 
-def test_a_bad_matrix_in_a_text_archive_does_not_cost_those_behind_it(tmp_path):
+def test_an_invalid_matrix_in_a_text_archive_does_not_affect_later_ones(tmp_path):
     path = tmp_path / "a"
     path.write_text("one  [\n 1 2 ]\ntwo [ 1 x ]\nthree [\n  1\n  2 3 ]\n\nfour [ 3 4 ]\n")
     matrices, failures = collect(path)
@@ -32,7 +32,7 @@ def test_a_bad_matrix_in_a_text_archive_does_not_cost_those_behind_it(tmp_path):
         list(read_matrices(path))
 
 
-def test_matrices_before_the_damage_of_an_archive_are_given(tmp_path):
+def test_matrices_before_the_damage_of_an_archive_are_read(tmp_path):
     matrices = {f"utt{number}": np.full((300, 200), number, np.float32) for number in range(4)}  # 240 kB each
     path = tmp_path / "a.ark"
     kaldiio.save_ark(str(path), matrices)
@@ -47,7 +47,7 @@ def test_matrices_before_the_damage_of_an_archive_are_given(tmp_path):
     assert failure.startswith(f"{path}, byte {begin}, key 'utt3': {reason}")
 
 
-def test_a_bad_line_of_a_list_does_not_cost_the_others(tmp_path):
+def test_an_invalid_line_of_a_list_does_not_affect_the_others(tmp_path):
     kaldiio.save_ark(str(tmp_path / "a.ark"), {"one": np.ones((2, 2)), "two": np.zeros((2, 2))})
     np.save(tmp_path / "b.npy", np.ones((1, 1)))
     rows = [
@@ -77,7 +77,7 @@ def test_a_single_matrix_without_a_key_has_the_name_of_its_file(tmp_path):
     assert collect(tmp_path / "text.txt") == ([("text", [[3, 4]])], [])
 
 
-def test_a_folder_gives_the_matrices_in_it_and_must_have_some(tmp_path):
+def test_a_folder_must_contain_matrices(tmp_path):
     (tmp_path / "README").write_text("nothing to see\n")
     with pytest.raises(FormatError, match="this directory contains no matrices"):
         collect(tmp_path)
@@ -88,7 +88,7 @@ def test_a_folder_gives_the_matrices_in_it_and_must_have_some(tmp_path):
         collect(tmp_path / "*.gz")
 
 
-def test_damaged_archives_and_lists_are_named_or_harmless(tmp_path):
+def test_damaged_archives_and_lists_raise_ninja_error_or_are_bounded(tmp_path):
     rng = random.Random(0)
     matrices = {"one": np.ones((3, 2), np.float32), "two": np.zeros((2, 2), np.float32)}
     kaldiio.save_ark(str(tmp_path / "a.ark"), matrices, scp=str(tmp_path / "a.scp"))

@@ -57,7 +57,7 @@ def arcs(lattice):
     return list(zip(lattice.src.tolist(), words, posteriors, strict=True))
 
 
-def test_a_mesh_of_srilm_is_a_lattice_of_its_positions_in_a_row():
+def test_a_mesh_of_srilm_becomes_a_lattice_of_consecutive_positions():
     (lattice,) = read(SRILM)
     check(lattice)
     assert (lattice.key, lattice.num_states, lattice.time) == ("utt1", 4, None)
@@ -89,17 +89,17 @@ def test_states_have_the_times_on_which_the_words_agree():
         b"",
     ],
 )
-def test_times_on_which_words_do_not_agree_are_left_out(line):
+def test_times_on_which_words_do_not_agree_are_dropped(line):
     (lattice,) = read(TIMED.replace(b"info 1 b 0.1 0.2 0 0 : :", line))
     assert (lattice.time, lattice.frame_shift) == (None, None)
 
 
-def test_times_that_run_backwards_are_left_out():
+def test_times_that_run_backwards_are_dropped():
     (lattice,) = read(TIMED.replace(b"info 3 c 0.5 0.25", b"info 3 c 0.2 0.25"))
     assert lattice.time is None
 
 
-def test_words_of_posterior_0_are_left_out():
+def test_words_with_a_posterior_of_0_are_dropped():
     content = b"numaligns 1\nalign 0 a 0.9 b 0 c 0.05 d 0.05\n"
     (lattice,) = read(content)
     assert [word for _, word, _ in arcs(lattice)] == ["a", "c", "d"]
@@ -107,7 +107,7 @@ def test_words_of_posterior_0_are_left_out():
     assert [word for _, word, _ in arcs(lattice)] == ["a"]
 
 
-def test_a_mesh_without_positions_is_the_empty_sentence():
+def test_a_mesh_without_positions_becomes_the_empty_sentence():
     (lattice,) = read(b"name e\nnumaligns 0\nposterior 1\n")
     assert (lattice.num_states, lattice.num_arcs, lattice.final_graph.tolist()) == (1, 0, [0.0])
 
@@ -120,14 +120,14 @@ def test_a_mesh_without_positions_is_the_empty_sentence():
         (b"numaligns 1\nalign 0 a 0 b 0\n", "position 0 has no entry with a posterior above 0"),
     ],
 )
-def test_a_position_without_words_is_no_part_of_a_lattice(content, message):
+def test_a_position_without_words_raises_lattice_error(content, message):
     (error,) = read(content)
     assert isinstance(error, LatticeError)
     with pytest.raises(LatticeError, match=message):
         raise error
 
 
-def test_one_bad_mesh_costs_no_other():
+def test_an_invalid_mesh_affects_no_other():
     content = (
         b"name a\nnumaligns 1\nalign 0 x 1\n"
         b"name b\nnumaligns 1\nalign 0 x one\n"
@@ -150,19 +150,19 @@ def test_one_bad_mesh_costs_no_other():
 
 
 @pytest.mark.parametrize("posterior", [b"-0.5", b"1_0", b"\xd9\xa1", b"nan", b"inf", b"0x1"])
-def test_posteriors_that_are_none_are_refused(posterior):
+def test_invalid_posteriors_are_refused(posterior):
     (error,) = read(b"numaligns 1\nalign 0 a " + posterior + b"\n")
     assert isinstance(error, FormatError)
     assert error.line == 2
 
 
-def test_meshes_without_names_are_numbered_where_there_are_several():
+def test_several_meshes_without_names_are_numbered():
     mesh = b"numaligns 1\nalign 0 x 1\n"
     assert [entry.key for entry in read(mesh)] == ["file"]
     assert [entry.key for entry in read(mesh + b"name n\n" + mesh + mesh)] == ["file-1", "n", "file-2"]
 
 
-def test_words_are_looked_up_and_epsilon_is_spelled_in_two_ways():
+def test_words_are_looked_up_and_epsilon_has_two_spellings():
     table = SymbolTable([("<eps>", 0), ("a", 7), ("b", 8)])
     content = b"numaligns 2\nalign 0 b 0.5 <eps> 0.5\nalign 1 *DELETE* 0.5 a 0.5\n"
     (lattice,) = read(content, words=table)
@@ -173,7 +173,7 @@ def test_words_are_looked_up_and_epsilon_is_spelled_in_two_ways():
     assert str(error) == "m:3, key 'file': word 'c' is not in the symbol table; is it the right table?"
 
 
-def test_another_encoding_is_read_where_it_is_given():
+def test_the_encoding_option_sets_the_encoding():
     content = "numaligns 1\nalign 0 Straße 1\n".encode("latin-1")
     (lattice,) = read(content, encoding="latin-1")
     assert lattice.words.spell(lattice.word) == ["Straße"]
@@ -191,7 +191,7 @@ def test_another_encoding_is_read_where_it_is_given():
         ({"encoding": "utf-16"}, "the encoding 'utf-16' is not a superset of ASCII"),
     ],
 )
-def test_options_out_of_their_range_are_refused(options, message):
+def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         MeshOptions(**options)
 
@@ -210,7 +210,7 @@ def test_options_out_of_their_range_are_refused(options, message):
         (b"", False),
     ],
 )
-def test_a_mesh_is_known_by_its_first_lines(head, is_mesh):
+def test_a_mesh_is_detected_by_its_first_lines(head, is_mesh):
     assert bool(FORMAT.mark(head)) is is_mesh
 
 
@@ -227,7 +227,7 @@ def networks(draw):
 
 
 @given(st.lists(networks(), min_size=1, max_size=3))
-def test_lattices_of_meshes_have_the_posteriors_of_their_networks(drawn_networks):
+def test_lattices_of_meshes_have_the_posteriors_of_networks(drawn_networks):
     results = read("".join(map(write_mesh, drawn_networks)).encode())
     for lattice, network in zip(results, drawn_networks, strict=True):
         check(lattice)
@@ -237,7 +237,7 @@ def test_lattices_of_meshes_have_the_posteriors_of_their_networks(drawn_networks
         assert arcs(lattice) == expected
 
 
-def test_the_best_path_of_a_real_mesh_is_what_was_decoded():
+def test_the_best_path_of_a_real_mesh_is_the_decoded_sentence():
     for lattice in read_kaldi(Path(__file__).parents[1] / "data" / "english" / "graph" / "lat.ark.gz"):
         consensus = mbr_decode(lattice, Scales(0.1))
         (mesh,) = read(write_mesh(confusion_network(consensus)).encode())

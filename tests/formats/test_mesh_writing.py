@@ -87,18 +87,18 @@ def row(*positions, **options):
     return from_arcs("row", src, dst, word, graph, acoustic, finals={len(positions): 0.0}, **options)
 
 
-def test_a_mesh_comes_back_with_its_bytes():
+def test_a_mesh_is_written_back_byte_for_byte():
     lattice = read(OURS, least=0.0)
     assert lattice_mesh(lattice) == OURS
     assert is_whole(lattice)
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.1, 7.0])
-def test_the_acoustic_scale_does_not_change_what_a_mesh_says(scale):
+def test_the_acoustic_scale_does_not_change_a_mesh(scale):
     assert lattice_mesh(read(OURS), scale) == OURS
 
 
-def test_numbers_come_back_shorter_and_divided_by_the_total():
+def test_posteriors_are_normalised_and_shortened():
     text = "name u\nnumaligns 1\nposterior 2\nalign 0 a 1.20 b 0.6000 *DELETE* 2e-1\n"
     assert lattice_mesh(read(text)) == "name u\nnumaligns 1\nposterior 1\nalign 0 a 0.6 b 0.3 *DELETE* 0.1\n"
 
@@ -126,7 +126,7 @@ def meshes(draw):
 
 
 @given(meshes())
-def test_meshes_come_back_as_they_were(drawn):
+def test_meshes_are_equivalent_after_read_and_write(drawn):
     text, time = drawn
     lattice = read(text)
     assert np.array_equal(lattice.time, time)
@@ -150,7 +150,7 @@ def rows(draw):
 
 
 @given(rows())
-def test_posteriors_of_rows_are_those_of_their_paths(drawn):
+def test_posteriors_of_positions_agree_with_a_slow_computation(drawn):
     lattice, scales = drawn
     text = lattice_mesh(lattice, **scales)
     expected = slow_columns(lattice, **scales)
@@ -163,7 +163,7 @@ def test_posteriors_of_rows_are_those_of_their_paths(drawn):
         assert whole or sorted(entries, key=lambda entry: -entry[1]) == entries
 
 
-def test_words_of_a_row_are_added_up_and_the_most_probable_comes_first():
+def test_posteriors_of_equal_words_are_summed_and_sorted():
     lattice = row([(5, 1.0, 2.0), (6, 0.0, 2.0), (5, 1.0, 2.0), (0, 1.0, 2.0)], [(7, 4.0, 4.0)], words=TABLE)
     text = lattice_mesh(lattice)
     first = math.e + 3
@@ -193,18 +193,18 @@ POSTERIORS = row([(5, -math.log(0.6), 0.0), (6, -math.log(0.3), 0.0)], words=TAB
         (replace(POSTERIORS, word=np.array([5, 5], np.int32)), 1.0, "the 1"),
     ],
 )
-def test_only_graph_costs_that_can_be_posteriors_are_taken_for_them(lattice, lm_scale, first):
+def test_graph_costs_are_posteriors_only_if_they_are_valid(lattice, lm_scale, first):
     text = lattice_mesh(lattice, 1.0, lm_scale)
     assert text == f"name row\nnumaligns 1\nposterior 1\nalign 0 {first}\n"
     assert is_whole(lattice, 1.0, lm_scale) == ("posterior" in first)
 
 
-def test_a_word_of_no_probability_is_written_with_none():
+def test_a_word_with_zero_probability_is_written():
     lattice = row([(5, 0.0, 0.0), (6, 2000.0, 0.0)], [(7, 5.0, 0.0)], words=TABLE)
     assert "align 0 the 1 cat 0\n" in lattice_mesh(lattice)
 
 
-def test_other_lattices_are_aligned_and_bins_without_words_are_left_out():
+def test_other_lattices_are_aligned_and_empty_bins_dropped():
     lattice = from_arcs(
         "u", [0, 0, 1, 1], [1, 2, 2, 2], [5, 6, 6, 7], [0.0, 1.0, 0.5, 1.5], finals={2: 0.0}, words=TABLE
     )
@@ -223,7 +223,7 @@ def test_other_lattices_are_aligned_and_bins_without_words_are_left_out():
     assert not is_whole(lattice)
 
 
-def test_meshes_of_real_lattices_are_those_of_their_networks_without_bins_of_no_word():
+def test_meshes_of_real_lattices_agree_with_networks_without_empty_bins():
     for lattice in read_kaldi(Path(__file__).parents[1] / "data" / "english" / "graph" / "lat.ark.gz"):
         text = lattice_mesh(lattice, 0.1)
         whole = write_mesh(confusion_network(mbr_decode(lattice, Scales(0.1))))
@@ -240,7 +240,7 @@ def test_paths_that_end_early_are_aligned():
     assert columns(lattice_mesh(lattice))[1] == [("cat", 0.5, None, None), (None, 0.5, None, None)]
 
 
-def test_states_on_no_path_do_not_matter():
+def test_states_on_no_path_have_no_effect():
     lattice = Lattice.from_arrays(
         "row",
         [0, 3, 3, 4, 4],
@@ -267,7 +267,7 @@ def test_the_empty_sentence_has_no_positions():
         ([10, 10, 30, 50], ["1 the 0.1 0.2"]),
     ],
 )
-def test_positions_without_words_have_times_only_where_those_of_words_do_not_tell(time, infos):
+def test_positions_without_words_have_times_only_if_required(time, infos):
     lattice = row([(0, 0.0, 0.0)], [(5, 0.0, 0.0)], [(0, 0.0, 0.0)], time=time, words=TABLE)
     text = lattice_mesh(lattice)
     info_rows = [
@@ -283,13 +283,13 @@ def test_positions_without_any_words_have_times():
     assert read(lattice_mesh(lattice)).time.tolist() == [3, 7, 7]
 
 
-def test_no_word_beside_words_needs_no_times():
+def test_an_epsilon_among_words_has_no_times():
     lattice = row([(5, 1.0, 0.0), (0, 0.5, 0.0)], [(0, 0.0, 0.0)], time=[0, 10, 30], words=TABLE)
     info_rows = [row for row in lattice_mesh(lattice).splitlines() if row.startswith("info")]
     assert info_rows == ["info 0 the 0 0.1 0 0 : :", "info 1 *DELETE* 0.1 0.2 0 0 : :"]
 
 
-def test_times_are_seconds_by_the_frame_shift_of_the_lattice_or_the_one_given():
+def test_the_frame_shift_of_the_lattice_overrides_the_option():
     lattice = row([(5, 0.0, 0.0)], time=[1, 3], words=TABLE)
     assert "info 0 the 0.01 0.02 0 0 : :\n" in lattice_mesh(lattice)
     assert "info 0 the 0.04 0.08 0 0 : :\n" in lattice_mesh(lattice, frame_shift=0.04)
@@ -307,11 +307,11 @@ def test_times_are_seconds_by_the_frame_shift_of_the_lattice_or_the_one_given():
         (row([(5, 0.0, 0.0), (5, 9.0, 0.0)], words=TABLE), (PATHS,)),
     ],
 )
-def test_fields_that_a_mesh_lacks_are_named(lattice, lost, tmp_path):
+def test_fields_that_a_mesh_cannot_store_are_reported(lattice, lost, tmp_path):
     assert lost_fields(lattice, tmp_path / f"{lattice.key}.mesh") == {*lost}
 
 
-def test_labels_say_times():
+def test_times_are_computed_from_labels():
     lattice = row([(5, 0.0, 0.0)], [(6, 0.0, 0.0)], labels=[[1] * 12, [2] * 30], words=TABLE)
     assert [row for row in lattice_mesh(lattice).splitlines() if row.startswith("info")] == [
         "info 0 the 0 0.12 0 0 : :",
@@ -319,7 +319,7 @@ def test_labels_say_times():
     ]
 
 
-def test_arcs_of_raw_lattices_become_words_first():
+def test_raw_lattices_are_converted_to_compact_first():
     lattice = from_arcs(
         "r", [0, 1, 2], [1, 2, 3], [5, 0, 6], [0.0] * 3, finals={3: 0.0}, labels=[[1], [1], [2]], words=TABLE
     )
@@ -331,12 +331,12 @@ def test_words_without_a_table_are_spelled_as_numbers():
     assert "align 0 5 1\n" in lattice_mesh(row([(5, 0.0, 0.0)]))
 
 
-def test_words_may_have_spaces_that_srilm_does_not_know():
+def test_words_can_contain_unicode_spaces():
     text = "name u\nnumaligns 1\nposterior 1\nalign 0 a\u00a0b 0.6 \u2028c 0.4\n"
     assert lattice_mesh(read(text)) == text
 
 
-def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
+def test_write_converts_a_lattice_to_a_mesh_and_reports_losses(tmp_path):
     assert lost_fields(read(OURS), tmp_path / "utt1.mesh", lossy="refuse") == set()
     assert (tmp_path / "utt1.mesh").read_text() == OURS
     assert lost_fields(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "b.mesh") == {PATHS}
@@ -356,13 +356,13 @@ def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
         (row([(5, 0.0, 0.0)], words=TABLE).with_key("row 1"), "the key 'row 1' is empty or contains whitespace"),
     ],
 )
-def test_words_and_keys_that_a_mesh_cannot_hold_are_refused_with_the_key(lattice, message, tmp_path):
+def test_words_and_keys_that_a_mesh_cannot_store_are_refused(lattice, message, tmp_path):
     with pytest.raises((LatticeError, SymbolError), match=message) as caught:
         lost_fields(lattice, tmp_path / "a.mesh")
     assert caught.value.key == lattice.key
 
 
-def test_lattices_without_paths_and_numbers_that_are_none_are_refused():
+def test_lattices_without_paths_and_invalid_numbers_are_refused():
     with pytest.raises(LatticeError, match="no path leads from the start to a final state"):
         lattice_mesh(Lattice.from_arrays("n", [0, 0, 0], [], [], [], [], [math.inf, 0.0]))
     with pytest.raises(OptionError, match=r"frame_shift is 0\.0, but must be from"):
@@ -385,7 +385,7 @@ def test_damaged_posteriors_of_positions_are_refused(line, message):
     assert message in str(error)
 
 
-def test_meshes_are_converted_to_what_they_were(ninja, tmp_path):
+def test_convert_leaves_meshes_unchanged(ninja, tmp_path):
     (tmp_path / "a.mesh").write_text(OURS)
     code, out, _ = ninja("convert", tmp_path / "a.mesh", "--lossy", "refuse", "--to", "mesh", "-o", "-")
     assert (code, out) == (0, OURS)

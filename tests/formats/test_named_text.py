@@ -69,7 +69,7 @@ def test_a_compact_and_a_raw_lattice_are_read():
 
 
 @given(lattices(max_word=4), st.lists(ORDINARY, min_size=4, max_size=4, unique=True))
-def test_names_are_read_as_kaldis_reader_reads_ids(lattice, names):
+def test_names_agree_with_ids_read_by_the_kaldi_reader(lattice, names):
     table = SymbolTable(zip(["<eps>", *names], range(5), strict=True))
     ids = kaldi_text(lattice)
     reader = TableReader("kaldi")  # costs have six digits in text
@@ -101,13 +101,13 @@ def test_names_are_read_as_kaldis_reader_reads_ids(lattice, names):
         (b"k\n0 1 5 1,2,\n1 2 x 1,2,\n2\n\n", False),
     ],
 )
-def test_whether_words_are_names_is_seen_from_the_words(content, are_names):
+def test_words_are_detected_as_names_or_ids(content, are_names):
     ((_, lattice),) = read_entries(content)
     assert (isinstance(lattice, Lattice) and lattice.words is not None) is are_names
     assert (read_entries(content, words="names")[0][1].words is not None) is True
 
 
-def test_a_name_among_ids_is_damage():
+def test_a_name_among_ids_is_an_error():
     content = b"k\n0 1 5 1,2,\n1 2 6 1,2,\n2\n\nl\n0 1 7x 1,2,\n1\n\nm\n0 1 8\n1\n\n"
     (_, first), (_, bad), (_, last) = read_entries(content)
     assert (first.word.tolist(), last.word.tolist(), first.words) == ([5, 6], [8], None)
@@ -117,7 +117,7 @@ def test_a_name_among_ids_is_damage():
     )
 
 
-def test_keys_of_several_words_are_kept_cut_or_joined():
+def test_keys_of_several_words_are_kept_shortened_or_joined():
     content = b" utterance  123 \n0 1 a 1,2,\n1\n\n"
     assert [read_entries(content, keys=mode)[0][0] for mode in ("line", "first", "join")] == [
         "utterance  123",
@@ -126,14 +126,14 @@ def test_keys_of_several_words_are_kept_cut_or_joined():
     ]
 
 
-def test_a_key_may_be_any_bytes_and_occur_twice():
+def test_a_key_can_contain_any_bytes_and_occur_twice():
     (first_key, first), (second_key, second) = read_entries(b"\xff1\n0 1 a\n1\n\n\xff1\n0 1 b\n1\n\n")
     assert first_key == second_key == first.key == second.key == "\udcff1"
     assert first.words.spell(first.word) == ["a"]
     assert second.words.spell(second.word) == ["b"]
 
 
-def test_a_word_that_the_table_lacks_is_named_with_its_line_and_costs_no_other_lattice():
+def test_a_word_missing_in_the_table_affects_only_its_lattice():
     content = COMPACT + b"bad\n0 1 the 1,2,\n1 2 dog 1,2,\n2\n\n" + RAW
     (_, first), (_, bad), (_, second) = read_entries(content, TABLE)
     assert (first.word.tolist(), second.word.tolist(), first.words) == ([4, 0, 9], [2, 0, 4], TABLE)
@@ -148,12 +148,12 @@ def test_the_wrong_table_is_refused():
     assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is it the right table?"
 
 
-def test_ids_get_the_table_with_their_words():
+def test_a_table_is_attached_to_lattices_of_ids():
     ((_, lattice),) = read_entries(b"a key\n0 1 9 1,2,\n1\n\n", TABLE)
     assert (lattice.word.tolist(), lattice.words) == ([9], TABLE)
 
 
-def test_another_encoding_is_read_where_it_is_given():
+def test_the_encoding_option_sets_the_encoding():
     content = "Jürg\n0 1 Straße 1,2,\n1\n\nk\n0 1 a\n1\n\n".encode("latin-1")
     (key, first), _ = read_entries(content, encoding="latin-1")
     assert (key, first.words.spell(first.word)) == ("Jürg", ["Straße"])
@@ -177,7 +177,7 @@ def test_another_encoding_is_read_where_it_is_given():
         (b"zero 1 a 1,2,", "found 'zero 1 a 1,2,'"),
     ],
 )
-def test_a_line_that_is_none_is_shown_as_it_is(row, message):
+def test_an_invalid_line_is_quoted_in_the_error(row, message):
     content = COMPACT + b"bad\n0 1 a 1,2,\n" + row + b"\n1\n\n" + COMPACT
     (_, before), (key, error), (_, after) = read_entries(content)
     assert key == "bad"
@@ -187,14 +187,14 @@ def test_a_line_that_is_none_is_shown_as_it_is(row, message):
     assert before.num_arcs == after.num_arcs == 3
 
 
-def test_of_two_faults_the_first_is_reported():
+def test_the_first_of_two_errors_is_reported():
     rows = [b"0 1 dog 1,2,", b"0 1 the 1,x,"]
     for first, second, line, kind in ((*rows, 2, SymbolError), (*reversed(rows), 2, FormatError)):
         ((_, error),) = read_entries(b"k\n" + first + b"\n" + second + b"\n1\n\n", TABLE, words="names")
         assert (type(error), error.line) == (kind, line)
 
 
-def test_a_weight_of_an_fst_is_no_word():
+def test_the_weight_of_an_fst_is_not_read_as_a_word():
     (_, error), _ = read_entries(b"k\n0 1 5 1.5\n1\n\n" + COMPACT)
     assert "t:2, key 'k': expected 'state next word" in str(error)
 
@@ -206,12 +206,12 @@ def test_epsilon_needs_no_entry_in_a_table():
 
 @pytest.mark.parametrize("blank", [b"", b" \t", b"\r", b"\f", b"\v \r"])
 @pytest.mark.parametrize("word", [b"a", b"5"])
-def test_lines_of_blanks_end_a_lattice(blank, word):
+def test_lines_of_whitespace_end_a_lattice(blank, word):
     entries = read_entries(b"k\n0 1 %b 1,2,\n1\n%b\n%b\nl\n0 1 %b 1,2,\n1\n%b\n" % (word, blank, blank, word, blank))
     assert [(key, lattice.num_arcs) for key, lattice in entries] == [("k", 1), ("l", 1)]
 
 
-def test_an_empty_line_within_a_lattice_is_found_by_what_follows():
+def test_an_empty_line_within_a_lattice_is_detected_by_the_next_line():
     content = b"k\n0 1 a 1,2,\n0 1 b\n1 0,0,\n\n1 2 c 1,2,\n2\n\n" + COMPACT
     (_, cut), (_, error), (_, fine) = read_entries(content)
     assert isinstance(cut, Lattice)
@@ -239,7 +239,7 @@ def test_malformed_lattices_are_refused_with_their_key(content, message):
 
 
 @pytest.mark.parametrize("content", [COMPACT, RAW, b"u v\n0 1 5 1,2,\n0 2 6 1,2,\n1 1,2,\n2 1,2,\n\n"])
-def test_a_file_cut_at_any_byte_is_refused_or_means_the_same(content):
+def test_a_truncated_file_is_refused_or_equivalent(content):
     ((_, whole),) = read_entries(content, words="names")
     for cut in range(1, len(content) - 1):
         entries = read_entries(content[:cut], words="names")
@@ -258,13 +258,13 @@ def test_a_file_cut_at_any_byte_is_refused_or_means_the_same(content):
         ({"encoding": "none"}, "unknown encoding 'none'"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         NamedTextOptions(**options)
 
 
 @given(st.data())
-def test_a_damaged_archive_is_read_or_refused_but_nothing_else(data):
+def test_a_damaged_archive_gives_valid_lattices_or_ninja_errors(data):
     content = bytearray(COMPACT + RAW + COMPACT)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content) - 1))
@@ -279,8 +279,8 @@ def test_a_damaged_archive_is_read_or_refused_but_nothing_else(data):
 
 
 @needs_files
-def test_theanolms_lattice_is_the_one_of_its_slf_file(tmp_path):
-    content = read_unpacked("theanolm/lattice.lat")
+def test_the_theanolm_lattice_agrees_with_its_slf_file(tmp_path):
+    content = unpacked("theanolm/lattice.lat")
     ((key, lattice),) = read_entries(content)
     slf = read_slf(read_unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
     assert key == slf.key == lattice.key
@@ -295,8 +295,8 @@ def test_theanolms_lattice_is_the_one_of_its_slf_file(tmp_path):
 
 
 @needs_files
-def test_a_cut_theanolm_file_is_refused():
-    content = read_unpacked("theanolm/lattice.lat")
+def test_a_truncated_theanolm_file_is_refused():
+    content = unpacked("theanolm/lattice.lat")
     for cut in range(20, len(content), 7):
         ((_, error),) = read_entries(content[:cut])
         assert isinstance(error, NinjaError), cut
@@ -319,7 +319,7 @@ def test_real_lattices_have_the_words_and_costs_of_their_lines():
 
 
 @needs_files
-def test_lists_of_names_and_of_ids_are_joined_to_the_same():
+def test_linear_lists_of_names_and_ids_are_equal():
     content = gzip.decompress((FILES / "nbest_kaldi_librispeech" / "nbest.txt.gz").read_bytes())
     named = read_linear_lists(content, "t")
     entries = read_entries(content)
@@ -332,7 +332,7 @@ def test_lists_of_names_and_of_ids_are_joined_to_the_same():
         ]
 
 
-def test_lists_that_are_none_are_refused():
+def test_invalid_linear_lists_are_refused():
     with pytest.raises(LatticeError, match="must end with its number, such as utt-1"):
         read_linear_lists(b"key \n0 1 5 1,2,\n1\n\n", "t")
     with pytest.raises(FormatError):

@@ -49,7 +49,9 @@ def are_equal(first: Lattice, second: Lattice) -> bool:
 
 
 @given(st.lists(lattices(connected=False), max_size=4), st.booleans(), st.booleans())
-def test_native_files_read_back_bit_for_bit(drawn_lattices: list[Lattice], timed: bool, with_words: bool) -> None:
+def test_native_files_are_identical_after_write_and_read(
+    drawn_lattices: list[Lattice], timed: bool, with_words: bool
+) -> None:
     if timed:
         drawn_lattices[::2] = [
             replace(lattice, time=np.arange(lattice.num_states, dtype=np.int32), frame_shift=0.03)
@@ -68,7 +70,7 @@ def test_native_files_read_back_bit_for_bit(drawn_lattices: list[Lattice], timed
         assert are_equal(read_native(write_native(drawn_lattices[0])), drawn_lattices[0])
 
 
-def test_arrays_lie_in_the_file(tmp_path: Any) -> None:
+def test_arrays_are_mapped_from_the_file(tmp_path: Any) -> None:
     path = tmp_path / "lattices.arrow"
     path.write_bytes(write_natives([small("a"), small("b")]))
     with NativeFile(path) as file:
@@ -99,7 +101,7 @@ def test_the_first_of_several_lattices_with_a_key_is_fetched() -> None:
     assert [lattice.graph[0] for lattice in file] == [1, 0]
 
 
-def test_arrows_own_reader_sees_words_and_costs() -> None:
+def test_pyarrow_reads_words_and_costs() -> None:
     content = write_natives([small("a"), small("b", time=np.array([0, 4, 9], np.int32), frame_shift=0.01)])
     table = arrow.ipc.open_file(arrow.BufferReader(content)).read_all()
     table.validate(full=True)
@@ -111,7 +113,7 @@ def test_arrows_own_reader_sees_words_and_costs() -> None:
     assert all(field.metadata[b"meaning"] for field in table.schema)
 
 
-def test_a_symbol_table_with_gaps_comes_back() -> None:
+def test_a_symbol_table_with_gaps_is_unchanged_after_write_and_read() -> None:
     dense = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3), ("z", 500)])
     sparse = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3), ("z", 2_000_000_000)])
     for words in (dense, sparse):
@@ -121,7 +123,7 @@ def test_a_symbol_table_with_gaps_comes_back() -> None:
         assert pickle.loads(pickle.dumps(back)).words == words
 
 
-def test_words_and_keys_that_do_not_fit_are_refused() -> None:
+def test_words_missing_in_the_table_and_invalid_keys_are_refused() -> None:
     with pytest.raises(SymbolError, match="word id 9 is not in the symbol table"):
         write_natives([small(word=np.array([1, 9, 2], np.int32))])
     assert len(NativeFile(write_natives([small("a"), small("b", words=SymbolTable(list(WORDS)))]))) == 2
@@ -130,7 +132,7 @@ def test_words_and_keys_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a\tb", "a\n", "\0", "\x7f", "a\x85b"])
-def test_a_key_that_no_list_can_hold_is_neither_written_nor_read(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_with_control_characters_is_neither_written_nor_read(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LatticeError, match="is empty or contains a control character; use another"):
         write_native(small(key))
     monkeypatch.setattr(native, "_NO_KEY", re.compile("(?!)"))
@@ -170,7 +172,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), BROKEN)
-def test_a_broken_lattice_is_named_and_costs_no_other(changes: dict[str, Any], message: str) -> None:
+def test_an_invalid_lattice_raises_its_error_and_affects_no_other(changes: dict[str, Any], message: str) -> None:
     content = write_natives([small("a", words=None), small("b", words=None, **changes), small("c", words=None)])
     entries = list(NativeFile(content, "x.arrow").entries())
     assert [key for key, _ in entries] == ["a", "b", "c"]
@@ -181,7 +183,7 @@ def test_a_broken_lattice_is_named_and_costs_no_other(changes: dict[str, Any], m
 
 
 @given(lattices(max_states=5), st.randoms(use_true_random=False))
-def test_the_check_refuses_what_the_slow_check_refuses(lattice: Lattice, rng: random.Random) -> None:
+def test_the_check_agrees_with_the_slow_check(lattice: Lattice, rng: random.Random) -> None:
     name = rng.choice(
         [
             "arc_begin",
@@ -216,7 +218,7 @@ def broken(**changes: Any) -> NativeFile:
     return NativeFile(write_native(small(words=None, **changes)), "x.arrow")
 
 
-def test_a_lattice_is_checked_when_it_is_used_and_is_a_plain_one_then() -> None:
+def test_a_lattice_is_checked_and_becomes_plain_on_first_use() -> None:
     (lattice,) = NativeFile(write_native(small()))
     assert isinstance(lattice, Lattice)
     assert (lattice.key, lattice.kind, lattice.num_states, lattice.num_arcs) == ("utt", "compact", 3, 3)
@@ -228,14 +230,14 @@ def test_a_lattice_is_checked_when_it_is_used_and_is_a_plain_one_then() -> None:
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Lattice)])
-def test_any_array_may_be_asked_for_first(name: str) -> None:
+def test_any_array_can_be_used_first(name: str) -> None:
     timed = small(time=np.array([0, 4, 9], np.int32))
     (lattice,) = NativeFile(write_native(timed))
     assert np.array_equal(getattr(lattice, name), getattr(timed, name))
     assert are_equal(lattice, timed)
 
 
-def test_unread_lattices_are_changed_and_pickled_like_others() -> None:
+def test_unread_lattices_can_be_changed_and_pickled() -> None:
     changes: list[Any] = [
         lambda lattice: pickle.loads(pickle.dumps(lattice)),
         lambda lattice: lattice.with_key("utt"),
@@ -274,7 +276,7 @@ def test_each_use_of_an_unread_lattice_raises_its_error() -> None:
         next(iter(NativeFile(write_native(small(words=None, dst=np.array([1, 2, 3], np.int32))), check="all")))
 
 
-def test_threads_may_use_an_unread_lattice_at_once() -> None:
+def test_threads_can_share_an_unread_lattice() -> None:
     for lattice in NativeFile(write_natives([small()] * 50)):
         with ThreadPoolExecutor(4) as pool:
             assert all(pool.map(are_equal, [lattice] * 4, [small()] * 4))
@@ -296,7 +298,7 @@ def checksums(content: bytes) -> list[int]:
 
 @settings(max_examples=12)
 @given(lattices(connected=False), st.sampled_from([None, 0.01]), st.booleans())
-def test_the_checksum_is_the_one_that_is_documented(lattice: Lattice, frame_shift: float | None, timed: bool) -> None:
+def test_the_checksum_agrees_with_its_documentation(lattice: Lattice, frame_shift: float | None, timed: bool) -> None:
     lattice = replace(lattice, frame_shift=frame_shift)
     if timed:
         lattice = replace(lattice, time=np.arange(lattice.num_states, dtype=np.int32))
@@ -304,7 +306,7 @@ def test_the_checksum_is_the_one_that_is_documented(lattice: Lattice, frame_shif
 
 
 @pytest.mark.parametrize("num_arcs", [511, 512, 513, 600, 1000, 1023, 1024, 1025, 3000])
-def test_the_checksum_is_the_same_whatever_pieces_it_is_taken_in(num_arcs: int) -> None:
+def test_the_checksum_does_not_depend_on_block_boundaries(num_arcs: int) -> None:
     written_lattices = [
         Lattice.from_arrays(
             "utt",
@@ -327,7 +329,7 @@ def test_the_checksum_is_the_same_whatever_pieces_it_is_taken_in(num_arcs: int) 
 
 @settings(max_examples=40)
 @given(st.integers(0, 7), st.data())
-def test_no_flipped_bit_goes_unseen(bit: int, data: st.DataObject) -> None:
+def test_every_flipped_bit_is_detected(bit: int, data: st.DataObject) -> None:
     content = bytearray(BASE)
     content[data.draw(st.integers(0, len(BASE) - 1))] ^= 1 << bit
     try:
@@ -346,7 +348,7 @@ def test_no_flipped_bit_goes_unseen(bit: int, data: st.DataObject) -> None:
         assert words == list(WORDS)
 
 
-def test_changes_of_another_program_are_detected_unless_it_drops_the_checksums() -> None:
+def test_changes_by_other_programs_are_detected_if_checksums_remain() -> None:
     def with_higher_costs(table: Any) -> Any:
         costs = arrow.array([[2.0, 2, 3], [1, 2, 3]], table.schema.field("graph").type)
         return table.set_column(table.schema.get_field_index("graph"), table.schema.field("graph"), costs)
@@ -363,7 +365,7 @@ def test_changes_of_another_program_are_detected_unless_it_drops_the_checksums()
     assert NativeFile(unsummed)["a"].graph.tolist() == [2, 2, 3]
 
 
-def test_a_changed_symbol_table_is_seen() -> None:
+def test_a_changed_symbol_table_is_detected() -> None:
     file = NativeFile(write_native(small()).replace(b"onetwothree", b"onetwotreee"), "x.arrow")
     (lattice,) = file
     with pytest.raises(FormatError, match=r"x.arrow: the symbol table is damaged, or was changed by another program"):
@@ -376,7 +378,7 @@ def test_a_changed_symbol_table_is_seen() -> None:
         NativeFile(rewrite(sparse, lambda table: table.replace_schema_metadata(metadata)))
 
 
-def test_a_column_without_all_bits_of_what_is_null_is_refused() -> None:
+def test_a_column_with_a_truncated_validity_bitmap_is_refused() -> None:
     messages = set()
     for place in range(0, len(BASE) - 16, 8):
         if BASE[place + 8 : place + 16] == struct.pack("<q", 1):  # perhaps the length of such a buffer
@@ -393,7 +395,7 @@ def rewrite(content: bytes, change: Any, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
+def test_other_arrow_files_are_refused(tmp_path: Any) -> None:
     content = write_native(small())
 
     def read(content: bytes) -> None:
@@ -442,7 +444,7 @@ ARCHIVES = ["korean/raw.ark.gz", "korean/wide.ark.gz", "english/test/libri/lat.a
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_real_lattices_come_through_k2_and_our_own_files_unchanged(name: str) -> None:
+def test_real_lattices_are_unchanged_by_k2_and_native_files(name: str) -> None:
     pytest.importorskip("torch")
     path = SHARED / "data" / name
     if not path.is_file():  # on a user's machine; in CI that fails (conftest.py)

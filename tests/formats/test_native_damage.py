@@ -33,26 +33,26 @@ def damaged(tmp_path: Path) -> Path:
     return path
 
 
-def test_damage_in_a_mapped_lattice_is_raised_where_it_is_used(damaged: Path) -> None:
+def test_damage_in_a_mapped_lattice_is_raised_on_first_use(damaged: Path) -> None:
     (_, first), (_, second) = ninja.read(damaged)
     assert (first.key, second.num_arcs, len(second.dst)) == ("a", 2, 2)
     with pytest.raises(FormatError, match=r"two\.arrow, key 'a'"):
         _ = first.graph
 
 
-def test_damage_in_a_mapped_lattice_leaves_it_out_where_errors_are_wanted(damaged: Path) -> None:
+def test_damage_in_a_mapped_lattice_is_passed_to_on_error(damaged: Path) -> None:
     errors: list[NinjaError] = []
     assert [key for key, _ in ninja.read(damaged, on_error=errors.append)] == ["b"]
     assert [error.key for error in errors] == ["a"]
 
 
-def test_verbs_leave_a_damaged_mapped_lattice_out(damaged: Path, ninja) -> None:
+def test_commands_skip_a_damaged_mapped_lattice(damaged: Path, ninja) -> None:
     code, stdout, errors = ninja("best", damaged)
     assert (code, [line.split()[0] for line in stdout.splitlines()]) == (1, ["b"])
     assert "key 'a'" in errors
 
 
-def test_an_offset_beyond_all_files_costs_no_other_file_of_a_folder(damaged: Path, ninja) -> None:
+def test_a_huge_offset_does_not_affect_other_files_of_a_folder(damaged: Path, ninja) -> None:
     content = damaged.read_bytes()
     damaged.unlink()
     (damaged.parent / "u.slf").write_text(SLF)

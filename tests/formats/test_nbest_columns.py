@@ -30,8 +30,8 @@ def test_scores_become_costs():
     assert second.hypotheses[0].words == ()
 
 
-def test_columns_are_chosen():
-    (first, _) = valid_entries(read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2)))
+def test_options_select_the_columns():
+    (first, _) = strict(read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2)))
     assert [hypothesis.graph_cost for hypothesis in first.hypotheses] == [9.25, 17.5]
     assert [hypothesis.acoustic_cost for hypothesis in first.hypotheses] == [0, 0]
 
@@ -50,7 +50,7 @@ def test_columns_are_chosen():
         (b"a-0 1 2 | A\nb-0 1 2 | B\na-1 1 2 | C\n", "f:3, key 'a': the lines of the utterance are not consecutive"),
     ],
 )
-def test_errors_give_the_line_of_the_damage(content, message):
+def test_invalid_lines_raise_format_error_with_their_line(content, message):
     with pytest.raises(FormatError) as caught:
         valid_entries(read_columns(content, "f"))
     assert message in str(caught.value)
@@ -63,12 +63,12 @@ def test_errors_give_the_line_of_the_damage(content, message):
         ({"acoustic": 1}, "column 1 cannot be both the acoustic and the graph cost"),
     ],
 )
-def test_columns_that_make_no_sense_are_refused(options, message):
+def test_invalid_columns_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         ColumnOptions(**options)
 
 
-def test_lists_are_known_by_their_bars_and_become_lattices(tmp_path):
+def test_lists_are_detected_by_their_bars_and_become_lattices(tmp_path):
     assert by_mark(LISTS).name == "columns"
     (tmp_path / "lists").write_bytes(LISTS)
     lattices = dict(read(tmp_path / "lists"))
@@ -78,7 +78,7 @@ def test_lists_are_known_by_their_bars_and_become_lattices(tmp_path):
 
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not SHARED.exists(), reason="needs AMI's list, which is not part of the project")
-def test_amis_list_is_read_whole():
+def test_the_ami_list_is_read_completely():
     (lattice,) = (lattice for _, lattice in read(next(SHARED.glob("*.nbest"))))
     lines = next(SHARED.glob("*.nbest")).read_text().splitlines()
     hypotheses = lattice_nbest(lattice, 100).hypotheses

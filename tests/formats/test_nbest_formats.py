@@ -80,7 +80,7 @@ def test_kaldi_text_with_names_keeps_costs_and_labels_with_their_words():
 
 
 @needs_files
-def test_lists_of_kaldi_agree_with_a_slow_reading_of_their_lines():
+def test_lists_of_kaldi_agree_with_a_slow_reader():
     folder = FORMATS / "nbest_kaldi_librispeech"
     text = gzip.decompress((folder / "nbest.txt.gz").read_bytes()).decode()
     expected = {}
@@ -133,7 +133,7 @@ def test_lists_of_dstc10_equal_their_json():
     assert again[0].record.utterance["speaker"] == "U"
 
 
-def test_srilm_scores_are_understood_by_their_bases():
+def test_srilm_scores_are_converted_from_their_bases():
     assert_costs_close(
         read_srilm(SRILM_1, "u"),
         [(("the", "cat"), 0, 1234 * BYTELOG), (("a", "cat"), 0, 1300 * BYTELOG), ((), 0, 1400 * BYTELOG)],
@@ -145,7 +145,7 @@ def test_srilm_scores_are_understood_by_their_bases():
     )
 
 
-def test_srilm_lists_need_no_header_and_may_have_comments_and_empty_lines():
+def test_srilm_lists_can_lack_a_header_and_have_comments_and_empty_lines():
     plain = SRILM_1.partition(b"\n")[2]
     assert read_srilm(b"## made by hand\n\n" + plain + b"\n", "u") == read_srilm(SRILM_1, "u")
     assert read_srilm(b"\n## x\nNBestList1.0\n" + plain, "u") == read_srilm(SRILM_1, "u")
@@ -154,19 +154,19 @@ def test_srilm_lists_need_no_header_and_may_have_comments_and_empty_lines():
 
 
 @pytest.mark.parametrize("header", ["NBestList1.0", "NBestList2.0"])
-def test_an_srilm_list_that_is_a_header_alone_is_an_empty_hypothesis(header):
+def test_an_srilm_list_with_only_a_header_is_an_empty_hypothesis(header):
     nbest = read_srilm(f"{header}\n\n".encode(), "u")
     assert word_costs(nbest) == [((), 0.0, 0.0)]
     assert lattice_nbest(nbest_lattice(nbest), 2).hypotheses[0].words == ()
 
 
-def test_srilm_states_that_outlast_their_word_are_left_out_and_words_like_them_are_not():
+def test_srilm_states_are_dropped_and_similar_words_kept():
     late = SRILM_2.replace(b"th-1 ( st: 0.10 et: 0.12", b"th-1 ( st: 0.30 et: 0.30")
     assert read_srilm(late, "u").hypotheses == read_srilm(SRILM_2, "u").hypotheses
     assert read_srilm(SRILM_2.replace(b"cat (", b"u-2 ("), "u").hypotheses[1].words == ("a", "u-2")
 
 
-def test_srilm_words_with_times_leave_phones_and_states_out():
+def test_srilm_phones_and_states_are_dropped_and_words_keep_times():
     nbest = read_srilm(SRILM_2, "u")
     first, second = nbest.hypotheses
     assert (first.words, first.begin, first.end) == (("the", "cat"), (10, 30), (30, 50))
@@ -181,7 +181,7 @@ def test_srilm_words_with_times_leave_phones_and_states_out():
     )
 
 
-def test_nbest_files_are_written_as_they_were_read():
+def test_nbest_files_are_unchanged_after_read_and_write():
     assert write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList1.0")) == SRILM_1
     assert write_srilm(read_srilm(SRILM_3, "u")) == SRILM_3.replace(b"1 a cat", b"2 a cat")
     assert b"".join(map(write_nemo, read_nemo(NEMO, ["one", "two"]))) == NEMO
@@ -201,7 +201,7 @@ def test_nbest_files_are_written_as_they_were_read():
         max_size=5,
     )
 )
-def test_every_list_comes_back_from_every_format(hypotheses):
+def test_lists_are_unchanged_after_write_and_read_in_every_format(hypotheses):
     nbest = NBest("utt", tuple(hypotheses))
     expected_costs = word_costs(nbest)
     total_costs = [(words, 0.0, graph + acoustic) for words, graph, acoustic in expected_costs]
@@ -222,7 +222,7 @@ def test_every_list_comes_back_from_every_format(hypotheses):
     ]
 
 
-def test_nemo_beams_are_dealt_to_the_utterances_of_the_manifest():
+def test_nemo_beams_are_assigned_to_the_utterances_of_the_manifest():
     keys = list(read_manifest(MANIFEST))
     assert keys == ["one", "two"]
     first, second = list(read_nemo(NEMO, keys))
@@ -258,7 +258,7 @@ def test_espnet_folders_are_read_in_the_order_of_their_ranks(tmp_path):
         read_espnet_folder(tmp_path)
 
 
-def test_objects_are_read_in_each_of_their_shapes():
+def test_objects_are_read_from_lines_lists_and_dictionaries():
     lists = read_objects(JSONL)
     assert [nbest.key for nbest in lists] == ["u1", "u2"]
     assert word_costs(lists[0])[1] == (("a", "cat"), 0.0, 2.0)
@@ -294,7 +294,7 @@ def test_a_ctm_becomes_a_lattice_of_one_path_with_times():
     assert nbest_lattice(empty).num_arcs == 0
 
 
-def test_tables_of_kaldi_are_lists():
+def test_tables_of_kaldi_become_lists():
     words = [("u-1", np.array([3, 4], np.int32)), ("u-2", np.array([3], np.int32)), ("v-1", np.array([], np.int32))]
     graph = {"u-1": 1.0, "u-2": 2.0, "v-1": 3.0}
     labels = {key: np.array([7, 8, 9], np.int32) for key in graph}
@@ -403,7 +403,7 @@ def test_invalid_files_are_refused(name, content, message):
         READERS[name][1](content, path="f")
 
 
-def test_options_that_make_no_sense_are_refused():
+def test_invalid_options_are_refused():
     with pytest.raises(OptionError, match="score_as is 'both', but must be acoustic or graph"):
         list(read_nemo(NEMO, ["a"], score_as="both"))
     with pytest.raises(OptionError, match="the utterances of these beams are unknown"):
@@ -432,7 +432,7 @@ def test_lists_that_a_format_cannot_represent_are_refused():
         write_nemo(NBest("utt", (sentence([7]),)))
 
 
-def test_espnets_folders_are_not_mixed_with_those_of_an_earlier_run(tmp_path):
+def test_espnet_refuses_a_folder_with_lists_of_an_earlier_run(tmp_path):
     def put():
         write_all(tmp_path / "out", (NBest(key, (sentence(["a"], 1.0),)) for key in "ab"), to="espnet")
 

@@ -51,7 +51,7 @@ def test_costs_of_silent_words_are_kept() -> None:
 
 
 @pytest.mark.parametrize("variant", LISTS)
-def test_which_words_are_silent_is_an_option(variant: str, tmp_path: Path) -> None:
+def test_the_silent_option_sets_the_silent_words(variant: str, tmp_path: Path) -> None:
     path = tmp_path / "utt.nbest"
     path.write_bytes(LISTS[variant])
 
@@ -65,12 +65,12 @@ def test_which_words_are_silent_is_an_option(variant: str, tmp_path: Path) -> No
     assert words("srilm:silent=cat+<s>") & {"<s>", "</s>", "cat"} == {"</s>"}
 
 
-def test_more_words_announced_than_there_are_is_damage_with_silent_words_too() -> None:
+def test_a_wrong_number_of_words_is_refused_with_silent_words_too() -> None:
     with pytest.raises(FormatError, match="the number of words is 5, but 4 follow"):
         read_srilm(b"-1234.5 -6.25 5 <s> the cat </s>\n", "u")
 
 
-def test_silent_words_that_are_written_are_named_as_lost(tmp_path: Path) -> None:
+def test_written_silent_words_are_reported_as_lost(tmp_path: Path) -> None:
     nbest = NBest("utt", (Hypothesis(("<s>", "a"), (0.0,) * 3, (0.0,) * 3),))
     with ninja.write(str(tmp_path / "utt.nbest")) as output:
         output.write(nbest)
@@ -93,7 +93,7 @@ def timed(draw: st.DrawFn) -> NBest:
 
 @settings(max_examples=40)
 @given(timed())
-def test_no_word_is_taken_for_a_phone_and_times_stay_in_order(nbest: NBest) -> None:
+def test_no_word_is_read_as_a_phone_and_times_stay_in_order(nbest: NBest) -> None:
     content = write_srilm(nbest, None, SrilmWriteOptions(variant=SECOND))
     back = read_srilm(content, "utt", None, SrilmOptions(nbest.frame_shift or 0.01))
     times_changed = False
@@ -122,7 +122,7 @@ def test_no_word_is_taken_for_a_phone_and_times_stay_in_order(nbest: NBest) -> N
     assert ("frame shift" in output.lost) == (nbest.frame_shift != 0.01)
 
 
-def test_times_that_would_change_are_refused_if_loss_is(tmp_path: Path) -> None:
+def test_changed_times_are_refused_with_lossy_refuse(tmp_path: Path) -> None:
     zeros = (0.0,) * 3
     nbest = NBest("utt", (Hypothesis(("a", "b"), zeros, zeros, (5, 5), (5, 9)),), 0.01)
     with (
@@ -143,7 +143,7 @@ def test_times_that_would_change_are_refused_if_loss_is(tmp_path: Path) -> None:
         ((3, 7), (3, 8), (3, 7), (4, 8)),  # from the gap
     ],
 )
-def test_a_frame_is_taken_from_a_neighbour(
+def test_words_of_zero_duration_take_a_frame_of_their_neighbours(
     begin: tuple[int, ...], end: tuple[int, ...], begins: tuple[int, ...], ends: tuple[int, ...]
 ) -> None:
     zeros = (0.0,) * (len(begin) + 1)

@@ -54,7 +54,7 @@ def lattices(path, **options):
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("form", ["parquet", "arrow", "feather"])
-def test_a_table_is_recognised_and_comes_back_with_all_columns(tmp_path, name, form):
+def test_a_table_is_detected_and_written_back_with_all_columns(tmp_path, name, form):
     table, path = pa.table(TABLES[name]), tmp_path / "x"
     if form == "parquet":
         pq.write_table(table, path)
@@ -67,7 +67,7 @@ def test_a_table_is_recognised_and_comes_back_with_all_columns(tmp_path, name, f
     assert pq.read_table(tmp_path / "y.parquet").equals(table)
 
 
-def test_lattices_of_the_native_format_are_still_that(tmp_path):
+def test_native_files_are_not_detected_as_tables(tmp_path):
     ((_, lattice),) = package.read(_json(tmp_path, {"key": "a", "nbest": [{"text": "x", "score": -1}]}))
     with package.write(tmp_path / "x.arrow") as output:
         output.write(lattice)
@@ -79,7 +79,7 @@ def _json(folder, *entries):
     return folder / "x.jsonl"
 
 
-def test_costs_words_and_times_are_those_of_json(tmp_path):
+def test_costs_words_and_times_agree_with_json(tmp_path):
     for name in ("structs", "models", "words"):
         pq.write_table(pa.table(TABLES[name]), tmp_path / "x.parquet")
         rows = pa.table({key: TABLES[name][key] for key in ("id", "nbest")}).to_pylist()
@@ -89,7 +89,7 @@ def test_costs_words_and_times_are_those_of_json(tmp_path):
             assert list(from_table.words) == list(from_json.words)
 
 
-def test_new_hypotheses_change_their_columns_only(tmp_path):
+def test_new_hypotheses_change_only_their_columns(tmp_path):
     pq.write_table(pa.table(ROWS), tmp_path / "x.parquet")
     new_lists = []
     for lattice in lattices(tmp_path / "x.parquet"):
@@ -107,7 +107,7 @@ def test_new_hypotheses_change_their_columns_only(tmp_path):
     assert table.schema.equals(pa.table(ROWS).schema)
 
 
-def test_a_text_without_scores_costs_nothing_and_takes_new_words(tmp_path):
+def test_a_text_without_scores_has_zero_cost_and_can_be_replaced(tmp_path):
     pq.write_table(pa.table(TABLES["texts"]), tmp_path / "x.parquet")
     first, second = lattices(tmp_path / "x.parquet")
     assert not first.graph.any()
@@ -126,7 +126,7 @@ def test_costs_without_a_column_are_reported(tmp_path):
     assert set(output.lost) == {"graph costs", "acoustic costs"}
 
 
-def test_other_columns_go_on_to_json_and_are_lost_elsewhere(tmp_path, ninja):
+def test_other_columns_are_copied_to_json_and_lost_in_slf(tmp_path, ninja):
     pq.write_table(pa.table(TABLES["texts"]), tmp_path / "x.parquet")
     assert ninja("convert", tmp_path / "x.parquet", "-o", tmp_path / "x.jsonl")[0] == 0
     entry = json.loads((tmp_path / "x.jsonl").read_text().splitlines()[0])
@@ -144,7 +144,7 @@ lists = st.lists(
 
 
 @given(lists)
-def test_what_is_written_is_read(tmp_path_factory, drawn_lists):
+def test_tables_are_unchanged_after_write_and_read(tmp_path_factory, drawn_lists):
     path = tmp_path_factory.mktemp("tables") / "x.parquet"
     items = [NBest(f"utt{place}", tuple(drawn_hypotheses)) for place, drawn_hypotheses in enumerate(drawn_lists)]
     write_table(path, items)
@@ -156,7 +156,7 @@ def test_what_is_written_is_read(tmp_path_factory, drawn_lists):
         } == {(hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in item.hypotheses}
 
 
-def test_more_rows_than_a_batch_come_in_their_order(tmp_path):
+def test_rows_of_several_batches_keep_their_order(tmp_path):
     keys = [f"utt{number}" for number in range(300)]
     pq.write_table(pa.table({"id": keys, "text": [f"word {number}" for number in range(300)]}), tmp_path / "x.parquet")
     assert [lattice.key for lattice in lattices(tmp_path / "x.parquet")] == keys
@@ -197,7 +197,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_fault_of_a_table_is_reported(name, tmp_path):
+def test_invalid_tables_raise_format_error(name, tmp_path):
     make, message = BAD[name]
     pq.write_table(make(), tmp_path / "x.parquet")
     with pytest.raises(FormatError, match=message):
@@ -238,7 +238,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_a_table_that_needs_far_more_memory_than_its_file_has_bytes_is_refused(name, tmp_path):
+def test_a_table_with_an_extreme_compression_ratio_is_refused(name, tmp_path):
     make, message = LARGE[name]
     path = tmp_path / "x.parquet"
     pq.write_table(make(), path, compression="zstd", store_schema=False)
@@ -273,13 +273,13 @@ def test_rows_of_other_columns_are_not_joined(tmp_path):
             output.write(second)
 
 
-def test_other_names_of_columns_are_options(tmp_path):
+def test_column_names_can_be_set_by_options(tmp_path):
     pq.write_table(pa.table({"u": ["a"], "said": ["x y"], "text": ["z"]}), tmp_path / "x.parquet")
     (lattice,) = lattices(tmp_path / "x.parquet", format="parquet:key=u,text=said")
     assert (lattice.key, lattice.num_arcs) == ("a", 2)
 
 
-def test_a_missing_library_is_named(tmp_path, monkeypatch):
+def test_a_missing_pyarrow_raises_dependency_error(tmp_path, monkeypatch):
     pq.write_table(pa.table(ROWS), tmp_path / "x.parquet")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(DependencyError, match="pip install pyarrow"):

@@ -31,7 +31,7 @@ def test_words_are_on_the_transitions_that_enter_their_nodes():
     assert (lattice.num_states, lattice.num_arcs) == (5, 5)
 
 
-def test_several_lattices_of_a_file_have_their_names_as_keys():
+def test_several_lattices_of_a_file_have_names_as_keys():
     lattices = list(read_pfsgs(PFSG + PFSG.replace(b"utt1", b"utt2")))
     assert [lattice.key for lattice in lattices] == ["utt1", "utt2"]
     with pytest.raises(FormatError, match=r"^f:12, key 'k': the file continues after the lattice"):
@@ -42,7 +42,7 @@ def test_several_lattices_of_a_file_have_their_names_as_keys():
         next(entries)
 
 
-def test_tags_of_sentences_are_no_words_and_durations_no_part_of_names():
+def test_sentence_tags_and_durations_are_dropped():
     content = PFSG.replace(b"utt1", b"utt1(duration=2.5)").replace(b"NULL a b c NULL", b"<s> a b c </s>")
     [lattice] = read_pfsgs(content)
     assert lattice.key == "utt1"
@@ -76,7 +76,7 @@ def test_bad_files_are_refused_with_their_line(text):
     assert message in str(caught.value)
 
 
-def test_a_file_cut_anywhere_is_refused():
+def test_a_truncated_file_is_refused():
     for cut in range(len(PFSG.rstrip()) + 1):
         with pytest.raises(FormatError):
             read_pfsg(PFSG[:cut], "k")
@@ -110,7 +110,7 @@ def test_any_lattice_is_written_with_its_sentences_and_total_costs(lattice):
     assert rewritten.identical(back)
 
 
-def test_one_of_the_costs_can_be_written_alone():
+def test_the_costs_option_selects_the_written_cost():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
     assert [write_pfsg(lattice, None, OneCost(costs)).split()[-4] for costs in ("graph", "acoustic", "total")] == [
         b"-10000", b"-20001", b"-30002",
@@ -125,7 +125,7 @@ def test_the_first_and_the_last_node_have_no_word():
     assert read_pfsg(content, "k", words=lattice.words).word.tolist() == [1]
 
 
-def test_pfsg_refuses_lattices_that_it_cannot_hold():
+def test_pfsg_refuses_lattices_that_it_cannot_store():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
     with pytest.raises(OptionError, match="costs is 'x'"):
         write_pfsg(lattice, options=OneCost(costs="x"))
@@ -137,7 +137,7 @@ def test_pfsg_refuses_lattices_that_it_cannot_hold():
         write_pfsg(lattice_of([(0, 1, 1, 1e6, 2.0)], {1: (0, 0)}))
 
 
-def test_empty_lines_behind_a_lattice_with_a_fault_take_time_in_proportion_to_their_number():
+def test_empty_lines_after_an_invalid_lattice_are_read_in_linear_time():
     def reading(size):
         faulty = b"name a\nnodes 2 a b\ninitial 0\nfinal 1\ntransitions 2\n0 1 0\n1 1 0\n"
         content = faulty + b"\n" * size + b"x\n" + PFSG

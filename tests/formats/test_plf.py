@@ -24,7 +24,7 @@ FILES = SHARED / "data" / "formats" / "plf_fisher_callhome"
 needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
 
 
-def test_arcs_lead_as_many_states_on_as_they_say():
+def test_an_arc_spans_its_number_of_states():
     lattice = read_plf(PLF, "k")
     check(lattice)
     assert (lattice.num_states, lattice.num_arcs) == (4, 4)
@@ -34,7 +34,7 @@ def test_arcs_lead_as_many_states_on_as_they_say():
     assert lattice.time is None
 
 
-def test_words_may_have_either_quotes_and_escapes():
+def test_words_can_have_single_or_double_quotes_and_escapes():
     line = b"""((("l'eau", -1, 1), ('d\\'or', -1, 1), ('\\\\', -1, 1), ('"', -1, 1), ('\xc3\xa9', -1, 1)),)"""
     lattice = read_plf(line, "k")
     assert lattice.words.spell(lattice.word) == ["l'eau", "d'or", "\\", '"', "é"]
@@ -44,13 +44,13 @@ def test_words_may_have_either_quotes_and_escapes():
 
 
 @pytest.mark.parametrize("line", [b"()", b"", b"\n", b" ( ) \r\n"])
-def test_no_columns_are_the_empty_sentence(line):
+def test_a_lattice_without_columns_is_the_empty_sentence(line):
     lattice = read_plf(line, "k")
     assert (lattice.num_states, lattice.num_arcs, lattice.is_final.tolist()) == (1, 0, [True])
     assert write_plf(lattice) == b"()\n"
 
 
-def test_scores_are_what_the_options_say():
+def test_options_select_the_kind_and_fields_of_scores():
     line = b"((('a', 0.25, 0.5, 1),),)"
     with pytest.raises(FormatError, match=r"^f:7, key 'k': a score is positive"):
         read_plf(line, "k", "f", line=7)
@@ -72,7 +72,7 @@ MOSES = b"""((('einen',1.0,1),),(('wettbewerbsbedingten',0.5,2),('wettbewerbs',0
 (('bedingten',1.0,1),),(('preissturz',0.5,2), ('preis',0.5,1),),(('sturz',1.0,1),),)"""
 
 
-def test_probabilities_are_seen_from_the_line():
+def test_probabilities_are_detected_from_the_line():
     lattice = read_plf(MOSES, "k")
     assert lattice.num_arcs == 8
     np.testing.assert_allclose(lattice.graph, -np.log([1, 0.5, 0.25, 0.25, 1, 0.5, 0.5, 1]), rtol=1e-6, atol=0)
@@ -89,7 +89,7 @@ def test_probabilities_are_seen_from_the_line():
         read_plf(MOSES, "k", options=PlfOptions("log"))
 
 
-def test_commas_after_a_single_item_may_be_missing():
+def test_commas_after_a_single_item_are_optional():
     line = b"((('einen', 0, 1)), (('wettbewerbs', -0.2, 1), ('wettbewerb', -1.5, 1)), (('sturz', -1.0, 1)))"  # Joshua
     lattice = read_plf(line, "k")
     assert lattice.dst.tolist() == [1, 2, 2, 3]
@@ -129,27 +129,27 @@ def test_bad_lines_are_refused_with_their_number(line):
     assert BAD[line] in str(caught.value)
 
 
-def test_ends_out_of_reach_and_unknown_words_are_refused():
+def test_unreachable_final_states_and_unknown_words_are_refused():
     with pytest.raises(LatticeError, match=r"no path leads from the first state \(0\) to the last \(2\)"):
         read_plf(b"((('a', -1, 1),),(),)", "k")
     with pytest.raises(SymbolError, match=r"^f:1, key 'k': word 'd' is not in the symbol table"):
         read_plf(PLF, "k", "f", SymbolTable.from_words(["<eps>", "a", "b", "c"]))
 
 
-def test_a_line_cut_anywhere_is_refused():
+def test_a_truncated_line_is_refused():
     for cut in range(1, len(PLF) - 1):
         with pytest.raises(FormatError):
             read_plf(PLF[:cut], "k")
 
 
-def test_lines_of_a_file_are_read_one_by_one():
+def test_an_invalid_line_does_not_affect_other_lines():
     items = list(read_plfs(PLF + b"broken\n" + PLF, "f.plf"))
     assert [getattr(item, "key", None) for item in items] == ["1", "2", "3"]
     assert str(items[1]) == "f.plf:2, key '2': expected '(', found 'broken'"
 
 
 @given(any_lattices(unit=0.37))
-def test_plf_reads_back_as_written(lattice):
+def test_plf_is_unchanged_after_write_and_read(lattice):
     content = write_plf(lattice, options=PlfWriteOptions(scores="both"))
     back = read_plf(content, "k", words=lattice.words, options=PlfOptions("score", graph=0, acoustic=1))
     np.testing.assert_allclose(slow.lattice_fingerprint(back), slow.lattice_fingerprint(lattice), rtol=1e-5)
@@ -166,7 +166,7 @@ def test_plf_reads_back_as_written(lattice):
     assert len(ast.literal_eval(content.decode())) in (lattice.num_states, lattice.num_states - 1)
 
 
-def test_plf_refuses_words_that_it_cannot_hold():
+def test_plf_refuses_words_that_it_cannot_store():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
     with pytest.raises(OptionError, match="costs is 'x'"):
         write_plf(lattice, options=PlfWriteOptions(scores="x"))
@@ -178,7 +178,7 @@ def test_plf_refuses_words_that_it_cannot_hold():
 
 @needs_files
 @pytest.mark.parametrize("name", ["callhome_evltest", "fisher_dev"])
-def test_real_lattices_are_read_as_python_reads_them(name):
+def test_real_lattices_agree_with_the_python_parser(name):
     lines = gzip.decompress((FILES / f"{name}.plf.gz").read_bytes()).split(b"\n")[:-1]
     for line, lattice in list(zip(lines, read_plfs(b"\n".join(lines)), strict=True))[::13]:
         np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_plf(line)), rtol=1e-5)

@@ -108,7 +108,7 @@ def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
         ("empty.ark", b""),  # Kaldi's archive of no lattices
     ],
 )
-def test_other_files_in_a_folder_are_passed_over(folder, name, inside):
+def test_other_files_in_a_folder_are_ignored(folder, name, inside):
     Path(name).write_bytes(inside)
     assert reads(".") == (["good"], [])
 
@@ -116,7 +116,7 @@ def test_other_files_in_a_folder_are_passed_over(folder, name, inside):
 # The format that the user names
 
 
-def test_a_named_format_reaches_every_file_of_a_folder(folder):
+def test_the_format_option_applies_to_every_file_of_a_folder(folder):
     for name in ("words.txt", "char.words.txt", "words.txt.gz", "README.md", "LICENSE", ".hidden", "a.notes", "b"):
         Path(name).write_bytes(b"")
     Path("below").mkdir()
@@ -130,7 +130,7 @@ def test_a_named_format_reaches_every_file_of_a_folder(folder):
 
 
 @pytest.mark.parametrize("keys", [["1", "2"], ["2", "1"], ["x", "2"]])
-def test_keys_that_look_like_numbers_come_back_from_k2(folder, keys):
+def test_keys_that_look_like_numbers_are_unchanged_in_k2(folder, keys):
     Path("x.pt").write_bytes(write_k2s([small(key) for key in keys]))
     assert reads("x.pt") == (keys, [])
 
@@ -147,7 +147,7 @@ def test_files_without_keys_are_numbered(folder):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_keys_that_come_again_are_named(folder, capfd, jobs):
+def test_duplicate_keys_are_reported(folder, capfd, jobs):
     for name in ("one", "two"):
         Path(name).mkdir()
         for key in ("a", "b", name):
@@ -172,7 +172,7 @@ def test_keys_that_come_again_are_named(folder, capfd, jobs):
 
 
 @pytest.mark.parametrize("key", ["utt", "several words"])
-def test_a_byte_order_mark_is_no_part_of_a_key(folder, key):
+def test_a_byte_order_mark_is_removed_from_a_key(folder, key):
     Path("x").write_bytes(b"\xef\xbb\xbf" + key.encode() + b" \n0 1 1 1,2,3_4\n1 0,0,\n\n")
     assert reads("x") == ([key], [])
 
@@ -188,14 +188,14 @@ def test_a_byte_order_mark_is_no_part_of_a_key(folder, key):
         ("x.ark", b"utt-1 \n0 1 1 1,2,3_4\n1 0,0,\n\n", "nbest-kaldi"),
     ],
 )
-def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside, form):
+def test_ids_in_text_are_not_combined_with_words_of_other_files(folder, name, inside, form):
     Path(name).write_bytes(inside)
     assert len(reads(name, format=form)[0]) == 1
     with pytest.raises(OptionError, match="contains word ids, but another source contains words"):
         reads(name, words=vocabulary("good.slf"), format=form)
 
 
-def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
+def test_errors_contain_the_file_of_the_lattice_instead_of_the_words(folder):
     Path("x.att").write_bytes(b"0 1 7 7 0.5\n1\n")
     write_all("x.ark", [small("u").with_words(None)])
     table = SymbolTable([("<eps>", 0), ("a", 1)])
@@ -206,7 +206,7 @@ def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
             reads(name, words=vocabulary("good.slf"))
 
 
-def test_names_in_text_get_the_ids_of_other_files(folder):
+def test_words_in_text_get_the_ids_of_a_shared_vocabulary(folder):
     Path("x.att").write_bytes(b"0 1 b b 0.5\n1\n")
     words = vocabulary("good.slf")
     ((_, lattice),) = read("x.att", words=words)
@@ -217,7 +217,7 @@ def test_names_in_text_get_the_ids_of_other_files(folder):
 # Lists of files
 
 
-def test_a_missing_file_of_a_list_is_reported_and_the_others_are_read(folder):
+def test_a_missing_file_of_a_list_does_not_affect_the_others(folder):
     Path("other.slf").write_bytes(write_slf(small()))
     Path("list").write_text("good.slf\nmissing.slf\nother.slf\n")
     keys, errors = reads("list")
@@ -225,7 +225,7 @@ def test_a_missing_file_of_a_list_is_reported_and_the_others_are_read(folder):
     assert errors == ["missing.slf: cannot be read: No such file or directory"]
 
 
-def test_lines_that_mostly_name_no_files_are_no_list(folder):
+def test_a_file_with_mostly_missing_names_is_not_a_list(folder):
     Path("list").write_text("good.slf\nmissing.slf\nmissing too\n")
     assert [table.place.path for table in tables("list")] == ["list"]
 
@@ -237,7 +237,7 @@ def open_content(path):
     return Content(open_stream(Place(str(path))), str(path))
 
 
-def test_a_file_is_held_once(tmp_path):
+def test_a_file_is_stored_in_memory_once(tmp_path):
     size = 24 << 20
     (tmp_path / "plain").write_bytes(b"\xef\xbb\xbf" + b"x" * size)
     for path in (tmp_path / "plain", tmp_path / "packed.gz"):
@@ -252,7 +252,7 @@ def test_a_file_is_held_once(tmp_path):
             tracemalloc.stop()
 
 
-def test_a_packed_file_that_swells_too_much_is_refused(tmp_path, monkeypatch):
+def test_a_gzip_file_with_an_extreme_ratio_is_refused(tmp_path, monkeypatch):
     (tmp_path / "bomb.slf.gz").write_bytes(gzip.compress(b"VERSION=1.0\n" + b" " * (8 << 20)))
     monkeypatch.setattr(content, "LARGEST_PACKED", 4 << 20)
     with pytest.raises(
@@ -265,26 +265,26 @@ def test_a_packed_file_that_swells_too_much_is_refused(tmp_path, monkeypatch):
     assert len(open_content(tmp_path / "bomb.slf.gz").whole()) == (8 << 20) + 12
 
 
-def test_companion_files_are_known_by_their_names():
+def test_companion_files_are_recognised_by_name():
     for name in ("words.txt", "char.words.txt", "words.txt.gz", "README", "README.md", "LICENSE.txt"):
         assert re.fullmatch(COMPANIONS, name)
     for name in ("swords.txt", "words.txt.slf", "a.README", "utt.txt"):
         assert not re.fullmatch(COMPANIONS, name)
 
 
-def test_an_archive_of_nothing_is_none_of_the_damaged(folder):
+def test_an_archive_without_lattices_is_valid(folder):
     with write("empty.ark"):
         pass
     assert reads("empty.ark") == ([], [])
 
 
-def test_a_list_with_fewer_words_than_it_announces_is_cut_short():
+def test_an_srilm_line_with_fewer_words_than_declared_is_refused():
     with pytest.raises(FormatError, match="f:1, key 'u': the number of words is 3, but 2 follow"):
         read_srilm(b"-1.5 -2.5 3 a b\n", "u", "f")
     assert read_srilm(b"-1.5 -2.5 1 a b\n", "u", "f").hypotheses[0].words == ("a", "b")  # one counts for no penalty
 
 
-def test_a_posterior_is_not_above_one():
+def test_a_posterior_above_one_is_refused():
     mesh = b"name m\nnumaligns 1\nposterior 1\nalign 0 word 99999\n"
     (error,) = read_mesh_lattices(mesh, "m", "f")
     assert "f:4, key 'm': the posterior of 'word' is 99999, but must not be above 1" in str(error)

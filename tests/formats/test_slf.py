@@ -38,7 +38,7 @@ def test_words_on_nodes_move_to_the_links_that_enter_them():
     assert rounded_sentences(check_against_reference(content)[1]) == [("one end", 4.0, 8.0), ("two end", 1.0, 2.0)]
 
 
-def test_words_that_begin_at_their_nodes_move_to_the_links_that_leave_them():
+def test_words_at_the_begin_of_nodes_move_to_the_links_that_leave_them():
     content = b"dir=b\nN=3 L=2\nI=0 W=one\nI=1 W=two r=-3\nI=2 W=end l=-1\n"
     content += b"J=0 S=0 E=1 a=-1 r=0\nJ=1 S=1 E=2 a=-2\n"
     reference, lattice = check_against_reference(content)
@@ -51,15 +51,15 @@ def test_words_that_begin_at_their_nodes_move_to_the_links_that_leave_them():
     assert ends.acoustic.tolist() == [0, 1, 2]  # as if `dir=f`: the first word comes before all links
 
 
-def test_a_score_is_on_a_link_or_on_its_node():
+def test_a_score_on_a_link_and_its_node_is_refused():
     content = b"N=2 L=1\nI=0 a=-1\nI=1 W=a r=-2\nJ=0 S=0 E=1 a=-3 l=-4\n"
     assert sentences(check_against_reference(content)[1]) == [("a", 6, 4)]
     with pytest.raises(FormatError, match=r"^f:4, key 'k': the link and its node 1 have the same score"):
         read_slf(content.replace(b"r=-2", b"a=-2"), "k", "f")
 
 
-def test_a_word_on_the_first_node_gets_an_arc_of_its_own():
-    lattice = check_against_reference(b"N=2 L=1\nI=0 W=hello t=0.3\nI=1 W=world t=0.5\nJ=0 S=0 E=1 a=-1\n")[1]
+def test_a_word_on_the_first_node_gets_its_own_arc():
+    lattice = same_as_twin(b"N=2 L=1\nI=0 W=hello t=0.3\nI=1 W=world t=0.5\nJ=0 S=0 E=1 a=-1\n")[1]
     assert rounded_sentences(lattice) == [("hello world", 0.0, 1.0)]
     assert lattice.time.tolist() == [0, 30, 50]
 
@@ -96,7 +96,7 @@ def test_probabilities_become_costs():
         read_slf(b"base=0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=-1\n", "k", "p")
 
 
-def test_the_fields_of_the_costs_are_chosen_by_name():
+def test_options_select_the_fields_of_the_costs():
     content = b"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 a=-1 l=-2 r=-4 n=-8 i=-16,-32\n"
 
     def graph(*names):
@@ -148,7 +148,7 @@ def test_the_fields_of_the_costs_are_chosen_by_name():
         (b"a\\8", "a8"),
     ],
 )
-def test_quotes_and_escapes_are_understood(spelling, word):
+def test_quotes_and_escapes_are_decoded(spelling, word):
     content = b"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=" + spelling + b" a=-1\n"
     lattice = check_against_reference(content)[1]
     assert lattice.words.spell(lattice.word) == [word]
@@ -157,7 +157,7 @@ def test_quotes_and_escapes_are_understood(spelling, word):
     check_against_reference(content_again)
 
 
-def test_names_fields_and_lines_come_in_any_order():
+def test_fields_and_lines_can_be_in_any_order():
     content = b"""# a comment
       LINKS=2   NODES=3 # another
     J=1 END=2 a=-2 START=1 WORD=b
@@ -172,7 +172,7 @@ def test_names_fields_and_lines_come_in_any_order():
     assert lattice.time.tolist() == [0, 10, 20]
 
 
-def test_the_header_may_go_on_behind_the_size_and_have_empty_fields():
+def test_the_header_can_continue_after_the_size_and_have_empty_fields():
     content = b"UTTERANCE=\nlmname=\nN=3 L=2\n# where it begins\nstart=2\n\nend=0 base=10\nI=0\nI=1\nI=2\n"
     content += b"J=0 S=2 E=1 W=a l=-1\nJ=1 S=1 E=0 W=b l=0\n"
     assert rounded_sentences(check_against_reference(content)[1]) == [("a b", round(math.log(10), 4), 0.0)]
@@ -184,20 +184,20 @@ def test_the_header_may_go_on_behind_the_size_and_have_empty_fields():
     assert time.process_time() - begin < 20
 
 
-def test_a_duration_is_no_part_of_the_utterance():
+def test_a_duration_is_removed_from_the_utterance():
     content = SMALL.replace(b"UTTERANCE=utt", b"UTTERANCE=utt(duration=2.5)")  # as SRILM has it
     assert read_slf(content, "k", options=SlfOptions(key="utterance")).key == "utt"
 
 
-def test_a_header_of_a_sub_lattice_may_say_the_base_again():
+def test_the_header_after_a_sub_lattice_can_repeat_the_base():
     again = SUBLATTICES.replace(b".\n\n", b".\n\nVERSION=1.0\nbase=10\n")
     assert read_slf(again, "k").identical(check_against_reference(SUBLATTICES)[1])
     scaled = sentences(check_against_reference(SUBLATTICES.replace(b".\n\n", b".\n\nbase=100\n"))[1])
     assert [round(acoustic / math.log(100), 4) for _, _, acoustic in scaled] == [6.0] * 4
 
 
-def test_nodes_may_be_numbered_backwards_and_left_out():
-    lattice = check_against_reference(b"N=3 L=2\nJ=0 S=2 E=1 W=a\nJ=1 S=1 E=0 W=b\n")[1]
+def test_nodes_can_be_numbered_backwards_and_omitted():
+    lattice = same_as_twin(b"N=3 L=2\nJ=0 S=2 E=1 W=a\nJ=1 S=1 E=0 W=b\n")[1]
     assert rounded_sentences(lattice) == [("a b", 0.0, 0.0)]
     assert lattice.time is None
 
@@ -209,8 +209,8 @@ def test_times_are_rounded_to_frames():
     assert read_slf(SMALL.replace(b" t=0.10", b""), "k").time is None
 
 
-def test_sub_lattices_take_the_places_of_their_nodes():
-    _, lattice = check_against_reference(SUBLATTICES)
+def test_sub_lattices_replace_their_nodes():
+    _, lattice = same_as_twin(SUBLATTICES)
     unit = math.log(10)
     expected = {
         (f"{first} {second}", a + b)
@@ -222,7 +222,7 @@ def test_sub_lattices_take_the_places_of_their_nodes():
     assert (lattice.num_states, lattice.num_arcs) == (10, 11)
 
 
-def test_sub_lattices_may_be_numbered_backwards_and_have_scores_on_their_nodes():
+def test_sub_lattices_can_be_numbered_backwards_with_scores_on_nodes():
     content = b"SUBLAT=x\nN=3 L=2\nI=0 W=three%s\nI=1 W=two a=-5\nI=2 W=one%s\nJ=0 S=2 E=1\nJ=1 S=1 E=0\n.\n"
     content += b"N=2 L=1\nI=0 W=zero\nI=1 L=x r=-7\nJ=0 S=0 E=1 l=-1\n"
     forward, backward = content % (b" a=0", b""), b"dir=b\n" + content % (b"", b" a=0")
@@ -230,7 +230,7 @@ def test_sub_lattices_may_be_numbered_backwards_and_have_scores_on_their_nodes()
     assert sentences(check_against_reference(backward)[1]) == [("zero one two three", 8, 5)]
 
 
-def test_sub_lattices_within_sub_lattices_cannot_outgrow_the_file():
+def test_the_size_and_depth_of_nested_sub_lattices_is_limited():
     lines = [b"SUBLAT=s0\nN=2 L=1\nI=0 W=a\nI=1\nJ=0 S=0 E=1\n."]
     for level in range(1, 31):
         nodes = b"".join(b"I=%d L=s%d\n" % (node, level - 1) for node in range(10))
@@ -247,7 +247,7 @@ def test_sub_lattices_within_sub_lattices_cannot_outgrow_the_file():
         read_slf(b"\n".join([*deep, b"N=1 L=0\nI=0 L=s4999\n"]), "k")
 
 
-def test_links_without_words_to_an_end_of_their_own_become_final_costs():
+def test_links_without_words_to_a_separate_last_node_become_final_costs():
     content = b"N=3 L=3\nJ=0 S=0 E=1 W=a a=-1 l=0\nJ=1 S=0 E=2 W=!NULL a=-7 l=-8\nJ=2 S=1 E=2 W=%s a=-2 l=-3\n"
     lattice = read_slf(content % b"!NULL", "k")
     assert (lattice.num_states, lattice.num_arcs) == (2, 1)
@@ -260,7 +260,7 @@ def test_links_without_words_to_an_end_of_their_own_become_final_costs():
     assert sentences(check_against_reference(parallel)[1]) == [("", 0, 1), ("", 0, 2)]
 
 
-def test_other_encodings_are_read_when_named():
+def test_the_encoding_option_sets_the_encoding():
     content = SMALL.replace(b"four", "été".encode("latin-1"))
     with pytest.raises(FormatError, match=r"^f:12, key 'k': not UTF-8 .*specify the encoding"):
         read_slf(content, "k", "f")
@@ -312,7 +312,7 @@ def lattices(draw):
 
 
 @given(lattices(), st.sampled_from([None, 1.0, 10.0, 1.0001]))
-def test_slf_reads_back_bit_for_bit(lattice, base):
+def test_slf_is_identical_after_write_and_read(lattice, base):
     content = write_slf(lattice, options=SlfWriteOptions(base=base))
     back = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
     reached = np.zeros(lattice.num_states, bool)
@@ -328,7 +328,7 @@ def test_slf_reads_back_bit_for_bit(lattice, base):
 
 
 @given(lattices())
-def test_probabilities_read_back_but_for_their_last_digits(lattice):
+def test_probabilities_are_almost_equal_after_write_and_read(lattice):
     large = max(np.abs(lattice.graph).max(initial=0), np.abs(lattice.acoustic).max(initial=0))
     if (
         large > 700
@@ -344,7 +344,7 @@ def test_probabilities_read_back_but_for_their_last_digits(lattice):
     np.testing.assert_allclose(back.graph, lattice.graph, rtol=1e-6, atol=1e-12)
 
 
-def test_slf_refuses_lattices_that_it_cannot_hold():
+def test_slf_refuses_lattices_that_it_cannot_store():
     lattice = read_slf(SMALL, "k")
     with pytest.raises(OptionError, match="base is -1"):
         write_slf(lattice, options=SlfWriteOptions(base=-1))
@@ -386,7 +386,7 @@ def test_times_of_alignments_are_written():
 
 @pytest.mark.parametrize(("base", "zero"), [("", "-inf"), ("base=10", "-Infinity"), ("base=0", "0.00")])
 @pytest.mark.parametrize("on_node", [False, True])
-def test_links_of_probability_zero_are_none(base, zero, on_node):
+def test_links_with_zero_probability_are_dropped(base, zero, on_node):
     on = [("", zero), (zero, "")][on_node]
     certain = "1" if base == "base=0" else "0"
     content = (
@@ -399,7 +399,7 @@ def test_links_of_probability_zero_are_none(base, zero, on_node):
         read_slf(content.replace(b"J=1 S=0 E=2", b"J=1 S=1 E=2"), "k")
 
 
-def test_impossible_values_are_refused_at_the_edge_and_in_parts():
+def test_zero_probability_is_refused_at_the_ends_and_in_sub_lattices():
     with pytest.raises(FormatError, match="the lattice's first or last word has probability 0"):
         read_slf(b"N=2 L=1\nI=0 W=a a=-inf\nI=1 W=b a=0\nJ=0 S=0 E=1\n", "k")
     sub = b"SUBLAT=x\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=-inf\n.\nN=3 L=2\nI=0\nI=1 L=x\nI=2\n"
@@ -407,7 +407,7 @@ def test_impossible_values_are_refused_at_the_edge_and_in_parts():
         read_slf(sub + b"J=0 S=0 E=1 W=!NULL a=0\nJ=1 S=1 E=2 W=!NULL a=0\n", "k")
 
 
-def test_a_second_lattice_and_a_swallowed_tab_are_named():
+def test_a_second_lattice_and_an_escaped_tab_are_refused():
     lattice = b"VERSION=1.0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=0\n"
     with pytest.raises(FormatError, match=r":6, key 'k': a second lattice begins here"):
         read_slf(lattice + lattice, "k", "p")
@@ -416,7 +416,7 @@ def test_a_second_lattice_and_a_swallowed_tab_are_named():
 
 
 @pytest.mark.parametrize("quotes", ['"', "'", "\"'"])
-def test_quotes_that_nothing_closes_take_time_in_proportion_to_the_line(quotes):
+def test_unclosed_quotes_are_read_in_linear_time(quotes):
     def reading(size):
         fields = " ".join(f"x={quotes[number % len(quotes)]}w\\ w" for number in range(size))
         content = f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a {fields}\n".encode()
@@ -426,7 +426,7 @@ def test_quotes_that_nothing_closes_take_time_in_proportion_to_the_line(quotes):
 
 
 @given(st.lists(st.text("\"'\\ ab", min_size=1, max_size=5), min_size=1, max_size=6))
-def test_quotes_of_a_line_are_read_as_the_slow_reader_reads_them(values):
+def test_quotes_agree_with_the_slow_reader(values):
     line = " x=".join(["W=" + values[0], *values[1:]])
     content = f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 {line}\n".encode()
     try:

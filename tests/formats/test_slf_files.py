@@ -83,7 +83,7 @@ def test_bad_files_are_refused_with_their_line(text):
         slow.fingerprint(slow.read_slf(content))
 
 
-def test_cycles_and_ends_out_of_reach_are_refused():
+def test_cycles_and_unreachable_ends_are_refused():
     cycle = b"start=0\nend=3\nN=4 L=4\nJ=0 S=0 E=1\nJ=1 S=1 E=2\nJ=2 S=2 E=1\nJ=3 S=2 E=3\n"
     with pytest.raises(LatticeError, match=r"^c:6, key 'k': there is a cycle: nodes 1 -> 2 -> 1"):
         read_slf(cycle, "k", "c")
@@ -99,7 +99,7 @@ def test_cycles_and_ends_out_of_reach_are_refused():
 
 
 @pytest.mark.parametrize("content", [SMALL, SUBLATTICES])
-def test_a_file_cut_at_any_byte_is_refused_with_its_line(content):
+def test_a_truncated_file_is_refused_with_its_line(content):
     lines = []
     for cut in range(len(content)):
         with pytest.raises(FormatError) as caught:
@@ -110,9 +110,9 @@ def test_a_file_cut_at_any_byte_is_refused_with_its_line(content):
 
 
 @needs_files
-def test_the_ami_lattice_holds_its_nbest_list_with_all_scores():
-    content = read_unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
-    reference, lattice = check_against_reference(content)
+def test_the_ami_lattice_contains_its_nbest_list_with_all_scores():
+    content = unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
+    reference, lattice = same_as_twin(content)
     assert (lattice.num_states, lattice.num_arcs) == (reference.nodes, len(reference.links)) == (27, 36)
     names = (("l",), ("n",), ("i[0]",), ("i[1]",))
     paths = [sentences(read_slf(content, "k", options=SlfOptions(graph=name))) for name in names]
@@ -136,8 +136,8 @@ def test_the_ami_lattice_holds_its_nbest_list_with_all_scores():
 
 
 @needs_files
-def test_the_first_of_the_ami_list_is_best_where_the_models_weigh_much():
-    content = read_unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
+def test_the_best_path_with_a_large_lm_scale_is_the_first_of_the_ami_list():
+    content = unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
     lattice = read_slf(content, "k", options=SlfOptions(graph=("l", "n", "i[0]", "i[1]")))
     first = nbest(lattice, 3, Scales(lm=4.0))
     spoken = [" ".join(lattice.words.spell(path.words)) for path in first]
@@ -145,8 +145,8 @@ def test_the_first_of_the_ami_list_is_best_where_the_models_weigh_much():
 
 
 @needs_files
-def test_theanolms_lattice_is_the_same_in_slf_and_kaldi_text():
-    lattice = read_slf(read_unpacked("theanolm/lattice.slf"), "", options=SlfOptions(fold="silent", key="utterance"))
+def test_the_theanolm_lattice_is_the_same_in_slf_and_kaldi_text():
+    lattice = read_slf(unpacked("theanolm/lattice.slf"), "", options=SlfOptions(fold="silent", key="utterance"))
     kaldi = slow.Graph(end="end")
     for row in (
         line.split() for line in read_unpacked("theanolm/lattice.lat").decode().splitlines()[1:] if line.strip()
@@ -181,8 +181,8 @@ def test_theanolms_lattice_is_the_same_in_slf_and_kaldi_text():
 
 
 @needs_files
-def test_theanolms_lattice_is_the_one_that_the_kaldi_reader_reads(tmp_path):
-    text = read_unpacked("theanolm/lattice.lat").replace(b"utterance 123\n", b"key \n") + b"\n"  # as Kaldi writes it
+def test_the_theanolm_lattice_agrees_with_the_kaldi_reader(tmp_path):
+    text = unpacked("theanolm/lattice.lat").replace(b"utterance 123\n", b"key \n") + b"\n"  # as Kaldi writes it
     (tmp_path / "lat.txt").write_bytes(text)
     ((_, kaldi),) = read(f"ark,t:{tmp_path / 'lat.txt'}")
     lattice = read_slf(read_unpacked("theanolm/lattice.slf"), "key", options=SlfOptions(fold="silent"))
@@ -211,7 +211,7 @@ def refused_by_twin(content):
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
-def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(seed):
+def test_damaged_files_are_refused_or_agree_with_the_slow_reader(seed):
     random_ = random.Random(seed)
     for content in real_files():
         damaged = bytearray(content)

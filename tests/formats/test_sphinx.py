@@ -77,7 +77,7 @@ def test_bad_files_are_refused_with_their_line(text):
     assert message in str(caught.value)
 
 
-def test_a_base_can_be_given_where_the_file_has_none():
+def test_the_base_option_replaces_a_missing_base():
     content = SPHINX.replace(b"# -logbase 1.000100e+00", b"#")
     assert read_sphinx(content, "k", options=SphinxOptions(base=1.0001)).identical(read_sphinx(SPHINX, "k"))
     with pytest.raises(FormatError, match="a second base"):
@@ -102,7 +102,7 @@ def test_edges_past_the_ends_are_refused_with_their_line(edge, reason):
         read_sphinx(SPHINX.replace(b"2 0 -50000", edge), "k", "f.lat")
 
 
-def test_a_file_cut_anywhere_is_refused():
+def test_a_truncated_file_is_refused():
     for cut in range(len(SPHINX) - len("\n") - 1):
         with pytest.raises(FormatError):
             read_sphinx(SPHINX[:cut], "k")
@@ -110,7 +110,7 @@ def test_a_file_cut_anywhere_is_refused():
 
 @needs_files
 @pytest.mark.parametrize("path", PAIRS[::12], ids=lambda path: path.name)
-def test_real_files_are_read_as_the_slow_reader_reads_them(path):
+def test_real_files_agree_with_the_slow_reader(path):
     content = gzip.decompress((path.parent / path.name.replace(".slf.", ".lat.")).read_bytes())
     lattice, reference = read_sphinx(content, "k"), slow.read_sphinx(content)
     assert (lattice.num_states, lattice.num_arcs) == (reference.nodes, len(reference.links))
@@ -149,7 +149,7 @@ def test_any_lattice_is_written_with_its_sentences_and_acoustic_scores(lattice):
     np.testing.assert_allclose(slow.lattice_fingerprint(rewritten), slow.lattice_fingerprint(back), rtol=1e-6)
 
 
-def test_sphinx_refuses_lattices_that_it_cannot_hold():
+def test_sphinx_refuses_lattices_that_it_cannot_store():
     lattice = lattice_of([(0, 1, 1, 0, 1)], {1: (0, 0)})
     with pytest.raises(OptionError, match="base is 1"):
         write_sphinx(lattice, options=SphinxWriteOptions(base=1.0))

@@ -184,7 +184,7 @@ def files(draw: st.DrawFn, format: str) -> bytes:
 @pytest.mark.parametrize("format", [option for name in PIECES for option in OPTIONS.get(name, [name])])
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_where_a_piece_ends_makes_no_difference(format: str, data: st.DataObject) -> None:
+def test_block_boundaries_have_no_effect(format: str, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 40) | st.integers(1, 1000))
     expected, results = read_both_ways(data.draw(files(format.split(":")[0])), format, size)
     if format.startswith("nemo") and expected and expected[-1][0] is FormatError:
@@ -208,7 +208,7 @@ SOUND = {  # an entry of each, by its number
 
 @pytest.mark.parametrize("format", SOUND)
 @pytest.mark.parametrize("packed", [False, True])
-def test_lattices_come_before_the_rest_of_the_file_is_read(
+def test_lattices_are_returned_before_the_whole_file_is_read(
     format: str, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block, count = 1 << 10, 200
@@ -238,7 +238,7 @@ def test_lattices_come_before_the_rest_of_the_file_is_read(
     assert place == count
 
 
-def test_one_bad_line_of_many_costs_its_own_entry_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_line_affects_only_its_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [SOUND["json"](number) for number in range(400)]
     rows[0] = rows[0][:30] + b"\n"
     rows[300] = b'{"key"\n'
@@ -251,7 +251,7 @@ def test_one_bad_line_of_many_costs_its_own_entry_only(tmp_path: Path, monkeypat
     assert [error.line for error in errors] == [1, 301]
 
 
-def test_a_document_is_read_as_a_whole_however_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_longer_than_a_block_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [SOUND["json"](number).rstrip() for number in range(400)]
     by_key = b",\n".join(b'"u%d": [{"text": "x", "score": -1}]' % number for number in range(400))
     monkeypatch.setattr(content, "CHUNK", 1 << 10)
@@ -260,7 +260,7 @@ def test_a_document_is_read_as_a_whole_however_long(tmp_path: Path, monkeypatch:
         assert [key for key, _ in read(tmp_path / "lists.json")] == [f"u{number}" for number in range(400)]
 
 
-def test_lattices_before_a_damaged_stretch_of_a_packed_file_are_read(tmp_path: Path) -> None:
+def test_lattices_before_the_damage_of_a_gzip_file_are_read(tmp_path: Path) -> None:
     path = tmp_path / "lattices.plf.gz"
     path.write_bytes(gzip.compress(b"".join(SOUND["plf"](number) for number in range(20000)))[:-500])
     errors: list[NinjaError] = []
@@ -268,7 +268,7 @@ def test_lattices_before_a_damaged_stretch_of_a_packed_file_are_read(tmp_path: P
     assert [str(error) for error in errors] == [f"{path}: the gzip stream is truncated"]
 
 
-def test_a_line_that_is_longer_than_any_file_may_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_longer_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "bomb.plf.gz"
     path.write_bytes(gzip.compress(SOUND["plf"](1) + b"(" * (8 << 20)))
     monkeypatch.setattr(content, "LARGEST_PACKED", 4 << 20)
@@ -279,7 +279,7 @@ def test_a_line_that_is_longer_than_any_file_may_be_is_refused(tmp_path: Path, m
     assert [error.message[:49] for error in errors] == ["the file decompresses to more than 4 MB and 10 ti"]
 
 
-def test_the_words_of_many_small_tables_become_one(tmp_path: Path) -> None:
+def test_vocabulary_merges_the_words_of_many_lattices(tmp_path: Path) -> None:
     path = tmp_path / "lattices.plf"
     path.write_bytes(b"".join(SOUND["plf"](number) for number in range(200)))
     table = vocabulary(path)
@@ -295,7 +295,7 @@ def test_lines_are_numbered_across_blocks() -> None:
     assert list(numbered_lines(b"")) == []
 
 
-def test_a_window_loses_what_has_been_read_and_grows_by_as_much_as_is_left() -> None:
+def test_a_window_drops_read_bytes_and_doubles_the_remainder() -> None:
     window = Window(b"%099d" % number for number in range(8))
     assert window.grow()
     assert (len(window.content), window.begin) == (99, 0)

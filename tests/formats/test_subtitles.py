@@ -62,7 +62,7 @@ def test_a_file_is_recognised_and_written_back_byte_for_byte(path, tmp_path, nin
 
 # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/real")
-def test_whispers_own_files_are_written_back_byte_for_byte(tmp_path, ninja):
+def test_files_of_whisper_are_written_back_byte_for_byte(tmp_path, ninja):
     for suffix in FORMS:
         sources = sorted(REAL.glob(f"*{suffix}"))
         assert sources
@@ -72,13 +72,13 @@ def test_whispers_own_files_are_written_back_byte_for_byte(tmp_path, ninja):
             assert target.read_bytes() == path.read_bytes()
 
 
-def test_keys_are_numbered_after_the_file_and_an_only_cue_has_its_name(tmp_path):
+def test_keys_are_the_file_name_with_a_number_if_there_are_several_cues(tmp_path):
     assert [key for key, _ in package.read(DATA / "sample.srt")] == [f"sample-{number}" for number in range(1, 6)]
     (tmp_path / "talk.srt").write_text(f"1\n{CUE}\nHello\n")
     assert [key for key, _ in package.read(tmp_path / "talk.srt")] == ["talk"]
 
 
-def test_words_are_those_between_tags_and_references_are_letters():
+def test_tags_are_removed_and_references_decoded():
     (item,) = cues(f"WEBVTT\n\n{CUE} line:0\n<v.loud Anna B>Tom &amp; <i>Jer</i>ry,\n<c.x>2 &lt; 3</c>\n", ".vtt")
     assert item.hypotheses[0].words == ("Tom", "&", "Jerry,", "2", "<", "3")
     assert (item.record.origin.speaker, item.record.origin.begin, item.record.origin.end) == ("Anna B", 1.0, 2.0)
@@ -114,7 +114,7 @@ def test_a_changed_word_changes_only_its_letters(tmp_path):
     assert after == before.replace(b"prayed", b"preyed")
 
 
-def test_a_line_without_words_is_dropped_and_the_ends_of_lines_stay(tmp_path):
+def test_an_empty_line_is_dropped_and_line_ends_are_kept(tmp_path):
     source = tmp_path / "x.srt"
     source.write_bytes(f"\ufeff1\r\n{CUE}\r\n- Yes.\r\n- No!\r\n\r\n2\r\n{CUE}\r\nwell\r\n".encode())
     after = correct_file(source, tmp_path / "y.srt", {"-": "", "No!": "", "well": "Well then"})
@@ -131,7 +131,7 @@ def test_cues_that_cannot_be_read_keep_their_words(tmp_path, ninja):
     assert (tmp_path / "y.srt").read_text() == text
 
 
-def test_the_results_of_other_paths_are_written_to_their_cues(tmp_path, ninja):
+def test_results_of_prune_are_written_to_their_cues(tmp_path, ninja):
     code, _, err = ninja("prune", "--beam", "1", DATA / "comments.vtt", "-o", tmp_path / "x.vtt")
     assert code == 0, err
     assert (tmp_path / "x.vtt").read_bytes() == (DATA / "comments.vtt").read_bytes()
@@ -174,7 +174,7 @@ def test_a_fault_is_reported_with_its_line(suffix, content, message):
     assert re.match(message, str(fault)), str(fault)
 
 
-def test_a_cue_may_begin_before_the_one_above_it_if_the_user_says_so():
+def test_cues_can_be_out_of_order_with_order_any():
     content = (DATA / "teams_timeframe.vtt").read_text().replace("0:0:0.0 ", "0:0:0.300 ")
     assert isinstance(cues(content, ".vtt")[1], FormatError)
     assert [words(item) for item in cues(content, ".vtt", order="any")] == ["There you go.", "Why hello there, Yuri."]
@@ -186,7 +186,7 @@ SCRIPTS = ["שלום, עולם!", "مرحبا بكم", "a\u0301e\u0301 o", "👩
 
 
 @pytest.mark.parametrize("text", SCRIPTS)
-def test_text_of_any_script_comes_back(text, tmp_path):
+def test_text_of_any_script_is_unchanged_after_read_and_write(text, tmp_path):
     source = tmp_path / "x.srt"
     source.write_text(f"1\n{CUE}\n{text}\n")
     ((_, lattice),) = package.read(source)
@@ -194,7 +194,7 @@ def test_text_of_any_script_comes_back(text, tmp_path):
     assert correct_file(source, tmp_path / "y.srt", {}) == source.read_bytes()
 
 
-def test_files_in_other_encodings_are_written_in_them(tmp_path, ninja):
+def test_files_keep_their_encoding(tmp_path, ninja):
     source, target = tmp_path / "x.srt", tmp_path / "y.srt"
     source.write_bytes(f"1\n{CUE}\nDéjà vu\n".encode("cp1252"))
     code, _, err = ninja("convert", source, "-o", target)
@@ -227,7 +227,7 @@ new_words = st.lists(st.text("ab&é😀\u3000", min_size=1, max_size=3), max_siz
 @given(text=texts, new=new_words)
 @example(text="\u3000a", new=["\u3000a", "b"])
 @example(text="a", new=["\u3000"])
-def test_a_text_with_other_words_has_these_and_the_same_tags(name, text, new):
+def test_replacing_words_keeps_the_tags_of_a_text(name, text, new):
     markup = MARKUPS[name]
     result = with_words(text, markup, new)
     assert [token.word for token in tokens(result, markup)] == new
@@ -240,7 +240,7 @@ def test_a_text_with_other_words_has_these_and_the_same_tags(name, text, new):
 
 
 @given(st.integers(0, 2**31 - 2))
-def test_a_time_is_read_as_it_is_written(time):
+def test_times_are_unchanged_after_write_and_read(time):
     hours, remainder = divmod(time, 3_600_000)
     assert (
         milliseconds(b"%d:%02d:%02d,%03d" % (hours, remainder // 60_000, remainder // 1000 % 60, remainder % 1000))

@@ -28,12 +28,12 @@ def detected_formats(content):
 
 
 @pytest.mark.parametrize("content", [SMALL, SUBLATTICES, b"# made by x\n\n N=1 L=0\n", b"base=10\n"])
-def test_htk_lattices_begin_with_any_field_of_a_header(content):
+def test_htk_lattices_are_detected_by_any_field_of_a_header(content):
     assert detected_formats(content) == ["slf"]
 
 
 @given(any_lattices())
-def test_lattices_keep_their_meaning_through_all_text_formats(lattice):
+def test_lattices_are_equivalent_after_conversion_to_all_text_formats(lattice):
     slf = read_slf(write_slf(lattice), "k", words=lattice.words)
     assert slf.identical(lattice)
     plf = read_plf(
@@ -72,7 +72,7 @@ SMALL_FILES = {
 
 @pytest.mark.parametrize("name", SMALL_FILES)
 @given(st.integers(0, 2**32))
-def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(name, seed):
+def test_damaged_files_are_refused_or_agree_with_the_slow_reader(name, seed):
     content, read, read_slowly, pieces = SMALL_FILES[name]
     rng = random.Random(seed)
     damaged = bytearray(content)

@@ -10,19 +10,19 @@ from ninja.graph import from_arcs
 
 
 @pytest.mark.parametrize("name", ["{}", "ark:{}", "ark,t:{}"])
-def test_kaldis_names_of_a_text_are_its_file(tmp_path, name):
+def test_a_wspecifier_writes_to_its_file(tmp_path, name):
     path = tmp_path / "text"
     with text_output(name.format(path)) as stream:
         stream.write("a b\n")
     assert path.read_text() == "a b\n"
 
 
-def test_a_text_is_not_two_files(tmp_path):
+def test_a_wspecifier_with_two_files_is_refused(tmp_path):
     with pytest.raises(OptionError, match="specifies two files"), text_output(f"ark,scp:{tmp_path}/a,{tmp_path}/b"):
         pass
 
 
-def test_a_result_may_not_fall_on_another_and_needs_a_folder(tmp_path, ninja):
+def test_outputs_must_be_different_files_in_existing_folders(tmp_path, ninja):
     path = str(tmp_path / "a")
     code, _, errors = ninja("best", "lat.ark", "-o", path, "--cost", f"{tmp_path}/./a")
     assert (code, "two outputs would be written to this file" in errors) == (2, True)
@@ -30,7 +30,7 @@ def test_a_result_may_not_fall_on_another_and_needs_a_folder(tmp_path, ninja):
     assert (code, f"the folder {tmp_path / 'none'} does not exist" in errors) == (2, True)
 
 
-def test_results_never_fall_on_what_a_command_reads(tmp_path, ninja):
+def test_outputs_cannot_overwrite_inputs(tmp_path, ninja):
     path = tmp_path / "lat.ark"
     write_all(path, [from_arcs("one", [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0})])
     for verb in ("best", "nbest", "depth", "posteriors", "confidence", "push"):

@@ -36,17 +36,17 @@ def archive(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["{}", "ark:{}", "ark,t:{}", "gunzip -c {}.gz |", "ark:zcat {}.gz|", "cat {} |"])
-def test_a_text_may_be_named_in_kaldis_way(text, name):
+def test_a_text_can_be_a_kaldi_rspecifier(text, name):
     assert read_named(name.format(text)) == "utt a b\n"
 
 
 @pytest.mark.parametrize("name", ["-", "ark:-", "ark,t:-"])
-def test_a_text_may_come_from_standard_input(monkeypatch, name):
+def test_a_text_can_be_standard_input(monkeypatch, name):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt \xc3\xa4\n")))
     assert read_named(name) == "utt ä\n"
 
 
-def test_other_commands_are_not_run_and_binary_output_is_an_error(tmp_path, monkeypatch):
+def test_other_commands_are_not_run_and_binary_input_is_refused(tmp_path, monkeypatch):
     with pytest.raises(FormatError, match="is not allowed"):
         read_named("touch x |")
     with pytest.raises(InputError, match="none"):
@@ -56,21 +56,21 @@ def test_other_commands_are_not_run_and_binary_output_is_an_error(tmp_path, monk
         read_named("-")
 
 
-def test_kaldis_scoring_line_works(ninja, text, monkeypatch):
+def test_the_scoring_command_line_of_kaldi_works(ninja, text, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"utt a c\n")))
     code, stdout, errors = ninja("compute-wer", "--text", "--mode=present", f"ark:{text}", "ark,p:-")
     assert code == 0, errors
     assert stdout.startswith("%WER 50.00 [ 1 / 2,")
 
 
-def test_a_model_is_one_file(tmp_path):
+def test_a_model_pattern_must_match_one_file(tmp_path):
     for number in (1, 2):
         (tmp_path / f"{number}.mdl").write_text("")
     with pytest.raises(InputError, match="refers to 2 files"):
         read_transition_model(f"{tmp_path}/*.mdl")
 
 
-def test_kaldis_second_argument_is_not_taken_for_a_source(ninja, archive, tmp_path):
+def test_a_wspecifier_as_second_argument_is_refused(ninja, archive, tmp_path):
     code, _, errors = ninja("prune", f"ark:{archive}", f"ark:{tmp_path}/out.ark")
     assert code == 2
     assert "out.ark would be read, not written; specify the output with -o" in errors
@@ -78,7 +78,7 @@ def test_kaldis_second_argument_is_not_taken_for_a_source(ninja, archive, tmp_pa
     assert ninja("info", f"ark:{archive}", f"ark:{archive}")[0] == 0
 
 
-def test_an_archive_without_lattices_is_no_success(ninja, tmp_path):
+def test_an_archive_without_lattices_fails(ninja, tmp_path):
     (tmp_path / "empty.ark").write_bytes(b"")
     code, _, errors = ninja("prune", tmp_path / "empty.ark", "-o", tmp_path / "out.ark")
     assert code == 1
@@ -86,7 +86,7 @@ def test_an_archive_without_lattices_is_no_success(ninja, tmp_path):
     assert not (tmp_path / "out.ark").exists()
 
 
-def test_a_key_is_left_out_as_often_as_it_occurs_in_the_output(ninja, archive, tmp_path, monkeypatch):
+def test_resume_skips_a_duplicate_key_only_as_often_as_written(ninja, archive, tmp_path, monkeypatch):
     output = tmp_path / "out.ark"
     with interrupt_at(2, monkeypatch):
         assert ninja("prune", archive, "-o", output, "--resume")[0] == 130
@@ -106,7 +106,7 @@ def test_a_wrong_option_is_reported_once(ninja, archive, tmp_path):
     assert failures == []
 
 
-def test_a_model_is_not_written_over(ninja, archive, tmp_path):
+def test_a_model_cannot_be_overwritten(ninja, archive, tmp_path):
     (tmp_path / "final.mdl").write_text(MODEL)
     for verb in ("arc-post", "nbest-to-prons", "to-phone-lattice", "add-trans-probs", "determinize-phone-pruned"):
         code, _, errors = ninja(verb, archive, "--model", tmp_path / "final.mdl", "-o", tmp_path / "final.mdl")

@@ -85,12 +85,12 @@ def agrees(result: Any, expected: Any) -> bool:
 
 
 @given(VALUES)
-def test_files_that_torch_loads_are_loaded(value: Any) -> None:
+def test_files_agree_with_torch_load(value: Any) -> None:
     content = saved(value)
     assert agrees(read(content), torch.load(io.BytesIO(content), weights_only=True))
 
 
-def test_tensors_that_share_their_numbers_and_sizes_are_read() -> None:
+def test_tensors_that_share_a_storage_are_read() -> None:
     numbers = torch.arange(6, dtype=torch.float32)
     result = read(saved({"a": numbers[1:4], "b": numbers.reshape(2, 3), "size": torch.Size([2, 3]), "c": b"\xff"}))
     assert result["a"].array().tolist() == [1, 2, 3]
@@ -101,13 +101,13 @@ def test_tensors_that_share_their_numbers_and_sizes_are_read() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type_of_numbers_is_read(dtype: str) -> None:
+def test_every_dtype_is_read(dtype: str) -> None:
     tensor = torch.tensor([[0.0, 1.0, 3.0], [7.0, 100.0, 1.5]]).to(getattr(torch, dtype))
     for view in (tensor, tensor.T, tensor[1]):
         assert agrees(read(saved(view)), view)
 
 
-def test_no_flipped_bit_of_what_is_used_goes_unseen() -> None:
+def test_every_flipped_bit_of_the_value_is_detected() -> None:
     value = {"arcs": torch.arange(8, dtype=torch.int32), "name": "utt", "score": 1.5}
     content = saved(value)
     for place in range(0, len(content), 3):
@@ -214,14 +214,14 @@ def test_forged_files_are_refused(content: bytes, message: str) -> None:
         read(content)
 
 
-def test_a_tensor_may_claim_more_than_there_is_and_says_so() -> None:
+def test_an_expanded_tensor_is_not_plain() -> None:
     tensor = read(forged(Forged(Storage(), 0, (1000, 1000), (0, 0))))
     assert isinstance(tensor, Tensor)
     assert tensor.size == 10**6
     assert not tensor.is_plain
 
 
-def test_classes_that_are_named_give_their_state_alone() -> None:
+def test_allowed_classes_are_read_as_instances_with_their_state() -> None:
     content = forged(pickled=b"\x80\x02ck2\nTable\n)\x81}X\1\0\0\0aK\5sb.")
     result = read(content, {*NAMES, "k2.Table"})
     assert isinstance(result, Instance)
@@ -230,7 +230,7 @@ def test_classes_that_are_named_give_their_state_alone() -> None:
         read(content)
 
 
-def test_entries_that_do_not_lie_where_the_zip_file_says_are_refused() -> None:
+def test_inconsistent_entries_of_the_zip_file_are_refused() -> None:
     content = forged([1, 2])
     with pytest.raises(FormatError, match=r"data\.pkl does not begin at its offset in the zip file"):
         read(b"XX" + content[2:])

@@ -24,7 +24,7 @@ HYPOTHESIS = b"-12.5 -3.5 2 the cat\n"
 
 
 @pytest.mark.timeout(60)  # a pipe that is never written to never ends
-def test_hidden_files_and_pipes_of_a_folder_are_neither_read_nor_named(tmp_path: Path) -> None:
+def test_hidden_files_and_pipes_of_a_folder_are_ignored_silently(tmp_path: Path) -> None:
     (tmp_path / "utt.nbest").write_bytes(HYPOTHESIS)
     os.mkfifo(tmp_path / "pipe.nbest")
     for name in (".DS_Store", "._utt.nbest", ".old.nbest", ".utt.nbest.part"):
@@ -35,7 +35,7 @@ def test_hidden_files_and_pipes_of_a_folder_are_neither_read_nor_named(tmp_path:
 
 
 @pytest.mark.timeout(60)
-def test_a_folder_of_matrices_may_hold_other_things(tmp_path: Path) -> None:
+def test_a_folder_of_matrices_can_contain_other_files(tmp_path: Path) -> None:
     (tmp_path / "more.npy").mkdir()
     os.mkfifo(tmp_path / "pipe.npy")
     for name in ("a.npy", "b.npy", ".c.npy", "more.npy/d.npy"):
@@ -53,7 +53,7 @@ def likeliest(*units: int, count: int) -> np.ndarray:
     return np.log(probability)
 
 
-def test_units_that_are_never_spoken_stand_in_no_word_however_probable() -> None:
+def test_units_that_are_never_spoken_are_in_no_word() -> None:
     units = ctc_units(["<blk>", "a", "b", "|", "<pad>", "<s>"], 0, boundary="|", never=["<pad>", "<s>"])
     for hypothesis in ctc_nbest(likeliest(1, 4, 2, 4, 5, count=6), units):
         assert not {*hypothesis.text} - {*"ab "}, hypothesis
@@ -66,7 +66,7 @@ def test_a_matrix_with_padded_or_missing_columns_is_refused(columns: int) -> Non
         ctc_nbest(likeliest(1, 2, count=columns), units)
 
 
-def test_the_command_speaks_no_padding(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_ctc_decode_never_writes_padding_units(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "tokens.txt").write_text("<blk> 0\na 1\n<pad> 2\n<s> 3\n</s> 4\n<eps> 5\n<sos/eos> 6\n| 7\n")
     np.save(tmp_path / "utt.npy", likeliest(1, 2, 3, 4, 5, 6, count=8).astype(np.float32))
     options = ("--tokens", tmp_path / "tokens.txt", "--blank", "<blk>", "--words-out", tmp_path / "words.txt")
@@ -76,7 +76,7 @@ def test_the_command_speaks_no_padding(ninja, tmp_path: Path) -> None:  # type: 
     assert {letter for word in words[1:] for letter in word} == {"a"}
 
 
-def test_fields_of_json_come_in_any_order(tmp_path: Path) -> None:
+def test_fields_of_json_can_be_in_any_order(tmp_path: Path) -> None:
     hypothesis = {"text": "a b", "score": -1.5, "tokens": [1, 2], "note": "x"}
     results = set()
     for outer in itertools.permutations(["key", "nbest", "duration"]):
@@ -90,7 +90,7 @@ def test_fields_of_json_come_in_any_order(tmp_path: Path) -> None:
     assert next(iter(results))[:3] == ("u", "a", "b")
 
 
-def test_options_of_toml_come_in_any_order(tmp_path: Path) -> None:
+def test_options_of_toml_can_be_in_any_order(tmp_path: Path) -> None:
     lattice = package.graph.from_arcs("utt", [0], [1], [5], [0.5], finals={1: 0.0})
     scales = ChosenScales(Scales(0.1, 2.0, 0.5), lm_weight=0.5)
     write_all(tmp_path / "x.ark", [lattice], chosen=scales)
@@ -103,7 +103,7 @@ def test_options_of_toml_come_in_any_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fields_and_lines_of_slf_come_in_any_order(tmp_path: Path, seed: int) -> None:
+def test_fields_and_lines_of_slf_can_be_in_any_order(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     rows = ["I=0 t=0.00", "I=1 t=0.10", "I=2 t=0.20"]
     rows += ["J=0 S=0 E=1 W=a a=-1 l=-2", "J=1 S=0 E=1 W=b a=-3 l=-4", "J=2 S=1 E=2 W=c a=-5 l=-6"]
@@ -134,7 +134,7 @@ class Joining:
         return f"\x01{text[3:]}" if text.startswith(f"{CARRIER} x") else text
 
 
-def test_a_tokenizer_that_joins_words_is_refused_by_name() -> None:
+def test_a_tokenizer_that_merges_words_is_refused() -> None:
     spelling = Spelling(Joining(), 2, 3, 0x110000, path="m")
     words = np.array([spelling.vocabulary.id(word) for word in ("by", "xy")])
     begin, count = spelling.places(words[:1], np.array([False]))

@@ -50,7 +50,7 @@ def numbers_of(buffers):
     return [buffer.number for buffer in buffers]
 
 
-def test_all_bytes_are_written_in_order_by_a_thread_that_may_start_again():
+def test_all_bytes_are_written_in_order_by_a_restartable_thread():
     output, released = Recorder(), []
     queue = WriteQueue(output, released)
     queue.wait()
@@ -61,7 +61,7 @@ def test_all_bytes_are_written_in_order_by_a_thread_that_may_start_again():
     assert output.threads == {"ninja-write"}
 
 
-def test_an_error_is_raised_in_the_callers_thread_and_nothing_more_is_written():
+def test_errors_are_raised_in_the_callers_thread_and_stop_writing():
     output, released = Recorder(fails_at=3), []
     queue = WriteQueue(output, released)
     with pytest.raises(OutputError, match="disk full"):
@@ -73,7 +73,7 @@ def test_an_error_is_raised_in_the_callers_thread_and_nothing_more_is_written():
     assert numbers_of(released) == list(range(len(released)))  # buffers return even if they are not written
 
 
-def test_contents_that_wait_are_bounded():
+def test_the_queue_is_bounded():
     gate, released = threading.Event(), []
     queue = WriteQueue(Recorder(gate=gate), released)
     caller = threading.Thread(target=put, args=(queue, range(20)))
@@ -88,7 +88,7 @@ def test_contents_that_wait_are_bounded():
 
 
 @pytest.mark.parametrize("name", ["out.ark", "out.ark.gz", "ark,scp:out.ark,out.scp"])
-def test_outputs_of_threads_are_those_of_one_thread(ninja, tmp_path, monkeypatch, name):
+def test_outputs_do_not_depend_on_the_number_of_jobs(ninja, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
     lattices = [

@@ -76,7 +76,7 @@ def test_outputs_of_commands_can_be_read(workdir, ninja, command, output):
 
 
 @pytest.mark.parametrize("verb", ["push", "scale"])
-def test_commands_that_add_up_costs_say_which_lattice_failed(workdir, ninja, verb):
+def test_commands_that_add_costs_report_the_failed_lattice(workdir, ninja, verb):
     options = ["--lm-scale", "2"] if verb == "scale" else []
     code, _, errors = ninja(verb, "huge.ark", *options, "-o", "out.ark")
     assert code == 1
@@ -88,7 +88,7 @@ def test_commands_that_add_up_costs_say_which_lattice_failed(workdir, ninja, ver
 
 
 @pytest.mark.parametrize("costs", [(HUGE, HUGE), (HUGE, 1.0), (1.0, HUGE)])
-def test_no_path_of_a_reversed_lattice_is_lost_by_its_costs(costs):
+def test_reverse_raises_an_error_if_a_sum_of_costs_overflows(costs):
     """The first arcs have no words, so they become final states, with the final cost of the old end."""
     arcs = [0, 0, 1, 2], [1, 2, 3, 3], [0, 0, 7, 8], [1.0, costs[0], 1, 1], [1.0, costs[1], 1, 1]
     with pytest.raises(LatticeError, match=r"key 'k': a sum of costs exceeds the range of float32"):

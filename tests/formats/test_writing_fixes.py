@@ -65,7 +65,7 @@ def keys(results):
         ("\udcff", "f:2: not UTF-8"),
     ],
 )
-def test_a_bad_line_of_json_costs_itself(bad, message):
+def test_an_invalid_line_of_json_affects_no_other(bad, message):
     content = f"{ROW % 'u'}\n{bad}\n{ROW % 'x'}\n".encode("utf-8", "surrogateescape")
     first, error, last = read_entries(content, "f")
     assert (first.key, last.key) == ("u", "x")
@@ -74,7 +74,7 @@ def test_a_bad_line_of_json_costs_itself(bad, message):
         read_objects(content, "f")
 
 
-def test_a_bad_entry_of_a_json_document_costs_itself():
+def test_an_invalid_entry_of_a_json_document_affects_no_other():
     good = [{"text": "a", "score": -1}]
     from_list = read_entries(json.dumps([{"key": "u", "nbest": good}, 7, {"key": "w", "nbest": good}]).encode(), "f")
     assert keys(from_list) == ["u", "f, key '2': expected an object, found 7", "w"]
@@ -95,7 +95,7 @@ def test_a_bad_entry_of_a_json_document_costs_itself():
 @pytest.mark.parametrize(
     "content", ['{\n  "u": [\n    {"text": "a"}\n    {"text": "b"}\n  ]\n}', "[{}\n{}", "[\n{}\n,", "{\n{\n", "7 7"]
 )
-def test_a_syntax_error_costs_a_whole_document(content):
+def test_a_syntax_error_invalidates_a_whole_document(content):
     with pytest.raises(FormatError, match="not JSON"):
         read_entries(content.encode(), "f")
 
@@ -114,7 +114,7 @@ COLUMNS = "u-0 1 2 | a b\nu-1 1 2 | a\n{}w-0 1 2 | b\n"
         ("v-0 1 2 | \udcff\n", "f:3: not UTF-8"),
     ],
 )
-def test_a_bad_line_of_columns_costs_its_utterance(bad, message):
+def test_an_invalid_line_of_columns_invalidates_only_its_utterance(bad, message):
     content = COLUMNS.format(bad).encode("utf-8", "surrogateescape")
     first, error, last = read_columns(content, "f")
     assert (first.key, len(first.hypotheses), last.key, len(last.hypotheses)) == ("u", 2, "w", 1)
@@ -123,7 +123,7 @@ def test_a_bad_line_of_columns_costs_its_utterance(bad, message):
         valid_entries(read_columns(content, "f"))
 
 
-def test_an_utterance_that_goes_on_costs_what_goes_on():
+def test_the_later_part_of_a_split_utterance_is_an_error():
     content = COLUMNS.format("v-0 1 2 | b\nu-2 1 2 | b\nu-3 1 2 | a\n").encode()
     assert keys(read_columns(content, "f")) == [
         "u",
@@ -148,7 +148,7 @@ CTM = "u 1 0.0 0.5 a\nu 1 0.5 0.5 b\n{}w 1 0.0 0.5 b 0.9\n"
         ("v 1 * * <ALT_BEGIN>\nv 1 0.6 0.5 b\n", "f:3, key 'v': there are alternatives"),
     ],
 )
-def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
+def test_an_invalid_line_of_a_ctm_invalidates_only_its_utterance(bad, message):
     content = CTM.format(bad).encode()
     first, error, last = read_ctm(content, "f")
     assert (first.key, first.hypotheses[0].words) == ("u", ("a", "b"))
@@ -158,7 +158,7 @@ def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
         valid_entries(read_ctm(content, "f"))
 
 
-def test_channels_are_part_of_the_keys_of_bad_lines_too():
+def test_keys_of_invalid_lines_contain_the_channel():
     content = b"u A 0.0 0.5 a\nu B 0.0 x b\nu B 0.5 0.5 c\nu C 0.0 0.5 d\n"
     results = read_ctm(content, "f", CtmOptions(keys="file-channel"))
     assert [entry.key for entry in results] == ["u-A", "u-B", "u-C"]
@@ -167,7 +167,7 @@ def test_channels_are_part_of_the_keys_of_bad_lines_too():
 @settings(max_examples=40)
 @given(st.binary(max_size=12), st.integers(0, 100), st.integers(0, 6))
 @pytest.mark.parametrize("form", ["columns", "ctm", "json"])
-def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length):
+def test_damage_does_not_affect_other_utterances(form, junk, at, length):
     junk = junk.replace(b"\n", b"").replace(b"\r", b"")
     read = {
         "columns": read_columns,
@@ -192,7 +192,7 @@ def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length
     assert damaged != middle or hypotheses_of == good
 
 
-def test_a_bad_lattice_of_a_pfsg_costs_itself():
+def test_an_invalid_lattice_of_a_pfsg_affects_no_other():
     cycle = PFSG.format("v", "-1", "2").replace("transitions 3", "transitions 4").replace("2 3 0", "2 3 0\n2 1 0")
     content = (PFSG.format("u", "-1", "2") + cycle + PFSG.format("w", "-2", "2")).encode()
     first, error, last = read_pfsgs(content, "f")
@@ -221,7 +221,7 @@ def test_a_bad_lattice_of_a_pfsg_costs_itself():
         ("pfsg", PFSG.format("u", "-1", "2") + PFSG.format("v", "-1", "1") + PFSG.format("w", "-1", "2")),
     ],
 )
-def test_the_reader_of_files_goes_on_behind_a_bad_entry(form, content):
+def test_reading_continues_after_an_invalid_entry(form, content):
     if form == "pfsg":
         content = content.replace("name v nodes 4 NULL a", "name v nodes 4 NULL \udcff")
     results = entries(form, content.encode("utf-8", "surrogateescape"))
@@ -239,7 +239,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("form", WRITERS)
-def test_one_cost_is_written_as_it_is_and_takes_no_scale(form):
+def test_a_single_cost_is_written_unscaled(form):
     write = WRITERS[form]
     assert write(costs="acoustic").graph.tolist() == pytest.approx([4, 8], abs=1e-3)
     assert write(costs="graph").graph.tolist() == pytest.approx([1, 2], abs=1e-3)
@@ -262,7 +262,7 @@ def test_one_cost_is_written_as_it_is_and_takes_no_scale(form):
         "plf:scores=both",
     ],
 )
-def test_a_scale_beside_one_cost_is_refused_before_anything_is_written(to, tmp_path):
+def test_a_scale_for_a_single_cost_is_refused_before_writing(to, tmp_path):
     with pytest.raises(OptionError, match=r"acoustic_scale=0\.1 has no effect with .*; remove it"):
         ninja.write(tmp_path / "x", to=f"{to},acoustic_scale=0.1")
     with ninja.write(tmp_path / "x", to=to) as output:
@@ -272,7 +272,7 @@ def test_a_scale_beside_one_cost_is_refused_before_anything_is_written(to, tmp_p
         write_plf(SMALL, options=PlfWriteOptions(scores="acoustic", acoustic_scale=2.0))
 
 
-def test_names_before_integers_are_refused_unless_it_is_said_what_they_are():
+def test_names_before_integers_are_refused_without_an_option():
     content = b"0 1 hello 3\n1 2 world 4\n2\n"
     with pytest.raises(
         FormatError, match=r"f:1, key 'u': 'hello' and '3' may be a word and its weight.*acceptor=true"
@@ -292,7 +292,7 @@ def test_names_before_integers_are_refused_unless_it_is_said_what_they_are():
 
 
 @pytest.mark.parametrize("to", ["plf", "k2:extras=false"])
-def test_the_key_is_lost_where_files_make_their_own(to, tmp_path):
+def test_the_key_is_reported_as_lost_in_formats_without_keys(to, tmp_path):
     with ninja.write(tmp_path / "x", to=to) as output:
         output.write(SMALL.with_key("1"))
     assert output.lost["key"] == 1
@@ -311,13 +311,13 @@ def test_the_key_is_lost_where_files_make_their_own(to, tmp_path):
         ("x.trn", "trn cannot be written"),
     ],
 )
-def test_names_of_files_that_are_not_written_are_refused(name, message):
+def test_names_of_formats_that_cannot_be_written_are_refused(name, message):
     with pytest.raises(OptionError, match=message):
         format_of(name)
     assert format_of(name, "slf").format.name == "slf"
 
 
-def test_other_names_keep_their_meanings():
+def test_other_names_keep_their_formats():
     assert [format_of(name).format.name for name in ("x", "x.lattice", "x.tsv", "ark,scp:a.ark,a.scp")] == [
         "binary",
         "binary",
@@ -327,7 +327,7 @@ def test_other_names_keep_their_meanings():
 
 
 @pytest.mark.parametrize("to", ["slf", "sphinx", "pfsg", "plf"])
-def test_a_lattice_without_a_path_is_refused_rather_than_written_as_a_file_that_cannot_be_read(to, tmp_path):
+def test_a_lattice_without_a_path_is_refused_by_text_formats(to, tmp_path):
     dead_end = Lattice.from_arrays("u", [0, 1, 1, 2, 2], [1, 3], [1, 2], [1, 2], [4, 8], [np.inf] * 3 + [0])
     with ninja.write(str(tmp_path / "x.lat"), to=to, words=WORDS) as output:
         with pytest.raises(LatticeError, match=r"^key 'u': no path leads from the start to a final state"):

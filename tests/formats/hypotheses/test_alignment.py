@@ -22,7 +22,7 @@ def longest_common(old, new):
 
 
 @given(WORDS, WORDS)
-def test_changes_make_the_new_words_and_keep_as_many_as_possible(old, new):
+def test_changed_words_gives_the_new_words_with_minimal_changes(old, new):
     assert applied(old, changed_words(old, new)) == new
     stretches = list(blocks(old, new))
     assert sum(end - begin for begin, end, _, _, equal in stretches if equal) == longest_common(old, new)
@@ -34,20 +34,20 @@ def test_changes_make_the_new_words_and_keep_as_many_as_possible(old, new):
 
 
 @given(WORDS, WORDS)
-def test_changes_make_the_new_words_where_an_exact_comparison_would_take_too_long(old, new):
+def test_changed_words_gives_the_new_words_beyond_the_edit_limit(old, new):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alignment, "MOST_EDITS", 2)
         assert applied(old, changed_words(old, new)) == new
 
 
-def test_words_are_replaced_one_by_one_where_their_numbers_are_equal():
+def test_blocks_of_equal_length_are_replaced_word_by_word():
     assert changed_words(split("a b c d"), split("a x y d")) == [Change(1, 2, ("x",)), Change(2, 3, ("y",))]
     assert changed_words(split("a b c d"), split("a x d")) == [Change(1, 3, ("x",))]
     assert changed_words(split("a d"), split("a b d")) == [Change(1, 1, ("b",))]
     assert changed_words(split("a b"), split("a b")) == []
 
 
-def test_words_in_another_form_correspond_by_their_lexical_form():
+def test_correspondence_aligns_words_by_their_lexical_form():
     display, plain = split("Remind me to buy 5 pencils, please."), split("remind me to buy five pencils please")
     matching = Correspondence(display, plain)
     assert [matching.stretch(place, place + 1) for place in range(7)] == [(place, place + 1) for place in range(7)]

@@ -50,7 +50,7 @@ def reorder(source, target, form, order):
             output.write(replace(nbest, hypotheses=tuple(hypotheses)))
 
 
-def test_the_best_alternative_of_a_service_is_its_first(tmp_path):
+def test_the_best_alternative_of_a_service_is_the_first(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(azure(HELLO)))
     assert in_order(path, "azure") == [text for text, _ in HELLO]
@@ -60,7 +60,7 @@ def test_the_best_alternative_of_a_service_is_its_first(tmp_path):
     assert costs == sorted(set(costs))
 
 
-def test_a_word_of_all_alternatives_changes_where_it_is(tmp_path):
+def test_a_word_is_corrected_in_all_alternatives(tmp_path):
     path, target = tmp_path / "a.json", tmp_path / "b.json"
     path.write_text(json.dumps(azure(HELLO), indent=1))
     correct(path, target, "azure", lambda _, words: [word.replace("ello", "allo") for word in words])
@@ -68,7 +68,7 @@ def test_a_word_of_all_alternatives_changes_where_it_is(tmp_path):
 
 
 @given(st.permutations(range(4)))
-def test_alternatives_are_read_in_the_order_in_which_they_were_written(tmp_path_factory, order):
+def test_alternatives_are_read_in_the_order_written(tmp_path_factory, order):
     folder = tmp_path_factory.mktemp("alternatives")
     path, target = folder / "a.json", folder / "b.json"
     for form, document in (("azure", azure(HELLO)), ("nemo-manifest", beams([(text, -c) for text, c in HELLO]))):
@@ -88,7 +88,7 @@ def test_confidences_stay_with_their_alternatives(tmp_path):
     assert after["DisplayText"] == "hello i"
 
 
-def test_scores_that_contradict_a_new_order_become_those_of_the_order(tmp_path):
+def test_scores_that_contradict_a_new_order_are_replaced(tmp_path):
     path, target = tmp_path / "a.json", tmp_path / "b.json"
     alternatives = [("good mourning", -3.25), ("good morning", -3.5), ("could morning", -7)]
     path.write_text(json.dumps(beams(alternatives)))
@@ -102,7 +102,7 @@ def test_scores_that_contradict_a_new_order_become_those_of_the_order(tmp_path):
     assert json.loads(target.read_text())["beams"] == [["good mourning", -3.25]]
 
 
-def test_of_beams_with_equal_scores_the_first_is_the_best(tmp_path):
+def test_the_first_of_beams_with_equal_scores_is_the_best(tmp_path):
     path = tmp_path / "a.json"
     sentences = ["good morning sir", "good", "well", "good morning", ""]
     path.write_text(json.dumps(beams([(text, -3.0) for text in sentences])))
@@ -111,7 +111,7 @@ def test_of_beams_with_equal_scores_the_first_is_the_best(tmp_path):
     assert lattice.words.spell(best_path(lattice).words) == ["good", "morning", "sir"]
 
 
-def test_an_empty_best_beam_gets_the_words_of_a_new_order_in_every_text(tmp_path):
+def test_an_empty_best_beam_is_replaced_in_every_text(tmp_path):
     path, target = tmp_path / "a.json", tmp_path / "b.json"
     path.write_text(json.dumps(beams([("", -3.0), ("good morning", -3.5)])))
     reorder(path, target, "nemo-manifest", [1, 0])
@@ -119,7 +119,7 @@ def test_an_empty_best_beam_gets_the_words_of_a_new_order_in_every_text(tmp_path
     assert (after["pred_text"], after["beams"][0][0]) == ("good morning", "good morning")
 
 
-def test_beams_that_are_not_in_the_order_of_their_scores_keep_their_places(tmp_path):
+def test_beams_not_sorted_by_score_keep_their_places(tmp_path):
     path, target = tmp_path / "a.json", tmp_path / "b.json"
     path.write_text(json.dumps(beams([("good morning sir", -4.0), ("good morning", -3.5)])))
     assert in_order(path, "nemo-manifest") == ["good morning", "good morning sir"]
@@ -149,7 +149,7 @@ def batch(phrases):
     return {"combinedRecognizedPhrases": combined, "recognizedPhrases": entries}
 
 
-def test_the_texts_of_channels_change_in_each_form(tmp_path):
+def test_combined_texts_of_channels_are_corrected_in_each_form(tmp_path):
     phrases = [
         (0, "License 0030.", "license zero zero three zero"),
         (1, "Go on.", "go on"),

@@ -32,7 +32,7 @@ def keys_and_errors(tmp_path, document, form="whisper"):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
+def test_damaged_files_raise_ninja_error_or_are_written_back(path, tmp_path):
     content = path.read_bytes()
     rng = random.Random(path.name)
     target = tmp_path / f"x{path.suffix}"
@@ -74,20 +74,20 @@ def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
         ("[" * 100_000, ": not JSON: lists are nested too deeply"),
     ],
 )
-def test_errors_name_the_utterance_and_the_place(document, message, tmp_path):
+def test_errors_contain_the_utterance_and_the_json_path(document, message, tmp_path):
     keys, errors = keys_and_errors(tmp_path, document)
     assert keys == []
     assert len(errors) == 1
     assert message in errors[0]
 
 
-def test_a_large_number_is_no_time(tmp_path):
+def test_a_large_number_as_time_is_refused(tmp_path):
     keys, errors = keys_and_errors(tmp_path, f'{{"segments": [{{"text": "a", "start": {"9" * 4000}}}]}}')
     assert keys == []
     assert "expected a number at 'segments[0].start', found a large number" in errors[0]
 
 
-def test_a_segment_that_begins_before_the_one_before_it_is_an_error(tmp_path):
+def test_a_segment_out_of_order_is_an_error(tmp_path):
     segments = [
         {"text": "a", "start": 5, "end": 6},
         {"text": "b", "start": 2, "end": 3},
@@ -100,7 +100,7 @@ def test_a_segment_that_begins_before_the_one_before_it_is_an_error(tmp_path):
     ]
 
 
-def test_a_bad_utterance_does_not_cost_the_others(tmp_path):
+def test_an_invalid_utterance_does_not_affect_the_others(tmp_path):
     document = json.loads(WHISPER.read_text())
     document["segments"].insert(1, {"text": 5})
     keys, errors = keys_and_errors(tmp_path, document)
@@ -125,7 +125,7 @@ def test_a_silent_file_is_an_empty_sentence(tmp_path):
     )
 
 
-def test_one_line_of_many_may_be_bad(tmp_path):
+def test_invalid_lines_do_not_affect_the_others(tmp_path):
     good = '{"audio_filepath": "/a/%s.wav", "pred_text": "A b."}'
     keys, errors = keys_and_errors(
         tmp_path, "\n".join([good % "u", "{bad", "", good % "v", "3", good % "u"]), "nemo-manifest"
@@ -138,7 +138,7 @@ def test_one_line_of_many_may_be_bad(tmp_path):
     ]
 
 
-def test_letters_that_are_cut_into_tokens_are_read_and_stay(tmp_path):
+def test_letters_split_between_tokens_are_read_and_kept(tmp_path):
     tokens = [" est\udcc3", "\udca1", " aqu", "\udcc3\udcad."]
     items = [
         {"text": text, "offsets": {"from": 10 * place, "to": 10 * place + 10}} for place, text in enumerate(tokens)

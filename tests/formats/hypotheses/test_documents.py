@@ -64,14 +64,14 @@ def test_lines_of_several_files_follow_each_other(folder, ninja):
     assert (folder / "all.jsonl").read_text() == "".join(texts)
 
 
-def test_the_standard_input_is_written_back(folder):
+def test_standard_input_is_written_back(folder):
     command = [sys.executable, "-m", "ninja", "convert", "-"]
     for content, name in ((WHISPER.read_bytes(), "a.json"), ((LINE % "a" + LINE % "b").encode(), "a.jsonl")):
         subprocess.run([*command, "-o", name], input=content, check=True)
         assert (folder / name).read_bytes() == content
 
 
-def test_a_packed_file_and_one_with_a_mark_are_written_back(folder, ninja):
+def test_gzip_files_and_files_with_a_byte_order_mark_are_written_back(folder, ninja):
     (folder / "a.json.gz").write_bytes(gzip.compress(WHISPER.read_bytes()))
     assert ninja("convert", "a.json.gz", "-o", "b.json.gz")[0] == 0
     assert gzip.decompress((folder / "b.json.gz").read_bytes()) == WHISPER.read_bytes()
@@ -80,7 +80,7 @@ def test_a_packed_file_and_one_with_a_mark_are_written_back(folder, ninja):
     assert (folder / "c.json").read_bytes() == (folder / "mark.json").read_bytes()
 
 
-def test_other_outputs_are_lists(folder, ninja):
+def test_several_recordings_and_other_formats_are_written_as_json_lists(folder, ninja):
     (folder / "other.json").write_bytes(WHISPER.read_bytes())
     assert ninja("convert", WHISPER, "-o", "a.jsonl")[0] == 0
     row = json.loads((folder / "a.jsonl").read_text().splitlines()[0])
@@ -91,7 +91,7 @@ def test_other_outputs_are_lists(folder, ninja):
     assert (folder / "b.json").read_text().startswith('{"key": "whisper-1"')
 
 
-def test_results_without_a_record_are_written_to_their_place(folder):
+def test_results_without_a_record_are_written_to_their_utterance(folder):
     stage = pipeline.OnLattices(lambda lattice: Lattice.replace(lattice))
     assert not isinstance(Lattice.replace(next(iter(package.read(WHISPER)))[1]), ListLattice)
     pipeline.run(pipeline.Inputs(str(WHISPER)), stage, Output("out.json"))
@@ -99,7 +99,7 @@ def test_results_without_a_record_are_written_to_their_place(folder):
 
 
 @pytest.mark.parametrize("name", ["whisper.json", "huggingface.json", "huggingface-word.json"])
-def test_a_file_with_a_long_text_in_front_is_recognised(name, folder, ninja):
+def test_a_file_that_begins_with_a_long_text_is_detected(name, folder, ninja):
     document = json.loads((FOLDER / name).read_text())
     document["text"] *= 3000
     (folder / "long.json").write_text(json.dumps(document))
@@ -110,7 +110,7 @@ def test_a_file_with_a_long_text_in_front_is_recognised(name, folder, ninja):
     assert sentences == ([" ".join(document["text"].split())] if "word" in name else texts)
 
 
-def test_files_that_describe_data_are_not_read_beside_lattices(folder, ninja):
+def test_files_that_describe_data_are_skipped_among_results(folder, ninja):
     (folder / "in").mkdir()
     (folder / "in" / "supervisions.jsonl").write_bytes((FOLDER / "lhotse.jsonl").read_bytes())
     assert ninja("convert", "in", "-o", "a.jsonl")[0] == 0

@@ -48,7 +48,7 @@ def value_at(value, path):
 
 
 @given(VALUE, STYLE)
-def test_the_span_of_a_value_is_its_text(value, style):
+def test_spans_returns_the_text_of_each_value(value, style):
     text = json.dumps(value, **style)
     paths = paths_of(value, object)
     for path, (begin, end) in spans(text, paths).items():
@@ -56,7 +56,7 @@ def test_the_span_of_a_value_is_its_text(value, style):
 
 
 @given(VALUE, STYLE, st.data())
-def test_a_string_is_changed_as_if_the_document_was_loaded_changed_and_written(value, style, data):
+def test_editing_a_string_agrees_with_editing_the_loaded_document(value, style, data):
     paths = paths_of(value, str)
     if not paths:
         return
@@ -74,7 +74,7 @@ def test_a_string_is_changed_as_if_the_document_was_loaded_changed_and_written(v
 
 
 @given(VALUE, STYLE, st.data())
-def test_items_are_replaced_as_in_a_list(value, style, data):
+def test_editing_items_agrees_with_editing_the_loaded_list(value, style, data):
     paths = paths_of(value, list)
     if not paths:
         return
@@ -93,12 +93,12 @@ def test_items_are_replaced_as_in_a_list(value, style, data):
     assert json.loads(after) == with_value(value, path, [*result, *old[at:]])
 
 
-def test_an_item_is_inserted_behind_the_first_one_which_is_removed():
+def test_an_item_is_inserted_after_a_removed_first_item():
     edits = Edits(items={(): [ItemSplice(0, 1, ()), ItemSplice(1, 1, ("7",))]})
     assert rewritten("[1, 2]", edits, ascii_only=True) == "[7, 2]"
 
 
-def test_nothing_else_changes():
+def test_other_text_of_the_document_is_kept():
     text = '{ "a" :\t[ 1.50,"x\\u00e9\\/y" ,{"b":"c"}],\n"d":-0.0e5 }'
     edits = Edits(strings={("a", 1): [Splice(1, 2, "É")], ("a", 2, "b"): [Splice(1, 1, "!")]}, values={("d",): "7"})
     assert rewritten(text, edits, ascii_only=True) == ('{ "a" :\t[ 1.50,"x\\u00c9\\/y" ,{"b":"c!"}],\n"d":7 }')

@@ -22,7 +22,7 @@ def write(path, *items, to="seglst"):
     return json.loads(path.read_text())
 
 
-def test_a_segment_has_what_is_known(tmp_path):
+def test_a_segment_contains_the_known_fields(tmp_path):
     origin = Origin(None, 0, 0, ("x",), 1.5, 2.25, speaker="Ann", channel="2")
     untimed = NBest("b", (sentence(("x",)),), record=ListRecord({}, {}, origin=origin))
     assert write(tmp_path / "x.json", TIMED, untimed, NBest("c", (sentence(()),))) == [
@@ -33,7 +33,7 @@ def test_a_segment_has_what_is_known(tmp_path):
     assert write(tmp_path / "x.json") == []
 
 
-def test_segments_of_recordings_give_the_session(tmp_path):
+def test_the_segments_option_sets_the_session(tmp_path):
     (tmp_path / "segments").write_text("a rec 10.5 12\n")
     to = f"seglst:segments={tmp_path}/segments"
     assert write(tmp_path / "x.json", TIMED, to=to) == [
@@ -46,7 +46,7 @@ def test_segments_of_recordings_give_the_session(tmp_path):
         output.write(replace(TIMED, key="b"))
 
 
-def test_what_is_written_is_read_and_comes_back(tmp_path, ninja):
+def test_seglst_is_unchanged_after_write_and_read(tmp_path, ninja):
     write(tmp_path / "x.json", TIMED, NBest("b", (sentence(("x",)),)))
     assert ninja("convert", tmp_path / "x.json", "-o", tmp_path / "y.json")[0] == 0
     assert (tmp_path / "y.json").read_bytes() == (tmp_path / "x.json").read_bytes()
@@ -55,7 +55,7 @@ def test_what_is_written_is_read_and_comes_back(tmp_path, ninja):
     assert lattices[0].record.origin.begin == 0.1
 
 
-def test_segments_of_a_file_are_not_joined_with_others(tmp_path):
+def test_segments_of_a_file_cannot_be_joined_with_other_lists(tmp_path):
     (_, first), *_ = package.read(FOLDER / "seglst.json")
     with package.write(tmp_path / "x.json", to="seglst") as output:
         output.write(first)
@@ -69,7 +69,7 @@ def test_losses_are_reported(tmp_path):
     assert set(output.lost) == {"times of single words"}
 
 
-def test_files_of_which_all_segments_fail_are_copied(tmp_path, ninja):
+def test_a_file_whose_segments_all_fail_is_copied(tmp_path, ninja):
     text = (FOLDER / "seglst.json").read_text().replace('"end_time": "', '"end_time": "-')
     (tmp_path / "x.json").write_text(text)
     ninja("convert", tmp_path / "x.json", "--from", "seglst", "--to", "seglst", "-o", tmp_path / "y.json")

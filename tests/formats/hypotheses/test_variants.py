@@ -302,7 +302,7 @@ def test_only_the_first_alternative_of_a_segment_of_amazon_changes(tmp_path):
         (lambda _, words: [*words[:2], "Oh", *words[2:]], [("sir", "0.5", "0.8"), ("Oh", "0.8", "1")]),
     ],
 )
-def test_words_of_amazon_are_never_copies_of_punctuation(fix, times, tmp_path):
+def test_new_words_of_amazon_have_times_and_type_pronunciation(fix, times, tmp_path):
     after, _ = rewrite(AWS, "aws", fix, tmp_path)
     items = {item["alternatives"][0]["content"]: item for item in after["results"]["items"]}
     for word, begin, end in times:
@@ -312,7 +312,7 @@ def test_words_of_amazon_are_never_copies_of_punctuation(fix, times, tmp_path):
     assert lattice.time is not None
 
 
-def test_words_that_replace_those_of_two_segments_go_into_the_first(tmp_path):
+def test_a_word_that_replaces_words_of_two_segments_is_put_into_the_first(tmp_path):
     def fix(_, words):
         return ["Yes", "Ronaldo", "way."]
 
@@ -328,8 +328,8 @@ def test_words_that_replace_those_of_two_segments_go_into_the_first(tmp_path):
     assert contents == [["Yes", "way", "."], ["Ronaldo"]]
 
 
-def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
-    after, notes = rewrite(JAPANESE, "whisper", replacement("雨が降っています", "雪が降っています"), tmp_path)
+def test_a_changed_word_of_several_parts_changes_only_differing_parts(tmp_path):
+    after, notes = rewrite(JAPANESE, "whisper", replacing("雨が降っています", "雪が降っています"), tmp_path)
     assert notes == []
     assert after["text"] == "雪が降っています傘を持って行く"
     assert [word["word"] for word in after["segments"][0]["words"]][:3] == ["雪", "が", "降"]
@@ -342,8 +342,8 @@ def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
         ("Bartley", "Bart Lee", [".", " Bart", " Lee", " Alexander"]),
     ],
 )
-def test_new_words_of_pieces_begin_as_the_old_words_do(old, new, pieces, tmp_path):
-    after, _ = rewrite(sample("whisper.cpp.json"), "whisper.cpp", replacement(old, new), tmp_path)
+def test_new_words_of_pieces_have_the_leading_spaces_of_the_old_words(old, new, pieces, tmp_path):
+    after, _ = rewrite(sample("whisper.cpp.json"), "whisper.cpp", replacing(old, new), tmp_path)
     tokens = [token["text"] for token in after["transcription"][0]["tokens"]]
     begin = tokens.index(pieces[0])
     assert tokens[begin : begin + len(pieces)] == pieces
@@ -357,7 +357,7 @@ def test_a_word_is_inserted_between_two_words_of_one_item(tmp_path):
     assert after["word"] == [{**word, "word": "Good old morning."}, NEMO["word"][2]]
 
 
-def test_items_without_punctuation_stay_without(tmp_path):
+def test_items_without_punctuation_are_corrected_without_punctuation(tmp_path):
     document = {**VERBOSE, "segments": TIMESTAMPED}
     before = [word["text"] for segment in TIMESTAMPED for word in segment["words"]]
     after, _ = rewrite(document, "whisper", replacement("bow,", "bough,"), tmp_path)
@@ -365,7 +365,7 @@ def test_items_without_punctuation_stay_without(tmp_path):
     assert words == ["bough" if word == "bow" else word for word in before]
 
 
-def test_a_word_that_its_list_lacks_is_removed_from_the_text(tmp_path):
+def test_a_word_missing_in_the_list_is_removed_from_the_text(tmp_path):
     document = json.loads(json.dumps(NEMO))
     del document["word"][1]
     after, notes = rewrite(document, "nemo-manifest", replacement("morning.", ""), tmp_path)
@@ -373,7 +373,7 @@ def test_a_word_that_its_list_lacks_is_removed_from_the_text(tmp_path):
     assert (after["pred_text"], after["word"]) == ("Good Hello.", document["word"])
 
 
-def test_a_second_form_of_a_time_that_is_no_time_stays(tmp_path):
+def test_an_invalid_second_form_of_a_time_is_kept(tmp_path):
     document = sample("whisper.cpp.json")
     times = {"from": "", "to": []}
     document["transcription"][0]["tokens"][1]["timestamps"] = times
@@ -382,7 +382,7 @@ def test_a_second_form_of_a_time_that_is_no_time_stays(tmp_path):
     assert (tokens[1]["timestamps"], tokens[1]["offsets"]["to"] < tokens[2]["offsets"]["to"]) == (times, True)
 
 
-def test_unknown_numbers_stay_and_are_no_confidences(tmp_path):
+def test_nan_and_infinity_are_kept_and_ignored_as_confidences(tmp_path):
     document = json.loads(json.dumps({**VERBOSE, "segments": WHISPER["segments"]}))
     document["segments"][0]["words"][0]["probability"] = float("nan")
     document["segments"][0]["avg_logprob"] = float("-inf")
@@ -459,7 +459,7 @@ def test_utterances_of_two_channels_change_with_their_channel(tmp_path):
         assert inner == words
 
 
-def test_times_in_ticks_may_be_text(tmp_path):
+def test_times_in_ticks_can_be_strings(tmp_path):
     result = sample("azure-pronunciation.json")
     for word in result["NBest"][0]["Words"]:
         word |= {name: str(word[name]) for name in ("Offset", "Duration")}
@@ -474,7 +474,7 @@ def test_times_in_ticks_may_be_text(tmp_path):
 @pytest.mark.parametrize(
     ("old", "unit"), [("0.52", 1.0), ("0.5s", 1.0), ("PT0.5S", 1.0), ("0:00:01.5", 1.0), ("520", 0.001), ("520", 1e-7)]
 )
-def test_a_time_in_a_string_keeps_its_form_and_its_milliseconds(old, unit, seconds):
+def test_a_time_in_a_string_keeps_its_form_and_precision(old, unit, seconds):
     text = json.loads(spelled_time(old, seconds, unit))
     assert seconds_of(text, unit, ()) == pytest.approx(seconds, abs=1e-9)
     assert (text[:2] == "PT", text[-1:].isalpha(), ":" in text) == (old[:2] == "PT", old[-1:].isalpha(), ":" in old)

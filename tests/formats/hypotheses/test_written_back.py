@@ -18,7 +18,7 @@ IDS = [path.name for path in FILES]
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_a_file_is_recognised_by_its_content(path):
+def test_a_file_is_detected_by_its_content(path):
     assert by_mark(path.read_bytes()[:HEAD]).name == FILES[path]
 
 
@@ -67,7 +67,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_a_corrected_word_changes_its_letters_alone(path, tmp_path):
+def test_a_corrected_word_changes_only_its_letters(path, tmp_path):
     word, target = WORDS[path.name], tmp_path / path.name
     correct(path, target, FILES[path], replacement(word, word[0] + "xyzzy"))
     new = re.sub(f"(?i)({word[0]}){word[1:]}", r"\1xyzzy", path.read_text())
@@ -86,7 +86,7 @@ def test_words_of_punctuation_do_not_become_empty_words(path, new, tmp_path):
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 @pytest.mark.parametrize("new", ["two words", ""])
-def test_a_word_becomes_two_words_or_none_in_every_form_of_a_text(path, new, tmp_path):
+def test_a_word_is_split_or_removed_in_every_form_of_a_text(path, new, tmp_path):
     word, target = WORDS[path.name], tmp_path / path.name
     correct(path, target, FILES[path], replacement(word, new))
     form = FILES[path]
@@ -112,7 +112,7 @@ def texts_of(path):
 
 # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/real")
-def test_whispers_own_files_are_written_back_byte_for_byte(tmp_path, ninja):
+def test_files_of_whisper_are_written_back_byte_for_byte(tmp_path, ninja):
     for jobs in ("1", "2"):
         assert ninja("convert", str(REAL), "-o", f"{tmp_path}/{jobs}/", "--jobs", jobs)[0] == 0
         sources = sorted(REAL.glob("*.json"))
@@ -121,13 +121,13 @@ def test_whispers_own_files_are_written_back_byte_for_byte(tmp_path, ninja):
             assert (tmp_path / jobs / path.name).read_bytes() == path.read_bytes()
 
 
-def test_a_corrected_word_changes_the_texts_and_the_item_that_have_it(tmp_path):
+def test_a_corrected_word_changes_its_texts_and_its_item(tmp_path):
     target = tmp_path / "x.json"
     assert correct(WHISPER, target, "whisper", replacement("bow,", "bough,")) == []
     assert target.read_bytes() == WHISPER.read_bytes().replace(b"bow,", b"bough,")
 
 
-def test_a_word_becomes_several_words_and_several_become_one(tmp_path):
+def test_a_word_is_split_and_merged_again(tmp_path):
     target = tmp_path / "x.json"
     correct(WHISPER, target, "whisper", replacement("apple", "ap ple"))
     before, after = (json.loads(path.read_text()) for path in (WHISPER, target))
@@ -158,7 +158,7 @@ def test_words_are_removed_and_inserted(tmp_path):
     }
 
 
-def test_letters_beyond_ascii_stay_as_the_file_has_them(tmp_path):
+def test_letters_beyond_ascii_are_written_unescaped_as_in_the_file(tmp_path):
     source, target = tmp_path / "a.json", tmp_path / "b.json"
     document = json.loads(WHISPER.read_text())
     document["note"] = "Prüfung"
@@ -167,7 +167,7 @@ def test_letters_beyond_ascii_stay_as_the_file_has_them(tmp_path):
     assert target.read_text() == source.read_text().replace("bow,", "bóugh,")
 
 
-def test_an_utterance_that_is_not_written_keeps_its_words_and_is_counted(tmp_path):
+def test_unwritten_utterances_keep_their_words_and_are_counted(tmp_path):
     target = tmp_path / "x.json"
     with package.write(target, to="whisper") as output:
         (_, first), _ = package.read(WHISPER)
@@ -176,7 +176,7 @@ def test_an_utterance_that_is_not_written_keeps_its_words_and_is_counted(tmp_pat
     assert output.notes() == ["1 utterance keeps its original words, because no lattice was written to replace them"]
 
 
-def test_two_recordings_do_not_go_into_one_file(tmp_path):
+def test_two_recordings_cannot_be_written_to_one_file(tmp_path):
     second_path = tmp_path / "other.json"
     second_path.write_bytes(WHISPER.read_bytes())
     lattices = [lattice for path in (WHISPER, second_path) for _, lattice in package.read(path)]
@@ -187,7 +187,7 @@ def test_two_recordings_do_not_go_into_one_file(tmp_path):
             output.write(lattices[2].with_key("other"))
 
 
-def test_lattices_of_other_files_are_not_written(tmp_path):
+def test_lattices_of_other_formats_are_refused(tmp_path):
     lists = tmp_path / "x.jsonl"
     lists.write_text('{"key": "u", "nbest": [{"text": "a", "score": -1}]}\n')
     [(_, lattice)] = package.read(lists)
