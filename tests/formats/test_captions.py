@@ -78,7 +78,7 @@ def test_short_sentences_share_a_caption_and_fast_captions_are_prolonged():
     assert [(caption.begin, caption.end, caption.lines) for caption in result] == [
         (0.0, 1.0, ("No. Yes.",)),
         (2.0, 3.0, ("Unquestionably.",)),
-        (9.0, 9.2, ("Well.",)),  # the next utterance may begin directly after the last caption
+        (9.0, 9.2, ("Well.",)),  # not prolonged, because the next utterance can begin directly after it
     ]
     (first, _) = captions(["a" * 40, "b"], [0.0, 5.0], [0.5, 5.5])
     assert first.end == 2.0

@@ -25,7 +25,7 @@ rec2 B 0.1 0.2 yes
 
 
 def rewrite(path, fix, reader="ctm"):
-    """Write a file back with other words, at frames 1 to 2, 2 to 3, …; return the text."""
+    """Write a file back with other words at frames 1 to 2, 2 to 3, …, and return the text."""
     target = path.with_name("y.ctm")
     with package.write(target) as output:
         for key, lattice in package.read(path, format=reader):

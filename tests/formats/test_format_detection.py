@@ -1,4 +1,4 @@
-"""Every format is detected by its content: output of our writers, real files, and files that are not lattices."""
+"""Formats are detected by content: output of Ninja's writers, real files, and files that are not lattices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ninja.io import detection
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
-# Words that look like something else, among any others.
+# Words that look like other parts of a file, mixed with ordinary words.
 ODD = """<s> 0 1 12 3.5 -2 1e5 1,2 1,2,3 1.5,2, name nodes N=3 VERSION=1 numaligns # ;; ( () (( inf nan NBestList1.0"""
 NAMES = st.text("abcXYZ019-_.,'가é<>{}[]()=#;:\\\"+", min_size=1, max_size=6) | st.sampled_from(ODD.split())
 
@@ -118,7 +118,7 @@ BINARY = ("openfst", "k2", "native", "fst-ark", "kaldi, compact", "kaldi, raw")
 
 
 def name_of(content):
-    """Return the detected format of some content, "kaldi" for Kaldi's own."""
+    """Return the name of the detected format; "kaldi" for archives of Kaldi."""
     detected_format = by_mark(content[:HEAD])
     return (
         {"binary": "kaldi", "text": "kaldi"}.get(detected_format.name, detected_format.name)
@@ -128,21 +128,21 @@ def name_of(content):
 
 
 def content_kind(content):
-    """Return whether a file with this content is read as lattices if it lies in a folder."""
+    """Return what a file with this content is taken for in a folder: "lattices", "results" or "nothing"."""
     return detection.holds(content, "file")
 
 
 def is_ambiguous(writer, content, lattice, words):
-    """Return whether a file may be detected as another format, for a known reason."""
-    if writer == "fst-ark, text":  # without weights, FSTs and lattices look the same
+    """Return whether the content is ambiguous, so that another format can be detected."""
+    if writer == "fst-ark, text":  # FSTs and lattices without weights look the same
         ends = (lattice.final_graph + lattice.final_acoustic)[lattice.is_final]
         return not ((lattice.graph + lattice.acoustic).any() or ends.any())
-    if writer == "srilm":  # two scores without a sign or a point could be states
+    if writer == "srilm":  # two scores without a sign or a decimal point could be states
         return not any(sign in content.split(b"\n")[0].rpartition(b" ")[0] for sign in b"-.") and content[:1].isdigit()
-    if writer == "fst-text, words":  # words that are numbers with a point, as the times of a CTM are
+    if writer == "fst-text, words":  # words that are decimal numbers look like the times of a CTM
         return b"3.5" in content.split(b"\n")[0]
     if writer.startswith("named-text"):
-        # The first arc that says something has a name for its word, and costs.
+        # The first arc with a word other than <eps> must have a name as its word, and costs.
         rows = [row.split() for row in content.split(b"\n")[1:]]
         word = 2 if "compact" in writer else 3
         first = next((row for row in rows if len(row) > word and row[word] != b"<eps>"), None)
@@ -154,7 +154,7 @@ def is_ambiguous(writer, content, lattice, words):
     lattices(max_word=4, max_states=6, max_labels=0),
     st.lists(NAMES.filter(lambda name: name != "<eps>"), min_size=4, max_size=4, unique=True),
     st.booleans(),
-    st.sampled_from(["as it is", "CRLF", "no last line end", "empty lines first", "marked"]),
+    st.sampled_from(["unchanged", "CRLF", "no final newline", "leading empty lines", "byte-order mark"]),
 )
 def test_written_files_are_detected_or_refused_with_both_names(lattice, names, without_costs, change):
     if without_costs:
@@ -166,15 +166,15 @@ def test_written_files_are_detected_or_refused_with_both_names(lattice, names, w
             continue
         if not writer.startswith(BINARY) or "text" in writer:
             content = {
-                "as it is": content,
+                "unchanged": content,
                 "CRLF": content.replace(b"\n", b"\r\n"),
-                "no last line end": content.rstrip(b"\n"),
-                "empty lines first": b"\n \n" + content,
-                "marked": b"\xef\xbb\xbf" + content,
+                "no final newline": content.rstrip(b"\n"),
+                "leading empty lines": b"\n \n" + content,
+                "byte-order mark": b"\xef\xbb\xbf" + content,
             }[change]
         expected = writer.partition(",")[0]
         assert name_of(content) == expected, (writer, content)
-        looks_like_number = expected == "fst-text" and not lattice.num_arcs  # one state looks like any number
+        looks_like_number = expected == "fst-text" and not lattice.num_arcs  # a single state looks like any number
         assert content_kind(content[:HEAD]) != "nothing" or looks_like_number, (writer, content)
 
 
@@ -191,7 +191,7 @@ def test_formats_are_detected_from_a_head_that_ends_within_a_line(writer, monkey
     chain = chain_of(40)
     content = WRITERS[writer](chain, chain.words)
     if content.count(b"\n") < 10:
-        return  # one line, longer than the head
+        return  # a single line that is longer than the head
     for head in range(400, 440):
         monkeypatch.setattr(registry, "HEAD", head)
         assert name_of(content[:head]) == writer.partition(",")[0], head
@@ -222,7 +222,7 @@ def test_a_file_with_a_damaged_line_is_detected_and_refused(writer, damage, tmp_
     list(read(path, on_error=errors.append))
     assert len(errors) == 1
     assert str(errors[0]).startswith(f"{path}:18"), errors[0]
-    # In a folder, what may be any other table must be whole.
+    # In a folder, a file that could be another kind of table must be valid throughout.
     assert content_kind(content) == ("results" if writer in ("ctm", "columns") else "nothing")
 
 
@@ -245,17 +245,17 @@ def test_a_weight_that_is_not_a_number_is_refused_with_its_line(weight, tmp_path
 
 
 def test_the_first_matching_format_is_detected():
-    assert name_of(b"1 1 0.5 0.25 3 0.5\n" * 4) == "ctm"  # which an FST with words that are numbers could be, too
-    assert detect(b"4\n", "x.txt").name == "text"  # no mark: the extension says it
+    assert name_of(b"1 1 0.5 0.25 3 0.5\n" * 4) == "ctm"  # this could also be an FST whose words are numbers
+    assert detect(b"4\n", "x.txt").name == "text"  # without a mark, the extension determines the format
     assert detect(b"4\n", "x.ctm.gz").name == "ctm"
-    assert detect(b"4\n", "x.lat") is None  # the extension of two
+    assert detect(b"4\n", "x.lat") is None  # two formats have this extension
     assert detect(b"4\n", "x") is None
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        b"1001 12 13\n1002 5 6\n1003 4 5 6 7 8 9\n",  # a transcript of ids
+        b"1001 12 13\n1002 5 6\n1003 4 5 6 7 8 9\n",  # a transcript of word ids
         b"1 2 the\n2 3 cat\n10 a line of more words than any\n",
         b"12.5 3 2 of them\n13.5 4 2 of them\nand more\n",
         b"0 1 5 0.5\n0 1 6 0.5\nend\n",
@@ -266,7 +266,7 @@ def test_tables_that_resemble_lattices_are_ignored_in_a_folder(content):
 
 
 ATT = [
-    b"0 1 5\n1\n",  # acceptors: ids, weights, both
+    b"0 1 5\n1\n",  # acceptors with ids, with weights, and with both
     b"0 1 5 0.5\n1 2 6\n2 1.5\n",
     b"0 1 5 5\n1 2 6 6 0.25\n2\n",  # transducers
     b"0\t1\t0\t0\tInfinity\n1\t-0.5\n",
@@ -285,32 +285,32 @@ ATT = [
 @pytest.mark.parametrize("content", ATT)
 def test_fsts_in_text_have_two_to_five_columns(content):
     assert name_of(content) == "fst-text"
-    # One state could be any number, as in a file of how many jobs there were.
+    # A single state looks like any number, such as the number of jobs in Kaldi's num_jobs.
     assert content_kind(content) == ("nothing" if content == b"0\n" else "lattices")
 
 
 @pytest.mark.parametrize(
     ("content", "name"),
     [
-        (b"-1200 -30 2 hello world\n-1201 -31 1 hello\n", "srilm"),  # integers
+        (b"-1200 -30 2 hello world\n-1201 -31 1 hello\n", "srilm"),  # integer scores
         (b"-12.5 -3 1 [noise] hello\n", "srilm"),
         (b"## made by hand\n-12.5 -3 2 hello world\n", "srilm"),
         (b"\nNBestList1.0\n(-5) a\n", "srilm"),
-        (b"(-5) a b\n(-6) a\n", "unknown"),  # without a header, it may be any text
+        (b"(-5) a b\n(-6) a\n", "unknown"),  # without a header, this could be any text
         (b"a b\t-1.5\na\t-2\n", "unknown"),
-        (b"the\t5\na\t6\n", "unknown"),  # a table of words, or of counts
+        (b"the\t5\na\t6\n", "unknown"),  # a table of words or of counts
         (b";; made by hand\nutt A 0.1 0.2 word\n", "ctm"),
         (b"utt 1 0 0.25 word 0.9\n", "ctm"),
-        (b"utt\t0\t90\t0.998\t50450\nutt\t90\t3\t0.5\t7\n", "unknown"),  # posteriors of arcs
+        (b"utt\t0\t90\t0.998\t50450\nutt\t90\t3\t0.5\t7\n", "unknown"),  # a table of arc posteriors
         (b"utt 1\n0 1 5 0.5,1,\n1\n", "named-text"),
         (b"utt \n0 1 hello 0.5,1,\n1\n\n", "named-text"),
         (b"utt\n0 1 5 <eps> 0.5,1\n1\n\n", "named-text"),
-        (b"utt \n0 1 a\n1 2 b 1,2,\n2\n\n", "named-text"),  # an arc without costs, as Kaldi writes the weight One
+        (b"utt \n0 1 a\n1 2 b 1,2,\n2\n\n", "named-text"),  # an arc without costs: Kaldi omits the weight One
         (b"utt \n0 1 3 a\n1 2 4 b 1,2\n2\n\n", "named-text"),
         (b"utt \n0 1 a\n1 1,2,\n\n", "named-text"),
         (b"utt \n0 1 a\n0 2 b\n1 Infinity,Infinity,\n2 1,2,\n\n", "named-text"),
         (b"utt \n0 1 5\n0 2 6\n1 Infinity,Infinity,\n2 1,2,\n\n", "kaldi"),  # a dead end
-        (b"utt\n0 1 5x 0.5,1,\n1 2 6 1,2,\n1 2 7 1,2,\n2\n\n", "unknown"),  # damage
+        (b"utt\n0 1 5x 0.5,1,\n1 2 6 1,2,\n1 2 7 1,2,\n2\n\n", "unknown"),  # a damaged file
         (b"utt \n0 1 5 5 0.5\n1\n\n", "fst-ark"),
         (b"utt \n0 0.5\n\n", "fst-ark"),
         (b"utt \n0 1 5 5 0.5,1\n1\n\n", "kaldi"),
@@ -319,7 +319,7 @@ def test_fsts_in_text_have_two_to_five_columns(content):
         (b"utt\n0 1 <eps>\n1 2 a\n2 0.5\n\n", "named-text"),
         (b"utt\n0 1 b\n1 2 a\n2 0.5\n\n", "unknown"),  # an FST with names
         (b"utt\n0 1 0 <eps>\n1 2 0 3.5\n2\n\n", "named-text"),
-        (b"utt\n0 1 a 1,2,\n0 1 b 1 2 3 4\n1\n\n", "named-text"),  # damage, too
+        (b"utt\n0 1 a 1,2,\n0 1 b 1 2 3 4\n1\n\n", "named-text"),  # another damaged file
         (b"utt 1\n0 1 5 1,2,\n0 1 x y z 1\n1\n\n", "named-text"),
         (b'[{"key": "u"}]', "json"),
         (b'{"key": "u"}', "json"),
@@ -423,7 +423,7 @@ def test_unknown_formats_and_options_are_refused(text, message):
         named(text)
 
 
-# Of each folder the files that are lattices; the others are none.
+# The lattice files of each folder; its other files are not lattices.
 REAL = {
     "data/formats": {
         "ami_slf/*.lat.gz": "slf",

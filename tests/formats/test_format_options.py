@@ -38,7 +38,7 @@ class Options:
         ("slf:frame_shift=0.016", "slf", {"frame_shift": "0.016"}),
         ("slf:frame-shift=0.016,graph=l+r", "slf", {"frame_shift": "0.016", "graph": "l+r"}),
         ("slf: base = e , fold = ", "slf", {"base": "e", "fold": ""}),
-        ("json:text=a=b", "json", {"text": "a=b"}),  # the first sign parts
+        ("json:text=a=b", "json", {"text": "a=b"}),  # only the first "=" separates
         ("nemo:manifest=C:/x:y", "nemo", {"manifest": "C:/x:y"}),
         ("", "", {}),
         (":a=1", "", {"a": "1"}),
@@ -87,7 +87,7 @@ def test_split_inverts_joining_options(name, values):
         ("fold", "no", False),
         ("fold", "0", False),
         ("mode", "null", "null"),
-        ("name", "none", "none"),  # a text like any other
+        ("name", "none", "none"),  # an ordinary string here
         ("base", "none", None),
         ("base", "None", None),
         ("base", "10", 10.0),
@@ -127,7 +127,7 @@ def test_a_value_of_the_wrong_type_raises_option_error(option, text, message):
 def test_options_of_the_user_override_defaults_of_the_call():
     assert fill_options(Options, {}, "x", encoding="latin-1").encoding == "latin-1"
     assert fill_options(Options, {"encoding": "cp1250"}, "x", encoding="latin-1").encoding == "cp1250"
-    assert fill_options(Options, {}, "x", colour="red") == Options()  # names that are not fields are ignored
+    assert fill_options(Options, {}, "x", colour="red") == Options()  # defaults that are not fields are ignored
     assert fill_options(Options, {}, "x") == Options()
 
 

@@ -33,14 +33,15 @@ PAIRS = sorted(str(path.relative_to(FILES))[:-7] for path in FILES.glob("*pocket
 SLF = [AMI, "theanolm/lattice.slf", *(f"{name}.slf.gz" for name in PAIRS)]
 SPHINX = [f"{name}.lat.gz" for name in PAIRS]
 PLF = ["callhome_evltest", "fisher_dev"]
-# Files that are no lattices or lists of their own, and those that other tests read: (pattern, the test).
+# Files that are neither lattices nor lists, and files that other tests read: (pattern, test).
 OTHER_FILES = {
     "**/LICENSE*": "", "**/COPYING": "", "**/README.md": "", "theanolm/vocabulary.txt": "",
     "an4_pocketsphinx/text": "", "nbest_kaldi_librispeech/ref.txt": "",
     "ami_slf/*.nbest": "test_slf_files.py", "theanolm/lattice.lat": "test_slf_files.py",
-    "an4_pocketsphinx/hyp": "here", "plf_fisher_callhome/*.gz": "here", "nbest_dstc10/logs.json.gz": "here",
-    "nbest_kaldi_librispeech/nbest.txt.gz": "here", "nbest_kaldi_librispeech/hyp.txt": "test_nbest_formats.py",
-    "ctc_pyctcdecode/libri_logits.json": "test_ctc.py", "ctc_flashlight/*.bin": "test_ctc.py",
+    "an4_pocketsphinx/hyp": "this file", "plf_fisher_callhome/*.gz": "this file",
+    "nbest_dstc10/logs.json.gz": "this file", "nbest_kaldi_librispeech/nbest.txt.gz": "this file",
+    "nbest_kaldi_librispeech/hyp.txt": "test_nbest_formats.py", "ctc_pyctcdecode/libri_logits.json": "test_ctc.py",
+    "ctc_flashlight/*.bin": "test_ctc.py",
     "ctc_flashlight/*.lst*": "test_ctc.py", "**/*.arpa*": "language models, which other tests read",
 }  # fmt: skip
 
@@ -75,7 +76,7 @@ def assert_same_words(lattice, reference, scales):
         cost, words = real.best(reference, scale)
         assert scale * path.acoustic_cost + path.graph_cost == pytest.approx(cost, rel=1e-5, abs=1e-6)
         spoken = lattice.words.spell(path.words)
-        # Scores that are whole numbers make ties, and costs of single precision decide them anew.
+        # Integer scores cause ties, which single precision can resolve differently.
         assert spoken == words or real.cost_of(reference, spoken, scale) == pytest.approx(cost, rel=1e-6)
 
 
@@ -85,7 +86,7 @@ def test_every_htk_file_agrees_with_a_plain_reader(name):
     check(lattice)
     assert_same_best_path(
         lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,)
-    )  # the others have one score
+    )  # other files have only one score
     content = write_slf(lattice)
     assert read_slf(content, "k", words=lattice.words).identical(lattice)
     if SLF.index(name) % 4 < 2:
@@ -100,9 +101,9 @@ def test_every_utterance_is_the_same_in_sphinx_and_htk_files(name):
     from_slf = read_slf(read_unpacked(f"{name}.slf.gz"), "k", words=lattice.words)
     for field in ("arc_begin", "dst", "word", "graph", "time", "final_graph", "final_acoustic"):
         np.testing.assert_array_equal(getattr(lattice, field), getattr(from_slf, field), field)
-    np.testing.assert_allclose(lattice.acoustic, from_slf.acoustic, rtol=1e-6, atol=1e-6)  # HTK's file has 6 decimals
+    np.testing.assert_allclose(lattice.acoustic, from_slf.acoustic, rtol=1e-6, atol=1e-6)  # the SLF file has 6 decimals
     assert read_sphinx(write_sphinx(lattice), "k", words=lattice.words).identical(lattice)
-    assert read_slf(write_slf(lattice), "k", words=lattice.words).identical(lattice)  # from one format to the other
+    assert read_slf(write_slf(lattice), "k", words=lattice.words).identical(lattice)  # conversion from Sphinx to SLF
 
 
 def test_every_first_best_of_an4_is_a_path_of_its_lattice():
@@ -115,7 +116,7 @@ def test_every_first_best_of_an4_is_a_path_of_its_lattice():
         assert accepts(lattice, words), key
         assert real.accepts(plain(f"an4_pocketsphinx/{key}.lat.gz"), words), key
         best += lattice.words.spell(best_path(lattice).words) == words
-    assert best == 1  # for the files hold acoustic scores only
+    assert best == 1  # because the files contain only acoustic scores
 
 
 @pytest.mark.parametrize("graph", [("l",), ("n",), ("l", "n")])
@@ -149,8 +150,8 @@ def test_every_line_of_fisher_and_callhome_agrees_with_the_python_parser(name, n
             is_path = real.accepts(reference, sentence)
             assert index % 4 or accepts(lattice, sentence) == is_path
             counts[column] += is_path
-    # The plain reading says so, too: of most oracle paths some words stand in no arc of these pruned lattices.
-    assert counts == paths  # of the first bests, and of the oracles
+    # The plain reader agrees: most oracle paths contain words that are on no arc of these pruned lattices.
+    assert counts == paths  # numbers of first-best and oracle sentences that are paths
 
 
 def test_every_list_of_kaldi_is_unchanged_as_linear_lattices():
@@ -185,10 +186,10 @@ def test_real_lattices_are_equivalent_after_write_and_read_in_every_format(name)
         lattice = read_plf(max(lines_of(PLF[name == "fisher"])[0], key=len), "k")
     words, (cost, spoken) = lattice.words, total_cost(lattice)
     assert read_slf(write_slf(lattice), "k", words=words).identical(lattice)
-    both = PlfOptions("score", graph=0, acoustic=1)
+    options = PlfOptions("score", graph=0, acoustic=1)
     untimed = replace(lattice, time=None, frame_shift=None)
     assert read_plf(
-        write_plf(lattice, options=PlfWriteOptions(scores="both")), "k", words=words, options=both
+        write_plf(lattice, options=PlfWriteOptions(scores="both")), "k", words=words, options=options
     ).identical(untimed)
     fst = read_fst(write_fst(lattice), "k").with_words(words)
     assert (fst.arc_begin.tolist(), fst.dst.tolist(), fst.word.tolist()) == (

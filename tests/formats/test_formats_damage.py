@@ -47,7 +47,7 @@ def collect(path, **options):
 
 @pytest.mark.parametrize("arc_type", ["compactlattice44", "compactlattice84", "lattice4", "text"])
 def test_a_truncated_archive_gives_its_complete_lattices_and_one_error(arc_type):
-    arcs = [[(*arc[:4], arc[4][:1]) for arc in leaving] for leaving in ARCS]
+    arcs = [[(*arc[:4], arc[4][:1]) for arc in state_arcs] for state_arcs in ARCS]
     finals = [NOT_FINAL, NOT_FINAL, (0.5, 0.0, [])]
     first, second = (
         text(key) if arc_type == "text" else entry(key, arcs, finals, 0, arc_type) for key in ("one", "two")
@@ -80,10 +80,10 @@ def test_a_damaged_byte_gives_typed_errors_or_valid_lattices(content, mask):
             else:
                 assert isinstance(item, NinjaError)
                 assert item.byte is not None or item.line is not None
-        parse(bytes(damaged), bytes_behind=1 << 62)  # nor with more to come
+        parse(bytes(damaged), bytes_behind=1 << 62)  # also if more of the file follows
 
 
-HEADER = len(b"k ") + 34  # up to the FST version
+HEADER = len(b"k ") + 34  # the offset of the FST version
 COUNTS = {
     "states": HEADER + 24,
     "labels of a final state": HEADER + 40 + 8,
@@ -111,7 +111,7 @@ def test_huge_counts_are_refused_before_allocation(field, count):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # kB
 
 
-def changed(at, form, value):
+def entry_with(at, form, value):
     content = bytearray(entry())
     struct.pack_into(form, content, at, value)
     return bytes(content)
@@ -120,13 +120,13 @@ def changed(at, form, value):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (changed(2, "<i", 77), "expected a new line (text) or the byte D6"),
-        (changed(3, "<B", 77), "wrong magic number"),
-        (changed(10, "<B", 65), "the FST type is 'Aector', but 'vector' is needed"),
-        (changed(20, "<B", 65), "the arc type is 'Aompactlattice44', which is not a lattice"),
-        (changed(HEADER, "<i", 1), "the FST version is 1, but 2 is needed"),
-        (changed(HEADER + 4, "<i", 2), "the lattice contains symbol tables"),
-        (changed(HEADER + 24, "<q", -1), "the header has the number of states -1"),
+        (entry_with(2, "<i", 77), "expected a new line (text) or the byte D6"),
+        (entry_with(3, "<B", 77), "wrong magic number"),
+        (entry_with(10, "<B", 65), "the FST type is 'Aector', but 'vector' is needed"),
+        (entry_with(20, "<B", 65), "the arc type is 'Aompactlattice44', which is not a lattice"),
+        (entry_with(HEADER, "<i", 1), "the FST version is 1, but 2 is needed"),
+        (entry_with(HEADER + 4, "<i", 2), "the lattice contains symbol tables"),
+        (entry_with(HEADER + 24, "<q", -1), "the header has the number of states -1"),
         (b"x" * 5000, "not a Kaldi table"),
         (b"RIFF\x00\x01 bytes of a wave file", "no lattice follows the key"),
     ],
@@ -138,26 +138,26 @@ def test_damage_that_ends_reading_is_reported_with_its_byte(content, message):
     assert entries[0].byte is not None
 
 
-def faulty(**changes):
+def invalid_entry(**changes):
     return entry("bad", **changes)
 
 
 SEMANTIC = {
-    "the lattice is empty: it has no states": faulty(arcs=[], finals=[], start=-1),
-    "the start state is -1 of 3 states": faulty(start=-1),
-    "the start state is 3 of 3 states": faulty(start=3),
-    "no state is final": faulty(finals=[NOT_FINAL] * 3),
-    "arc 0 of state 1 enters state 3, but there are 3 states": faulty(arcs=[ARCS[0], [(3, 4, 1, 2, [])], []]),
-    "arc 0 of state 1 enters state -1, but there are 3 states": faulty(arcs=[ARCS[0], [(-1, 4, 1, 2, [])], []]),
-    "arc 0 of state 1 has the negative word id -4": faulty(arcs=[ARCS[0], [(2, -4, 1, 2, [])], []]),
-    "arc 0 of state 1 has the graph cost NaN": faulty(arcs=[ARCS[0], [(2, 4, math.nan, 2, [])], []]),
-    "arc 0 of state 1 has the acoustic cost -infinity": faulty(arcs=[ARCS[0], [(2, 4, 1, -INF, [])], []]),
-    "arc 0 of state 1 has the graph cost +infinity": faulty(arcs=[ARCS[0], [(2, 4, INF, INF, [])], []]),
-    "state 2 has the final cost +infinity": faulty(finals=[NOT_FINAL, NOT_FINAL, (1, INF, [])]),
-    "state 2 has the final cost NaN": faulty(finals=[NOT_FINAL, NOT_FINAL, (INF, math.nan, [])]),
-    "state 2 has the final cost -infinity": faulty(finals=[NOT_FINAL, NOT_FINAL, (-INF, 1, [])]),
-    "state 1 lies on a cycle": faulty(arcs=[ARCS[0], [(2, 1, 1, 1, [])], [(1, 1, 1, 1, [])]]),
-    "state 0 lies on a cycle": faulty(arcs=[[(0, 1, 1, 1, [])], [], []]),
+    "the lattice is empty: it has no states": invalid_entry(arcs=[], finals=[], start=-1),
+    "the start state is -1 of 3 states": invalid_entry(start=-1),
+    "the start state is 3 of 3 states": invalid_entry(start=3),
+    "no state is final": invalid_entry(finals=[NOT_FINAL] * 3),
+    "arc 0 of state 1 enters state 3, but there are 3 states": invalid_entry(arcs=[ARCS[0], [(3, 4, 1, 2, [])], []]),
+    "arc 0 of state 1 enters state -1, but there are 3 states": invalid_entry(arcs=[ARCS[0], [(-1, 4, 1, 2, [])], []]),
+    "arc 0 of state 1 has the negative word id -4": invalid_entry(arcs=[ARCS[0], [(2, -4, 1, 2, [])], []]),
+    "arc 0 of state 1 has the graph cost NaN": invalid_entry(arcs=[ARCS[0], [(2, 4, math.nan, 2, [])], []]),
+    "arc 0 of state 1 has the acoustic cost -infinity": invalid_entry(arcs=[ARCS[0], [(2, 4, 1, -INF, [])], []]),
+    "arc 0 of state 1 has the graph cost +infinity": invalid_entry(arcs=[ARCS[0], [(2, 4, INF, INF, [])], []]),
+    "state 2 has the final cost +infinity": invalid_entry(finals=[NOT_FINAL, NOT_FINAL, (1, INF, [])]),
+    "state 2 has the final cost NaN": invalid_entry(finals=[NOT_FINAL, NOT_FINAL, (INF, math.nan, [])]),
+    "state 2 has the final cost -infinity": invalid_entry(finals=[NOT_FINAL, NOT_FINAL, (-INF, 1, [])]),
+    "state 1 lies on a cycle": invalid_entry(arcs=[ARCS[0], [(2, 1, 1, 1, [])], [(1, 1, 1, 1, [])]]),
+    "state 0 lies on a cycle": invalid_entry(arcs=[[(0, 1, 1, 1, [])], [], []]),
 }
 
 
@@ -247,17 +247,17 @@ def test_a_truncated_gzip_file_gives_its_complete_lattices_and_one_error(tmp_pat
         entry(f"k{number}", [[(1, 1, float(rng.random()), 1, rng.integers(1, 9000, 2000).tolist())], []], FINALS[1:])
         for number in range(20)
     ]
-    packed = gzip.compress(b"".join(entries))
+    compressed = gzip.compress(b"".join(entries))
     path = tmp_path / "lat.ark.gz"
-    for cut in (3, 15, len(packed) // 2, len(packed) - 9, len(packed) - 1):
-        path.write_bytes(packed[:cut])
+    for cut in (3, 15, len(compressed) // 2, len(compressed) - 9, len(compressed) - 1):
+        path.write_bytes(compressed[:cut])
         keys, errors = collect(path)
         assert keys == [f"k{number}" for number in range(len(keys))]
         assert errors
         assert all(type(error) is FormatError for error in errors)
         assert "gzip stream is truncated" in errors[-1].message
-    damaged = bytearray(packed)
-    for at in range(len(packed) // 2, len(packed) // 2 + 200):
+    damaged = bytearray(compressed)
+    for at in range(len(compressed) // 2, len(compressed) // 2 + 200):
         damaged[at] ^= 0x5A
     path.write_bytes(damaged)
     keys, errors = collect(path)
@@ -276,8 +276,8 @@ def test_the_next_archive_is_read_after_a_damaged_archive(tmp_path):
 
 def test_a_writer_refuses_inconsistent_arrays():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [3], [1], [1], [INF, 0], ali_begin=[0, 1], ali=[5])
-    short = np.zeros(0, np.int32)
-    broken = Lattice(*(short if name == "ali" else getattr(lattice, name) for name in Lattice.__slots__))
+    empty = np.zeros(0, np.int32)
+    broken = Lattice(*(empty if name == "ali" else getattr(lattice, name) for name in Lattice.__slots__))
     with pytest.raises(LatticeError, match="do not fit together"):
         TableWriter().append(broken, b"k", True)
 

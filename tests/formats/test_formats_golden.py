@@ -1,4 +1,4 @@
-"""Archives that Kaldi's own tools wrote are read and written again."""
+"""Archives written by Kaldi's tools are read and written again."""
 
 import gzip
 import os
@@ -12,9 +12,9 @@ from ninja.io import read
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[3] / "shared"))
 GOLDEN = SHARED / "golden"
-# In CI conftest refuses to run without them.
+# In CI, conftest.py raises an error without these files.
 pytestmark = pytest.mark.skipif(
-    not GOLDEN.is_dir(), reason=f"Kaldi's answers, not part of the project, are not in {GOLDEN}"
+    not GOLDEN.is_dir(), reason=f"the results of Kaldi, which are not part of the project, are not in {GOLDEN}"
 )
 
 
@@ -22,13 +22,13 @@ def archives(pattern):
     return sorted(GOLDEN.glob(pattern)) if GOLDEN.is_dir() else []
 
 
-def same_up_to_numbers(first, second):
-    """Return whether two lattices are equal if states are matched from the start, along arcs in order."""
+def equal_up_to_state_numbers(first, second):
+    """Return whether two lattices are equal up to state numbers, matching states along their arcs in order."""
     if first.num_states != second.num_states or first.num_arcs != second.num_arcs or first.kind != second.kind:
         return False
     match = {0: 0}
     first_arcs, second_arcs = [], []
-    for state in range(first.num_states):  # sorted: a state's number is known before its arcs come
+    for state in range(first.num_states):  # states are sorted, so each is matched before its arcs are
         second_state = match[state]
         first_range = range(first.arc_begin[state], first.arc_begin[state + 1])
         second_range = range(second.arc_begin[second_state], second.arc_begin[second_state + 1])
@@ -72,14 +72,14 @@ def test_english_archives_are_unchanged_after_read_and_write(path):
 
 
 def all_sorted(content):
-    """Return whether Kaldi wrote the states in topological order; ours then have the same order."""
+    """Return whether Kaldi wrote the states in topological order, which Ninja then keeps."""
     import reference_formats as slow
 
     place = slow.Bytes(content)
     while place.at < len(content):
         place.at = content.index(b" ", place.at) + 1
         start, _, arcs, _ = slow.read_binary(place)
-        if start != 0 or any(arc[0] <= state for state, leaving in enumerate(arcs) for arc in leaving):
+        if start != 0 or any(arc[0] <= state for state, state_arcs in enumerate(arcs) for arc in state_arcs):
             return False
     return True
 
@@ -97,14 +97,14 @@ def test_english_text_is_unchanged_after_conversion_to_binary_and_back():
 def test_korean_lattices_are_unchanged_except_for_state_numbers(path):
     content = gzip.decompress(path.read_bytes())
     lattices = [lattice for _, lattice in read(path)]
-    sample = lattices[: 20 if lattices[0].kind == "compact" else 5]  # the slow reader is slow
-    for lattice, twin in zip(sample, unsorted(content), strict=False):
-        assert same_up_to_numbers(lattice, twin)
-    again = parse(write_tables(*lattices))
+    sample = lattices[: 20 if lattices[0].kind == "compact" else 5]  # only a few lattices, because the twin is slow
+    for lattice, twin in zip(sample, breadth_first(content), strict=False):
+        assert equal_up_to_state_numbers(lattice, twin)
+    again = parse(written(*lattices))
     assert all(result.identical(original) for result, original in zip(again, lattices, strict=True))
 
 
-def unsorted(content):
+def breadth_first(content):
     """Yield the lattices of an archive in breadth-first order, an order that the kernel does not produce."""
     import reference_formats as slow
 
@@ -113,16 +113,16 @@ def unsorted(content):
         key = content[place.at : content.index(b" ", place.at)].decode()
         place.at += len(key.encode()) + 1
         start, finals, arcs, compact = slow.read_binary(place)
-        entered = [0] * len(finals)
-        for leaving in arcs:
-            for arc in leaving:
-                entered[arc[0]] += 1
-        assert entered[start] == 0
+        in_degree = [0] * len(finals)
+        for state_arcs in arcs:
+            for arc in state_arcs:
+                in_degree[arc[0]] += 1
+        assert in_degree[start] == 0
         order = [start]
         for state in order:
             for arc in arcs[state]:
-                entered[arc[0]] -= 1
-                if not entered[arc[0]]:
+                in_degree[arc[0]] -= 1
+                if not in_degree[arc[0]]:
                     order.append(arc[0])
         number = {state: place for place, state in enumerate(order)}
         yield slow.assemble(
@@ -152,7 +152,7 @@ def test_conversion_of_compact_to_raw_agrees_with_kaldi():
     results = parse(write_tables(*compact, kind="raw"))
     assert [entry.key for entry in results] == [entry.key for entry in expected]
     for result, kaldi_lattice in zip(results[::3], expected[::3], strict=True):
-        assert same_up_to_numbers(result, kaldi_lattice)
+        assert equal_up_to_state_numbers(result, kaldi_lattice)
 
 
 @pytest.mark.parametrize("name", ["lat", "raw", "wide"])

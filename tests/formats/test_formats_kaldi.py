@@ -1,4 +1,4 @@
-"""Kaldi's lattices, byte by byte: reading and writing agree with slow implementations and with Kaldi's files."""
+"""Lattices of Kaldi: reading and writing agree with slow implementations and with Kaldi's files."""
 
 import gzip
 import itertools
@@ -50,8 +50,8 @@ def test_text_archives_are_rounded_only_once(given_lattices):
             assert np.array_equal(getattr(result, name), getattr(expected, name)), name
         if result.num_arcs:
             assert result.kind == expected.kind
-    if all(lattice.num_arcs for lattice in given_lattices):  # nothing tells the kind of a single state "0"
-        assert write_tables(*results, text=True) == content
+    if all(lattice.num_arcs for lattice in given_lattices):  # a single state "0" does not determine the kind
+        assert written(*results, text=True) == content
 
 
 @given(lattices(connected=False))
@@ -74,7 +74,7 @@ def test_readers_sort_states_like_the_slow_twin(lattice, arc_type, random):
     arcs = [[(place[arc[0]], *arc[1:]) for arc in arcs[place.index(state)]] for state in range(len(place))]
     content = slow.write_binary(lattice.key, place[0], finals, arcs, arc_type)
     result = parse(content)[0]
-    if isinstance(result, LatticeError):  # sorting left out the unreachable states, and with them every final one
+    if isinstance(result, LatticeError):  # sorting drops unreachable states, here all final states
         assert result.message == "no state is final"
         return
     assert result.identical(next(slow.read_table(content)))

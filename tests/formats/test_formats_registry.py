@@ -1,4 +1,4 @@
-"""The registry of formats: a format is one module and one entry, and is named nowhere else."""
+"""The registry of formats: a format is one module and one entry, and is mentioned nowhere else."""
 
 import ast
 import runpy
@@ -26,7 +26,7 @@ TEXT = "TOY\nhello 1.5\nworld -2\n"
 
 @pytest.fixture
 def toy(monkeypatch, tmp_path):
-    """Add a format of one module to the registry by one entry; return a folder."""
+    """Add the format of a module to the registry by one entry, and return a folder."""
     folder = tmp_path / "modules"
     folder.mkdir()
     (module,) = recipe_code("Add a format")
@@ -42,7 +42,7 @@ def toy_lattice():
     return from_arcs("utt", (0, 1), (1, 2), (1, 2), (1.5, -2.0), finals={2: 0.0}).with_words(WORDS)
 
 
-def spelled(lattice):
+def words_and_costs(lattice):
     return [lattice.words.word(word) for word in lattice.word.tolist()], lattice.graph.tolist()
 
 
@@ -52,7 +52,7 @@ def test_a_new_format_is_detected_and_read(toy):
     assert by_mark(TEXT.encode()).name == "toy"
     for name in ("utt.toy", "unnamed"):
         ((key, lattice),) = package.read(toy / name)
-        assert (key, *spelled(lattice)) == (name.removesuffix(".toy"), ["hello", "world"], [1.5, -2.0])
+        assert (key, *words_and_costs(lattice)) == (name.removesuffix(".toy"), ["hello", "world"], [1.5, -2.0])
 
 
 def test_a_new_format_is_read_by_name_with_its_options(toy, ninja):
@@ -119,14 +119,14 @@ def test_a_new_format_is_listed_in_help_and_errors(toy, ninja):
         assert (code, f"unknown {direction} format 'nothing'" in err, ", toy" in err) == (2, True, True)
 
 
-# Words that are names of formats and mean something else: (module or package, word) -> what they mean.
+# Names of formats that have another meaning in a module or package: (module or package, word) -> meaning.
 OTHER_MEANINGS = {
     ("ninja.cli.commands", "nbest"): "the command",
     ("ninja.cli.commands", "ctm"): "a suggestion for an unknown command",
     ("ninja.libraries", "google"): "the package of protocol buffers",
-    ("ninja.formats", "nbest"): "what a format holds, and a field of JSON",
+    ("ninja.formats", "nbest"): "the content of a format, and a field of JSON",
     ("ninja.graph", "nbest"): "the function",
-    ("ninja.io", "nbest"): "what a format holds",
+    ("ninja.io", "nbest"): "the content of a format",
     ("ninja.lm.kaldi.components", "columns"): "a buffer of a component",
     ("ninja.lm.kaldi.array_operations", "columns"): "an array of a component",
     ("ninja.rescoring", "nbest"): "the algorithm of rescoring",
@@ -135,7 +135,7 @@ OTHER_MEANINGS = {
     ("ninja.serve", "slf"): "an option of the format, as a request has no file name",
     ("ninja.serve", "parquet"): "a format that cannot be the body of a response",
 }
-KALDI = ("kaldi.archive", "kaldi.text_archive")  # formats of archives without another mark
+KALDI = ("kaldi.archive", "kaldi.text_archive")  # archive formats without a mark of their own
 
 
 @pytest.mark.parametrize("name", ["openfst", "fst-text", "fst-ark", "k2", "native", "named-text", "nbest-kaldi"])
@@ -165,9 +165,9 @@ def test_no_format_is_mentioned_outside_its_module():
             if module == registry.__name__ and word in registry.MODULES:
                 continue
             meanings = [meaning for meaning in OTHER_MEANINGS if meaning[1] == word and is_part(module, meaning[0])]
-            assert meanings, f"{path}:{node.lineno}: the format {word!r} is named outside {module_of[word]}"
+            assert meanings, f"{path}:{node.lineno}: the format {word!r} is mentioned outside {module_of[word]}"
             used_meanings.update(meanings)
-    assert used_meanings == set(OTHER_MEANINGS), "these are not used any more"
+    assert used_meanings == set(OTHER_MEANINGS), "some entries of OTHER_MEANINGS are no longer used"
 
 
 def is_part(module, parent):

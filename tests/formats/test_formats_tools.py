@@ -1,4 +1,4 @@
-"""Real lattices that we write are checked with OpenFst's programs and a strict checker of HTK's format."""
+"""Written real lattices are checked with OpenFst's programs and a strict checker of HTK's format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ARC_TYPES = ("standard", "log", "log64")
 
 
 def tool(*arguments, stdin=None):
-    """Run a program of OpenFst; return its output."""
+    """Run a program of OpenFst and return its output."""
     process = subprocess.run([str(argument) for argument in arguments], input=stdin, check=True, capture_output=True)
     assert not process.stderr, process.stderr
     return process.stdout
@@ -39,7 +39,7 @@ def tool(*arguments, stdin=None):
 
 @lru_cache
 def real_lattices():
-    """Return the sample in this repository, and all others that are available, read by a slow reader."""
+    """Return the sample of this repository and all other available lattices, read by a slow reader."""
     return [
         lattice
         for path in (SAMPLE / "lat.ark.gz", GOLDEN)
@@ -48,12 +48,12 @@ def real_lattices():
     ]
 
 
-def printed(lattice, words=None):
-    """Return the expected output of fstprint: the arcs of each state, then its final cost."""
+def fstprint_rows(lattice, words=None):
+    """Return the expected output of fstprint: the arcs of each state, followed by its final cost."""
     finals, arcs = unpack(lattice)
     rows = []
-    for state, (leaving, (graph, acoustic, _)) in enumerate(zip(arcs, finals, strict=True)):
-        for dst, word, arc_graph, arc_acoustic, _ in leaving:
+    for state, (state_arcs, (graph, acoustic, _)) in enumerate(zip(arcs, finals, strict=True)):
+        for dst, word, arc_graph, arc_acoustic, _ in state_arcs:
             label = words.word(word) if words else str(word)
             rows.append((str(state), str(dst), label, label, arc_graph + arc_acoustic))
         if graph < math.inf:
@@ -66,7 +66,7 @@ def assert_rows_agree(text, expected):
     assert len(rows) == len(expected)
     for row, (*fields, cost) in zip(rows, expected, strict=True):
         assert row[: len(fields)] == fields
-        weight = row[len(fields) :]  # nothing where the cost is 0
+        weight = row[len(fields) :]  # a cost of 0 is omitted
         assert float(weight[0] if weight else 0) == pytest.approx(cost, rel=1e-4, abs=1e-3)
 
 
@@ -83,11 +83,11 @@ def test_openfst_programs_print_and_verify_written_files(arc_type, tmp_path):
         assert info["# of arcs"] == str(lattice.num_arcs)
         assert info["# of final states"] == str(int(lattice.is_final.sum()))
         assert [info[name] for name in ("acceptor", "cyclic", "top sorted")] == ["y", "n", "y"]
-        assert_rows_agree(tool("fstprint", "--acceptor=false", path), printed(lattice))
+        assert_rows_agree(tool("fstprint", "--acceptor=false", path), fstprint_rows(lattice))
         if place < 3:
             table = f"--isymbols={SAMPLE / 'words.txt'}", f"--osymbols={SAMPLE / 'words.txt'}"
-            assert_rows_agree(tool("fstprint", "--acceptor=false", *table, path), printed(lattice, words))
-            # What is written as text with words is the same machine, and symbol tables within a file are read.
+            assert_rows_agree(tool("fstprint", "--acceptor=false", *table, path), fstprint_rows(lattice, words))
+            # The compiled text with words is the same FST, and symbol tables within a file are read.
             text, compiled = tmp_path / "a.txt", tmp_path / "b.fst"
             text.write_bytes(write_fst_text(lattice, words, options=FstTextWriteOptions(labels="words")))
             options = "--keep_isymbols", "--keep_osymbols", "--keep_state_numbering", f"--arc_type={arc_type}"
@@ -125,9 +125,9 @@ def test_each_entry_of_an_fst_archive_is_readable_by_openfst():
     content, at = b"".join(map(fst_entry, sample)), 0
     for lattice in sample:
         entry = fst_entry(lattice)
-        key, _, image = content[at : at + len(entry)].partition(b" ")  # Kaldi: the key, a blank, the FST
+        key, _, image = content[at : at + len(entry)].partition(b" ")  # an entry of Kaldi is a key, a space and an FST
         assert key.decode() == lattice.key
-        assert_rows_agree(tool("fstprint", "--acceptor=false", stdin=image), printed(lattice))
+        assert_rows_agree(tool("fstprint", "--acceptor=false", stdin=image), fstprint_rows(lattice))
         at += len(entry)
     assert at == len(content)
     for lattice, (key, back) in zip(sample, read_fst_archive(content), strict=True):
@@ -138,7 +138,7 @@ NAMES = ["<eps>", "a", "b c", "'em", '"', "네", "back\\slash"]
 
 
 def assert_agrees_with_checker(lattice, content, names, base=1.0):
-    """Compare a lattice with the result of the checker: every word and score, and the end node."""
+    """Assert that every word and score, and the end node, agree with the result of the checker."""
     header, nodes, links = check_htk(content)
     unit = math.log(float(header.get("base", math.e)))
     finals = np.flatnonzero(lattice.is_final)

@@ -1,4 +1,4 @@
-"""Kaldi archives of FSTs: Kaldi's own output, OpenFst's reading of ours, and damage."""
+"""Kaldi archives of FSTs: output of Kaldi, archives of Ninja read by OpenFst, and damaged archives."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_openfst_reads_the_image_after_a_key(lattice: Lattice, arc_type: Any) ->
     assert machine.num_states() == lattice.num_states
 
 
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
-@pytest.mark.skipif(not GOLDEN.is_file(), reason="the golden files are not here")
+# The data are not part of the project; in CI, conftest.py turns this skip into a failure.
+@pytest.mark.skipif(not GOLDEN.is_file(), reason="the golden files are absent")
 def test_an_archive_of_kaldi_is_read() -> None:
     content = gzip.decompress(GOLDEN.read_bytes())
     originals = {
@@ -72,7 +72,7 @@ def test_an_archive_of_kaldi_is_read() -> None:
 
 def test_an_invalid_fst_does_not_affect_other_entries() -> None:
     loop = bytearray(write_fst(small()))
-    loop[118:122] = bytes(4)  # where the second arc leads
+    loop[118:122] = bytes(4)  # the target of the second arc
     content = (
         fst_entry(small("a"))
         + b"b "

@@ -43,7 +43,7 @@ def keys(*names, form, on_error=None):
     return [key for name in names for key, _ in ninja.read(name, format=form, on_error=on_error)]
 
 
-# What names objects without a key.
+# Keys of objects without a key field
 
 WHISPER = {
     "text": " Hello world. Bye",
@@ -90,7 +90,7 @@ def test_lists_of_standard_input_have_no_file_name_as_key(form, content, expecte
         assert [key for key, _ in reader.entries(Content(stream, "-"), None)] == expected
 
 
-def test_beams_without_a_manifest_are_named_by_their_file(folder):
+def test_keys_of_beams_without_a_manifest_are_file_names(folder):
     Path("one.tsv").write_text("a\t-1\nb\t-2\n")
     Path("two.tsv").write_text("a\t-1\nb\t-2\nc\t-1\nd\t-2\n")
     assert keys("one.tsv", "two.tsv", form="nemo:beam=2") == ["one", "two-1", "two-2"]
@@ -133,7 +133,7 @@ def test_lists_before_the_end_of_a_damaged_file_are_read(folder):
             next(entries)
 
 
-# Words.
+# Words
 
 
 def test_a_hypothesis_can_be_a_list_of_words():
@@ -159,7 +159,7 @@ def test_a_list_of_words_with_other_items_raises_format_error(text, message):
         lists({"key": "u", "nbest": [{"text": text, "score": -1}]})
 
 
-# Scores in lists of their own.
+# Scores in separate lists
 
 
 def test_scores_can_be_in_a_list_parallel_to_the_hypotheses():
@@ -189,7 +189,7 @@ def test_a_list_of_scores_is_ignored_if_hypotheses_have_scores():
     assert first(row) == [("a", 0.0, 3.0)]
 
 
-# A hypothesis a line.
+# One hypothesis per line
 
 FLAT = {"nbest": None, "group": True}
 
@@ -233,8 +233,8 @@ def test_an_invalid_hypothesis_invalidates_its_list(bad):
     nbests = read_entries(content.encode(), "f", ObjectFields(**FLAT))
     assert [entry.key for entry in nbests] == ["t", "u", "v"]
     assert str(nbests[1]) == f"f:{bad + 2}, key 'u': expected a number at 'score', found 'x'"
-    entries = read_entries((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
-    assert "occurs twice" in str(entries[-1])  # for it would be a part
+    entries = each_object((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
+    assert "occurs twice" in str(entries[-1])  # because it would be part of the invalid list
 
 
 def test_an_invalid_line_does_not_split_a_group():
@@ -256,7 +256,7 @@ def test_grouped_lines_are_the_runs_of_one_key(rows):
     )
 
 
-# More than two scores.
+# More than two scores
 
 ICEFALL = {
     "id": "u",
@@ -268,8 +268,8 @@ ICEFALL_NAMES = {"key": "id", "nbest": "hyps", "text": "hyp"}
 
 def test_scores_with_names_joined_by_plus_are_summed():
     assert first(ICEFALL, **ICEFALL_NAMES, lm_score="ngram_lm_score+attention_score") == [("HE HOPED", 11.0, 10.5)]
-    summed = first(ICEFALL, **ICEFALL_NAMES, score="am_score+ngram_lm_score", score_as="graph")
-    assert summed == [("HE HOPED", 13.5, 0.0)]
+    hypotheses = first(ICEFALL, **ICEFALL_NAMES, score="am_score+ngram_lm_score", score_as="graph")
+    assert hypotheses == [("HE HOPED", 13.5, 0.0)]
     with pytest.raises(FormatError, match="expected a number at 'other', found None"):
         lists(ICEFALL, **ICEFALL_NAMES, lm_score="ngram_lm_score+other")
     parallel = {"key": "u", "nbest": ["a"], "x": [-1], "y": [-2]}
@@ -307,7 +307,7 @@ def test_a_missing_model_score_raises_format_error_with_its_name(folder):
     assert lattice_nbest(lattice, 1).hypotheses[0].acoustic_cost == 8.0
 
 
-# Words with times, and without.
+# Words with and without times
 
 SHERPA = {"text": "hello world", "tokens": ["hello", " world"], "timestamps": [0.1, 0.5], "words": [], "ys_probs": []}
 
@@ -338,7 +338,7 @@ def test_a_hypothesis_with_a_word_without_times_has_no_times(times):
 def test_times_of_a_list_are_dropped_if_a_hypothesis_has_none():
     row = timed(spoken("a", 0.0, 0.2))
     row["nbest"] += [{"text": "", "score": -2}]
-    assert lists(row)[0].hypotheses[0].begin == (0,)  # no word lacks its time
+    assert lists(row)[0].hypotheses[0].begin == (0,)  # a hypothesis without words lacks no times
     row["nbest"] += [{"text": "b", "score": -3}]
     [nbest] = lists(row)
     assert [hypothesis.begin for hypothesis in nbest.hypotheses] == [None, None, None]
@@ -393,7 +393,7 @@ def test_an_empty_list_adds_nothing_to_a_group():
     assert [texts(nbest) for nbest in lists(text, group=True)] == [[("a", 0.0, 1.0)], [("", 0.0, 0.0)]]
 
 
-# Pieces of one hypothesis.
+# Segments of one hypothesis
 
 
 def spoken(word, start, end):
@@ -414,7 +414,10 @@ def test_join_concatenates_segments_and_keeps_word_times(folder):
     [nbest] = lists(WHISPERX, **PIECES)
     [hypothesis] = nbest.hypotheses
     assert texts(nbest) == [("Hello world. Bye", 0.0, 0.0)]
-    assert (hypothesis.begin, hypothesis.end) == ((50, 110, 210), (100, 210, 300))  # of which none begins too early
+    assert (hypothesis.begin, hypothesis.end) == (
+        (50, 110, 210),
+        (100, 210, 300),
+    )  # "Bye" begins at the end of "world."
     Path("talk.json").write_text(json.dumps(WHISPERX))
     [(key, lattice)] = ninja.read("talk.json", format="json:nbest=segments,join=true")
     assert (key, lattice.num_arcs, lattice.frame_shift) == ("talk", 5, 0.01)
@@ -441,11 +444,11 @@ def test_an_infinite_sum_of_scores_raises_format_error():
 
 
 def test_join_drops_times_if_a_segment_has_none():
-    mixed = {"segments": [*WHISPERX["segments"], {"text": "again"}, {"text": ""}]}
-    [nbest] = lists(mixed, **PIECES)
+    segments = {"segments": [*WHISPERX["segments"], {"text": "again"}, {"text": ""}]}
+    [nbest] = lists(segments, **PIECES)
     assert texts(nbest) == [("Hello world. Bye again", 0.0, 0.0)]
     assert nbest.hypotheses[0].begin is None
     assert nbest.frame_shift is None
     [silent] = lists({"segments": [*WHISPERX["segments"], {"text": ""}]}, **PIECES)
     assert silent.hypotheses[0].begin == (50, 110, 210)
-    assert first({"segments": []}, **PIECES) == [("", 0.0, 0.0)]  # where nobody speaks
+    assert first({"segments": []}, **PIECES) == [("", 0.0, 0.0)]  # silence

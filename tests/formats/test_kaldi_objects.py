@@ -35,10 +35,10 @@ def matrices(draw):
 
 
 @given(matrices(), st.booleans(), st.booleans())
-def test_matrices_are_unchanged_after_write_and_read(tmp_path_factory, value, binary, packed):
+def test_matrices_are_unchanged_after_write_and_read(tmp_path_factory, value, binary, compressed):
     path = tmp_path_factory.mktemp("m") / "m.mat"
     content = writer.matrix(value, binary)
-    path.write_bytes(gzip.compress(content) if packed else content)
+    path.write_bytes(gzip.compress(content) if compressed else content)
     result = read_matrix(path)
     assert result.dtype == (value.dtype if binary else np.float64)
     assert np.array_equal(result.astype(np.float32), value.astype(np.float32))
@@ -67,8 +67,8 @@ def test_consecutive_values_of_all_types_are_read(binary):
     assert reader.at_end()
 
 
-def decoded(mark, lowest, span, columns, header, byte):
-    """Decode column by column, as Kaldi's CompressedMatrix does, with Python's own numbers."""
+def decode(mark, lowest, span, columns, header, byte):
+    """Decode column by column, as Kaldi's CompressedMatrix does, with Python floats."""
     rows = []
     for column in range(columns):
         values = []
@@ -99,7 +99,7 @@ def test_compressed_matrices_are_unpacked(tmp_path, mark):
         code[:6] = [0, 64, 65, 192, 193, 255]
     sizes = struct.pack("<ffii", lowest, span, num_rows, columns)
     (tmp_path / "m").write_bytes(b"\0B" + mark.encode() + b" " + sizes + header.tobytes() + code.tobytes())
-    expected = decoded(mark, lowest, span, columns, header.reshape(-1).tolist(), code.tolist())
+    expected = decode(mark, lowest, span, columns, header.reshape(-1).tolist(), code.tolist())
     assert read_matrix(tmp_path / "m") == pytest.approx(expected, abs=1e-5)
 
 

@@ -16,9 +16,9 @@ def test_transcripts_are_read_as_kaldi_writes_them(tmp_path: Path) -> None:
     path.write_text("u1 한국  말\nu2\t a\u3000b c\r\nu3\n", encoding="utf-8")
     expected = {"u1": ["한국", "말"], "u2": ["a\u3000b", "c"], "u3": []}
     assert read_text(path) == expected
-    packed = tmp_path / "text.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert read_text(packed) == expected
+    compressed = tmp_path / "text.gz"
+    compressed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_text(compressed) == expected
 
 
 @pytest.mark.parametrize(

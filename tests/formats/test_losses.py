@@ -1,4 +1,4 @@
-"""The fields that an output reports as lost are exactly those that are missing when it is read."""
+"""The fields that an output reports as lost are exactly those that are missing after reading it."""
 
 import tempfile
 from dataclasses import replace
@@ -38,7 +38,7 @@ COSTS = {"graph", "acoustic", "final_graph", "final_acoustic"}
 
 
 def best(lattice):
-    """Return the words of each path with its least costs, in float64."""
+    """Return the word sequences of all paths, each with its lowest costs in float64."""
     costs = {}
     for hypothesis in lattice_nbest(lattice, 10_000).hypotheses:
         costs.setdefault(hypothesis.words, (hypothesis.graph_cost, hypothesis.acoustic_cost))
@@ -97,12 +97,12 @@ def whole_lattices(draw):
     return lattice.with_key(draw(st.sampled_from(["x", "1", "utt"])))
 
 
-# Here a key may be the number of the lattice, but files give their own names to keys: FILE-1.
+# A drawn key can equal the number of the lattice, but keys of these formats contain the file name (FILE-1).
 MAKES_KEYS = ("plf", "plf:scores=both", "k2:extras=false")
 
 
 def missing_fields(lattice, result):
-    """Return the fields of the first lattice that the second one, with the same states, does not have."""
+    """Return the fields of a lattice that the result, which has the same states, does not have."""
     lost = set()
     labelled = len(lattice.ali) + len(lattice.final_ali) > 0
     if not all(
@@ -129,7 +129,7 @@ def test_fields_not_reported_as_lost_are_unchanged_after_write_and_read(to, latt
     if to == "plf":
         to, options = "plf:scores=both", PlfOptions("score", acoustic=1)
         reader = lambda path, key: next(read_plfs(path.read_bytes(), None, WORDS, options))  # noqa: E731
-    assume(to != "text" or lattice.num_arcs)  # Kaldi's text tells the kind by arcs
+    assume(to != "text" or lattice.num_arcs)  # in Kaldi's text, only arcs determine the kind
     back, lost = round_trip(lattice, to, reader)
     same_costs = all(np.array_equal(getattr(lattice, name), getattr(back, name)) for name in COSTS)
     renumbered = {"key"} if to in MAKES_KEYS else set()
@@ -152,7 +152,7 @@ def test_formats_of_one_cost_report_exactly_the_lost_fields(to, lattice, costs):
     graph = lattice.graph.any() or lattice.final_graph[final].any()
     acoustic = lattice.acoustic.any() or lattice.final_acoustic[final].any()
     expected = missing_fields(lattice, back) | ({"key"} if to in MAKES_KEYS else set())
-    if acoustic and costs != "graph":  # it comes back as graph cost
+    if acoustic and costs != "graph":  # it is read as graph cost
         expected |= {"separate graph and acoustic costs"}
     if costs == "total":
         expected_costs = lattice.graph.astype(np.float64) + lattice.acoustic
@@ -188,7 +188,7 @@ def test_sphinx_reports_exactly_the_lost_fields(lattice):
 @settings(max_examples=12)
 @given(whole_lattices())
 @pytest.mark.parametrize("form", ["sphinx", "pfsg"])
-def test_lattices_read_from_sphinx_or_pfsg_lose_nothing_there(form, lattice):
+def test_lattices_read_from_sphinx_or_pfsg_are_rewritten_without_loss(form, lattice):
     try:
         node_lattice, _ = round_trip(lattice.with_key("x"), form)
         back, lost = round_trip(node_lattice, form)
@@ -215,7 +215,7 @@ def test_pfsg_reports_exactly_the_lost_fields(lattice):
             ("alignments", len(lattice.ali) + len(lattice.final_ali) > 0),
             ("times", lattice.time is not None),
             ("raw kind", lattice.kind == "raw"),
-            ("separate graph and acoustic costs", acoustic),  # it comes back as graph cost
+            ("separate graph and acoustic costs", acoustic),  # it is read as graph cost
         ]
         if is_lost
     }
@@ -236,8 +236,8 @@ def lists(labels=True):
             graph, acoustic = (tuple(draw(cost) for _ in range(count + 1)) for _ in range(2))
             moments = sorted(draw(st.lists(st.integers(0, 50), min_size=2 * count, max_size=2 * count, unique=True)))
             begin, end = (tuple(moments[::2]), tuple(moments[1::2])) if timed else (None, None)
-            aligned = tuple((7,) * draw(st.integers(0, 2)) for _ in range(count + 1)) if labelled else None
-            hypotheses.append(Hypothesis(words, graph, acoustic, begin, end, aligned))
+            alignment = tuple((7,) * draw(st.integers(0, 2)) for _ in range(count + 1)) if labelled else None
+            hypotheses.append(Hypothesis(words, graph, acoustic, begin, end, alignment))
         return NBest(draw(st.sampled_from(["x", "1", "utt"])), tuple(hypotheses), 0.01 if timed else None)
 
     return nbest_lists()
@@ -270,9 +270,9 @@ def test_fields_of_lists_not_reported_as_lost_are_unchanged(to, nbest):
         expected.add("costs of single words")
     score_pairs = [(hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis, _ in pairs]
     single_score = form in ("nemo", "espnet") or "NBest" in to
-    if single_score and any(graph for graph, _ in score_pairs):  # they come back as acoustic costs
+    if single_score and any(graph for graph, _ in score_pairs):  # they are read as acoustic costs
         expected.add("separate graph and acoustic costs")
-    if nbest.key != back.key or form == "nemo":  # there by the manifest alone
+    if nbest.key != back.key or form == "nemo":  # NeMo has keys only in the manifest
         expected.add("key")
     totals = [
         (sum(pair), result.graph_cost + result.acoustic_cost)

@@ -1,6 +1,6 @@
 """Real lattices without a field, a line or their end are rejected, unless the format cannot detect the loss.
 
-What the files cannot tell is listed in ``undetectable_slf`` and ``undetectable_fst``.
+Undetectable losses are listed in ``undetectable_slf`` and ``undetectable_fst``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def body(lines: list[bytes]) -> list[int]:
 def undetectable_slf(content: bytes, line: bytes, field: str) -> bool:
     """Return whether an HTK lattice without a field is still valid, but has another meaning.
 
-    * A score of a link that is known to have no word: SRILM leaves it out, where it is 1.
-    * The word of the node to begin or to end with.
+    * A score of a link without a word, which SRILM omits if it is 1.
+    * The word of the first or the last node.
     """
     values = dict(slow.slf_fields(line.decode().rstrip("\n")))
     reference = slow.read_slf(content)
@@ -75,7 +75,7 @@ def test_real_htk_lattices_with_a_lost_part_are_refused_or_equivalent(name: str,
         lattice = read_slf(damaged, "k")
     except NinjaError:
         return
-    assert kind == "field", "no line, and no end, can be gone: the header counts them"
+    assert kind == "field", "missing lines and truncated files contradict the counts in the header"
     check(lattice)
     if field == "t":  # one state without a time drops all times, reported as lost
         assert lattice.time is None
@@ -91,10 +91,11 @@ def real_slf(name: str) -> tuple[bytes, Lattice]:
 def undetectable_fst(lines: list[bytes], place: int, index: int) -> bool:
     """Return whether an FST in text without a field is still valid, but has another meaning.
 
-    Nor can they see a line gone, if each state that is still entered has another one: an arc, a final state, the start.
+    A missing line (an arc, a final state or the start) is undetectable, too, if every state that is still entered
+    has another line.
 
-    * A weight: that of 1 is left out.
-    * A label before an integer: what is left may be a label and a weight, or labels without one.
+    * A weight, because a weight of 1 is omitted.
+    * A label before an integer, because the other fields can be a label and a weight, or labels without a weight.
     """
     fields = lines[place].split()
     return index == len(fields) - 1 or fields[-1].isdigit()

@@ -1,4 +1,4 @@
-"""Word meshes as lattices: costs are posteriors, times exist where words agree, an invalid mesh affects no other."""
+"""Word meshes as lattices: costs are posteriors, times need agreeing words, an invalid mesh affects no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ninja.graph import best_path
 from ninja.lattice import Scales, check
 from ninja.lattice.symbols import SymbolTable
 
-# In the manner of SRILM's wlat-format(5), its keywords all there.
+# All keywords of SRILM's wlat-format(5).
 SRILM = b"""name utt1
 numaligns 3
 posterior 2
@@ -74,7 +74,13 @@ def test_a_mesh_of_srilm_becomes_a_lattice_of_consecutive_positions():
 
 def test_states_have_the_times_on_which_the_words_agree():
     (lattice,) = read(TIMED)
-    assert lattice.time.tolist() == [10, 10, 30, 50, 75]  # the first has no row: it is where a word begins
+    assert lattice.time.tolist() == [
+        10,
+        10,
+        30,
+        50,
+        75,
+    ]  # the first position has no times; it is at the begin of the next word
     assert lattice.frame_shift == 0.01
     assert read(TIMED, frame_shift=0.05)[0].time.tolist() == [2, 2, 6, 10, 15]
 
@@ -206,7 +212,7 @@ def test_options_out_of_range_are_refused(options, message):
         (b"name x nodes 3\n", False),
         (b"numaligns three\n", False),
         (b"numaligns 3 4\n", False),
-        (b"version 2\nname x\n", False),  # a posterior lattice of SRILM, which is none of this
+        (b"version 2\nname x\n", False),  # a posterior lattice of SRILM, which is not a mesh
         (b"", False),
     ],
 )

@@ -47,7 +47,7 @@ def read(text, **options):
 
 
 def lattice_mesh(lattice, acoustic_scale=1.0, lm_scale=1.0, **options):
-    """Return the text of a lattice's positions."""
+    """Return the mesh of a lattice as text."""
     return write_mesh(consensus.lattice_mesh(lattice, Scales(acoustic_scale, lm_scale), **options)[0])
 
 
@@ -80,7 +80,7 @@ def are_equal(first, second):
 
 
 def row(*positions, **options):
-    """Return a lattice of positions, each with some (word, graph cost, acoustic cost)."""
+    """Return a lattice of consecutive positions, each a list of (word, graph cost, acoustic cost)."""
     src = [place for place, arcs in enumerate(positions) for _ in arcs]
     word, graph, acoustic = zip(*(arc for arcs in positions for arc in arcs), strict=True)
     dst = [place + 1 for place in src]
@@ -126,8 +126,8 @@ def meshes(draw):
 
 
 @given(meshes())
-def test_meshes_are_equivalent_after_read_and_write(drawn):
-    text, time = drawn
+def test_meshes_are_equivalent_after_read_and_write(example):
+    text, time = example
     lattice = read(text)
     assert np.array_equal(lattice.time, time)
     back = lattice_mesh(lattice)
@@ -150,11 +150,11 @@ def rows(draw):
 
 
 @given(rows())
-def test_posteriors_of_positions_agree_with_a_slow_computation(drawn):
-    lattice, scales = drawn
+def test_posteriors_of_positions_agree_with_a_slow_computation(example):
+    lattice, scales = example
     text = lattice_mesh(lattice, **scales)
     expected = slow_columns(lattice, **scales)
-    whole = is_whole(lattice, **scales)  # its graph costs can be posteriors
+    whole = is_whole(lattice, **scales)  # whether its graph costs can be posteriors
     for entries, column in zip(columns(text), expected, strict=True):
         assert whole or sum(share for _, share, *_ in entries) == pytest.approx(1.0, abs=1e-6)
         shares = {TABLE.word(word): share for word, share in column.items()}
@@ -262,7 +262,7 @@ def test_the_empty_sentence_has_no_positions():
 @pytest.mark.parametrize(
     ("time", "infos"),
     [
-        ([0, 10, 30, 30], ["1 the 0.1 0.2"]),  # the first position has no row, and is read as without time
+        ([0, 10, 30, 30], ["1 the 0.1 0.2"]),  # without an info line, the first position would have no duration
         ([10, 10, 30, 30], ["1 the 0.1 0.2"]),
         ([10, 10, 30, 50], ["1 the 0.1 0.2"]),
     ],

@@ -1,7 +1,7 @@
-"""Mutated files are read as valid lattices, or rejected with a NinjaError.
+"""Mutated files are read as valid lattices or rejected with a NinjaError.
 
-Mutations move, copy and change bytes, words of four bytes, fields and lines. NINJA_MUTATIONS says how many inputs each
-reader gets, NINJA_MUTATIONS_FROM where their numbers begin. Readers in C++ have fuzz/ besides.
+Mutations move, copy and change bytes, words of four bytes, fields and lines. NINJA_MUTATIONS is the number of inputs of
+each reader, NINJA_MUTATIONS_FROM the number of the first. Readers in C++ are also tested by fuzz/.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ WORDS_OF_FOUR = (0, 1, 2, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x7F800000, 0x7FC0
 SEPARATORS = (b"\n", b" ", b"\t", b",", b'"', b"=")
 
 
-def mutated(content: bytes, rng: random.Random) -> bytes:
+def mutate(content: bytes, rng: random.Random) -> bytes:
     """Return a file with one to four mutations."""
     for _ in range(rng.randint(1, 4)):
         kind = rng.randrange(5)
-        if kind == 0 and content:  # a byte
+        if kind == 0 and content:  # change a byte
             place = rng.randrange(len(content))
             content = content[:place] + bytes([rng.randrange(256)]) + content[place + 1 :]
-        elif kind == 1 and len(content) > 8:  # a word
+        elif kind == 1 and len(content) > 8:  # change a word of four bytes
             place = rng.randrange(len(content) - 4)
             word = rng.choice([*WORDS_OF_FOUR, rng.randrange(len(content))])
             content = content[:place] + struct.pack("<I", word) + content[place + 4 :]
-        elif kind == 2:  # cut, or a stretch once more
+        elif kind == 2:  # delete or repeat a range of bytes
             begin, end = sorted((rng.randint(0, len(content)), rng.randint(0, len(content))))
             repeated = content[begin:end] * rng.randint(0, 2)
             content = content[:begin] + repeated + content[end:]
-        else:  # lines or fields
+        else:  # exchange, replace or copy lines or fields
             separator = rng.choice(SEPARATORS)
             parts = content.split(separator)
             first, second = rng.randrange(len(parts)), rng.randrange(len(parts))
@@ -62,7 +62,7 @@ def test_a_mutated_file_is_read_or_refused(name: str, tmp_path: Path) -> None:
         read(str(path))
     for number in range(FIRST, FIRST + COUNT):
         rng = random.Random(f"{name} {number}")
-        content = mutated(rng.choice(files), rng)
+        content = mutate(rng.choice(files), rng)
         path.write_bytes(content)
         try:
             read(str(path))

@@ -21,7 +21,7 @@ from ninja.lattice import Lattice, check
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
-# Compact, then raw; a word that is a number, a weight that is left out, and states in no order.
+# A compact and a raw lattice with a number as a word, an omitted weight and unsorted states.
 COMPACT = b"utt-1\n0 1 the 0.5,-1.25,3_4\n0 1 <eps>\n1 2 12 1,2,\n2 0.25,0,7\n\n"
 RAW = b"utt-2\n0 2 9 cat 0.5,1\n0 2 0 <eps>\n2 1 8 the 1,2\n1 0.25,0\n\n"
 TABLE = SymbolTable([("<eps>", 0), ("the", 4), ("cat", 2), ("12", 9), ("a", 1), ("b", 5)])
@@ -63,7 +63,7 @@ def test_a_compact_and_a_raw_lattice_are_read():
     assert first.acoustic.tolist() == [-1.25, 0.0, 2.0]
     assert first.ali.tolist() == [3, 4]
     assert first.final_ali.tolist() == [7]
-    assert second.dst.tolist() == [1, 1, 2]  # states 2 and 1 change places
+    assert second.dst.tolist() == [1, 1, 2]  # states 1 and 2 are exchanged
     assert [second.words.word(word) for word in second.word.tolist()] == ["cat", "<eps>", "the"]
     assert second.ali.tolist() == [9, 8]
 
@@ -72,7 +72,7 @@ def test_a_compact_and_a_raw_lattice_are_read():
 def test_names_agree_with_ids_read_by_the_kaldi_reader(lattice, names):
     table = SymbolTable(zip(["<eps>", *names], range(5), strict=True))
     ids = kaldi_text(lattice)
-    reader = TableReader("kaldi")  # costs have six digits in text
+    reader = TableReader("kaldi")  # the expected costs are also rounded to six digits
     space = reader.space(len(ids))
     space[: len(ids)] = ids
     space.release()
@@ -80,11 +80,11 @@ def test_names_agree_with_ids_read_by_the_kaldi_reader(lattice, names):
     items, _ = reader.parse(0)
     (kaldi,) = Batch(items)
     ((plain_key, plain),) = read_entries(ids, words="ids")
-    ((named_key, named),) = read_entries(with_names(ids, ["<eps>", *names]), table, words="names")
+    ((named_key, with_table),) = read_entries(with_names(ids, ["<eps>", *names]), table, words="names")
     assert kaldi.key == plain_key == named_key == lattice.key
     assert plain.identical(kaldi)
-    assert named.identical(kaldi)
-    assert named.words is table
+    assert with_table.identical(kaldi)
+    assert with_table.words is table
     ((_, with_own_table),) = read_entries(with_names(ids, ["<eps>", *names]), words="names")
     assert with_own_table.words.spell(with_own_table.word) == table.spell(lattice.word)
     np.testing.assert_array_equal(with_own_table.dst, lattice.dst)
@@ -157,8 +157,8 @@ def test_the_encoding_option_sets_the_encoding():
     content = "Jürg\n0 1 Straße 1,2,\n1\n\nk\n0 1 a\n1\n\n".encode("latin-1")
     (key, first), _ = read_entries(content, encoding="latin-1")
     assert (key, first.words.spell(first.word)) == ("Jürg", ["Straße"])
-    (_, error), (_, fine) = read_entries(content)
-    assert isinstance(fine, Lattice)
+    (_, error), (_, valid) = read_entries(content)
+    assert isinstance(valid, Lattice)
     assert str(error) == (
         "t:2, key 'J\\udcfcrg': not UTF-8 (invalid continuation byte); "
         "specify the encoding or convert the file with iconv"
@@ -170,7 +170,7 @@ def test_the_encoding_option_sets_the_encoding():
     [
         (b"0 1 hello world 1,2,", "with words that are names, found '0 1 hello world 1,2,'"),
         (b"0 1 hello 1,2,x", "with words that are names, found '0 1 hello 1,2,x'"),
-        (b"0 1 5 1.5", "with words that are names, found '0 1 5 1.5'"),  # a weight of an FST
+        (b"0 1 5 1.5", "with words that are names, found '0 1 5 1.5'"),  # the weight of an FST
         (b"0 1 5 hello 1.5", "with words that are names, found '0 1 5 hello 1.5'"),
         (b"0 one hello 1,2,", "found '0 one hello 1,2,'"),
         (b"0 1 2 hello 1,2 more", "found '0 1 2 hello 1,2 more'"),
@@ -213,11 +213,11 @@ def test_lines_of_whitespace_end_a_lattice(blank, word):
 
 def test_an_empty_line_within_a_lattice_is_detected_by_the_next_line():
     content = b"k\n0 1 a 1,2,\n0 1 b\n1 0,0,\n\n1 2 c 1,2,\n2\n\n" + COMPACT
-    (_, cut), (_, error), (_, fine) = read_entries(content)
+    (_, cut), (_, error), (_, valid) = read_entries(content)
     assert isinstance(cut, Lattice)
     assert "t:6" in str(error)
     assert "expected a key, found '1 2 c 1,2,'; is there an empty line within the lattice before it?" in str(error)
-    assert isinstance(fine, Lattice)
+    assert isinstance(valid, Lattice)
 
 
 @pytest.mark.parametrize(
@@ -231,11 +231,11 @@ def test_an_empty_line_within_a_lattice_is_detected_by_the_next_line():
     ],
 )
 def test_malformed_lattices_are_refused_with_their_key(content, message):
-    (_, error), (_, fine) = read_entries(content + COMPACT)
+    (_, error), (_, valid) = read_entries(content + COMPACT)
     assert isinstance(error, NinjaError)
     assert error.key == "k"
     assert message in str(error)
-    assert isinstance(fine, Lattice)
+    assert isinstance(valid, Lattice)
 
 
 @pytest.mark.parametrize("content", [COMPACT, RAW, b"u v\n0 1 5 1,2,\n0 2 6 1,2,\n1 1,2,\n2 1,2,\n\n"])
@@ -245,7 +245,7 @@ def test_a_truncated_file_is_refused_or_equivalent(content):
         entries = read_entries(content[:cut], words="names")
         if len(entries) == 1 and isinstance(entries[0][1], Lattice):
             assert entries[0][1].identical(whole)
-            assert cut == len(content) - 1  # the empty line alone is missing
+            assert cut == len(content) - 1  # only the empty line is missing
     ((_, lattice),) = read_entries(content[:-1], words="names")
     assert lattice.identical(whole)
 
@@ -289,7 +289,7 @@ def test_the_theanolm_lattice_agrees_with_its_slf_file(tmp_path):
     pairs = set(zip(lattice.word.tolist(), slf.word.tolist(), strict=True))
     assert (0, 0) in pairs
     assert len(pairs) == len({word for word, _ in pairs}) == len({slf_word for _, slf_word in pairs})
-    (tmp_path / "lat.txt").write_bytes(content.replace(b"utterance 123", b"key ") + b"\n")  # as Kaldi writes it
+    (tmp_path / "lat.txt").write_bytes(content.replace(b"utterance 123", b"key ") + b"\n")  # the layout of Kaldi
     ((_, kaldi),) = read(f"ark,t:{tmp_path / 'lat.txt'}")
     assert lattice.with_key("key").identical(kaldi)
 
@@ -321,12 +321,12 @@ def test_real_lattices_have_the_words_and_costs_of_their_lines():
 @needs_files
 def test_linear_lists_of_names_and_ids_are_equal():
     content = gzip.decompress((FILES / "nbest_kaldi_librispeech" / "nbest.txt.gz").read_bytes())
-    named = read_linear_lists(content, "t")
+    lists_of_names = read_linear_lists(content, "t")
     entries = read_entries(content)
     words = entries[0][1].words
-    numbered = read_linear_lists(b"".join(kaldi_text(lattice) for _, lattice in entries), "t")
-    assert [entry.key for entry in named] == [entry.key for entry in numbered]
-    for named_list, numbered_list in zip(named, numbered, strict=True):
+    lists_of_ids = read_linear_lists(b"".join(kaldi_text(lattice) for _, lattice in entries), "t")
+    assert [entry.key for entry in lists_of_names] == [entry.key for entry in lists_of_ids]
+    for named_list, numbered_list in zip(lists_of_names, lists_of_ids, strict=True):
         assert [hypothesis.words for hypothesis in named_list.hypotheses] == [
             tuple(words.spell(hypothesis.words)) for hypothesis in numbered_list.hypotheses
         ]

@@ -1,4 +1,4 @@
-"""Our own files: written, mapped, read by key, read by Arrow's tools, and damaged."""
+"""Native files: writing, memory mapping, reading by key and by Arrow's tools, and damaged files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("three", 3), ("four"
 
 
 def small(key: str = "utt", **changes: Any) -> Lattice:
-    """0 -1-> 1 -2-> 2, 0 -3-> 2."""
+    """Return the lattice 0 -1-> 1 -2-> 2, 0 -3-> 2."""
     lattice = Lattice.from_arrays(
         key, [0, 2, 3, 3], [1, 2, 2], [1, 3, 2], [1, 2, 3], [4, 5, 6], [np.inf, np.inf, 0.5], words=WORDS
     )
@@ -80,12 +80,12 @@ def test_arrays_are_mapped_from_the_file(tmp_path: Any) -> None:
     assert not lattice.graph.flags.owndata
     assert not lattice.graph.flags.writeable
     path.unlink()
-    assert lattice.graph.tolist() == [1, 2, 3]  # it is still mapped
+    assert lattice.graph.tolist() == [1, 2, 3]  # the deleted file is still mapped
 
 
 def test_a_lattice_is_fetched_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     written_lattices = [small(f"utt{number}") for number in range(9)]
-    monkeypatch.setattr(native, "BATCH", 1)  # each lattice its own batch
+    monkeypatch.setattr(native, "BATCH", 1)  # one lattice per batch
     file = NativeFile(write_natives(written_lattices))
     assert list(file.keys()) == [lattice.key for lattice in written_lattices]
     assert "utt7" in file
@@ -245,11 +245,11 @@ def test_unread_lattices_can_be_changed_and_pickled() -> None:
         lambda lattice: replace(lattice, kind="compact"),
         lambda lattice: lattice.with_costs(lattice.graph),
     ]
-    for change in changes:
+    for operation in changes:
         (lattice,) = NativeFile(write_native(small()))
-        changed = change(lattice)
-        assert type(changed) is Lattice
-        assert are_equal(changed, small())
+        result = operation(lattice)
+        assert type(result) is Lattice
+        assert are_equal(result, small())
 
 
 def test_each_use_of_an_unread_lattice_raises_its_error() -> None:
@@ -358,11 +358,13 @@ def test_changes_by_other_programs_are_detected_if_checksums_remain() -> None:
     assert str(entries["a"]) == "x.arrow, key 'a': damaged: its checksum differs"
     assert isinstance(entries["b"], Lattice)
     assert next(iter(NativeFile(rewrite(content, with_higher_costs), check="none"))).graph.tolist() == [2, 2, 3]
-    unsummed = rewrite(content, lambda table: with_higher_costs(table).drop_columns(["crc32"]))
-    assert NativeFile(unsummed)["a"].graph.tolist() == [2, 2, 3]
+    without_checksums = rewrite(content, lambda table: with_higher_costs(table).drop_columns(["crc32"]))
+    assert NativeFile(without_checksums)["a"].graph.tolist() == [2, 2, 3]
     unknown = arrow.array([None, None], arrow.uint32())
-    unsummed = rewrite(content, lambda table: with_higher_costs(table).set_column(15, table.schema.field(15), unknown))
-    assert NativeFile(unsummed)["a"].graph.tolist() == [2, 2, 3]
+    without_checksums = rewrite(
+        content, lambda table: with_higher_costs(table).set_column(15, table.schema.field(15), unknown)
+    )
+    assert NativeFile(without_checksums)["a"].graph.tolist() == [2, 2, 3]
 
 
 def test_a_changed_symbol_table_is_detected() -> None:
@@ -381,7 +383,7 @@ def test_a_changed_symbol_table_is_detected() -> None:
 def test_a_column_with_a_truncated_validity_bitmap_is_refused() -> None:
     messages = set()
     for place in range(0, len(BASE) - 16, 8):
-        if BASE[place + 8 : place + 16] == struct.pack("<q", 1):  # perhaps the length of such a buffer
+        if BASE[place + 8 : place + 16] == struct.pack("<q", 1):  # possibly the length of a validity bitmap
             file = NativeFile(BASE[: place + 8] + bytes(8) + BASE[place + 16 :], "x.arrow")
             messages |= {str(error) for _, error in file.entries() if isinstance(error, NinjaError)}
     assert "x.arrow: a column is truncated" in messages
@@ -447,8 +449,8 @@ ARCHIVES = ["korean/raw.ark.gz", "korean/wide.ark.gz", "english/test/libri/lat.a
 def test_real_lattices_are_unchanged_by_k2_and_native_files(name: str) -> None:
     pytest.importorskip("torch")
     path = SHARED / "data" / name
-    if not path.is_file():  # on a user's machine; in CI that fails (conftest.py)
-        pytest.skip("the shared data is not here")
+    if not path.is_file():  # in CI, conftest.py turns this skip into a failure
+        pytest.skip("the shared data are absent")
     written_lattices = [lattice for _, lattice in islice(read(str(path)), 40)]
     for lattice, result in zip(
         written_lattices, read_k2s(write_natives_of(read_k2s(write_k2s(written_lattices)))), strict=True
@@ -458,7 +460,7 @@ def test_real_lattices_are_unchanged_by_k2_and_native_files(name: str) -> None:
 
 
 def write_natives_of(items: Any) -> bytes:
-    """Convert a k2 file to our format and back."""
+    """Convert lattices to the native format and back to a k2 file."""
     return write_k2s(NativeFile(write_natives(items)))
 
 

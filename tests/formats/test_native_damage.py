@@ -1,4 +1,4 @@
-"""Damage of a lattice in a mapped native file raises an error, at the latest when the lattice is used."""
+"""Damage of a lattice in a mapped native file raises an error when the lattice is used, or earlier."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ J=1 S=1 E=2 W=b a=-1.0 l=-2.0
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Write a native file with the lattices a and b; one bit of the first is flipped."""
-    pytest.importorskip("pyarrow")  # an extra; CI has it (conftest.py)
+    """Write a native file with the lattices a and b, and flip one bit of a."""
+    pytest.importorskip("pyarrow")  # optional; required in CI (conftest.py)
     (tmp_path / "u.slf").write_text(SLF)
     [(_, lattice)] = ninja.read(tmp_path / "u.slf")
     path = tmp_path / "two.arrow"
@@ -59,7 +59,7 @@ def test_a_huge_offset_does_not_affect_other_files_of_a_folder(damaged: Path, ni
     size = int.from_bytes(content[-10:-6], "little")
     footer = bytearray(content[-10 - size : -10])
     rejected = 0
-    for place in range(0, size - 8, 8):  # one of these is where a part of the file lies
+    for place in range(0, size - 8, 8):  # some of these words are offsets in the file
         damaged_footer = footer[:place] + (2**63 - 1).to_bytes(8, "little") + footer[place + 8 :]
         (damaged.parent / "x.arrow").write_bytes(content[: -10 - size] + damaged_footer + content[-10:])
         code, stdout, errors = ninja("best", damaged.parent)

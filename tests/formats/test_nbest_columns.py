@@ -76,7 +76,7 @@ def test_lists_are_detected_by_their_bars_and_become_lattices(tmp_path):
     assert [hypothesis.words for hypothesis in hypotheses] == [("HERE", "WE", "GO"), ("HERE",)]
 
 
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
+# The data are not part of the project; in CI, conftest.py turns this skip into a failure.
 @pytest.mark.skipif(not SHARED.exists(), reason="needs AMI's list, which is not part of the project")
 def test_the_ami_list_is_read_completely():
     (lattice,) = (lattice for _, lattice in read(next(SHARED.glob("*.nbest"))))

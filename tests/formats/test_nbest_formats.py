@@ -1,3 +1,5 @@
+"""N-best lists of Kaldi, SRILM, NeMo, ESPnet, JSON and CTM: reading, writing and rejected files."""
+
 import gzip
 import json
 import math
@@ -27,8 +29,8 @@ from ninja.lattice import Scales
 from ninja.lattice.nbest import NBest, sentence
 
 FORMATS = SHARED / "data/formats"
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
-needs_files = pytest.mark.skipif(not FORMATS.is_dir(), reason="the real files are not here")
+# The data are not part of the project; in CI, conftest.py turns this skip into a failure.
+needs_files = pytest.mark.skipif(not FORMATS.is_dir(), reason="the real files are absent")
 BYTELOG = 1024 * math.log(1.0001)
 
 KALDI = b"""utt-1 
@@ -75,8 +77,8 @@ def test_kaldi_text_with_names_keeps_costs_and_labels_with_their_words():
     assert (first.words, first.graph, first.acoustic) == (("the", "cat"), (2.0, 0.25, 0.0), (-2.0, 4.0, 1.0))
     assert first.labels == ((1, 2), (3,), (4,))
     assert (second.words, second.graph_cost, second.labels) == (("a",), 0.0, None)
-    [late] = next(iter(read_kaldi_names(b"utt-1\n0 1 a 1,2,5\n1 2 <eps> 0.5,0.25,6\n2 1,1,7\n"))).hypotheses
-    assert (late.graph, late.acoustic, late.labels) == ((1.0, 1.5), (2.0, 1.25), ((5,), (6, 7)))
+    [hypothesis] = next(iter(read_kaldi_names(b"utt-1\n0 1 a 1,2,5\n1 2 <eps> 0.5,0.25,6\n2 1,1,7\n"))).hypotheses
+    assert (hypothesis.graph, hypothesis.acoustic, hypothesis.labels) == ((1.0, 1.5), (2.0, 1.25), ((5,), (6, 7)))
 
 
 @needs_files
@@ -108,7 +110,7 @@ def test_lists_of_kaldi_agree_with_a_slow_reader():
             expected_costs = min(distinct[words], key=sum)
             assert (graph, acoustic) == pytest.approx(expected_costs, rel=1e-4)
         first += list(lattice_nbest(lattice, 1, Scales(1 / 14)).hypotheses[0].words) == best[nbest.key]
-    assert first == 13  # by the scale the hypotheses were chosen with, but for one that is in no list, and a penalty
+    assert first == 13  # of 15: one sentence of hyp.txt is in no list, one was selected with a penalty
 
 
 @needs_files
@@ -149,8 +151,8 @@ def test_srilm_lists_can_lack_a_header_and_have_comments_and_empty_lines():
     plain = SRILM_1.partition(b"\n")[2]
     assert read_srilm(b"## made by hand\n\n" + plain + b"\n", "u") == read_srilm(SRILM_1, "u")
     assert read_srilm(b"\n## x\nNBestList1.0\n" + plain, "u") == read_srilm(SRILM_1, "u")
-    impossible = read_srilm(SRILM_3 + b"-1234 -inf 2 a cat\n-Infinity -1 0\n", "u")
-    assert impossible.hypotheses == read_srilm(SRILM_3, "u").hypotheses
+    nbest = read_srilm(SRILM_3 + b"-1234 -inf 2 a cat\n-Infinity -1 0\n", "u")
+    assert nbest.hypotheses == read_srilm(SRILM_3, "u").hypotheses
 
 
 @pytest.mark.parametrize("header", ["NBestList1.0", "NBestList2.0"])
@@ -161,8 +163,8 @@ def test_an_srilm_list_with_only_a_header_is_an_empty_hypothesis(header):
 
 
 def test_srilm_states_are_dropped_and_similar_words_kept():
-    late = SRILM_2.replace(b"th-1 ( st: 0.10 et: 0.12", b"th-1 ( st: 0.30 et: 0.30")
-    assert read_srilm(late, "u").hypotheses == read_srilm(SRILM_2, "u").hypotheses
+    content = SRILM_2.replace(b"th-1 ( st: 0.10 et: 0.12", b"th-1 ( st: 0.30 et: 0.30")
+    assert read_srilm(content, "u").hypotheses == read_srilm(SRILM_2, "u").hypotheses
     assert read_srilm(SRILM_2.replace(b"cat (", b"u-2 ("), "u").hypotheses[1].words == ("a", "u-2")
 
 
@@ -172,7 +174,7 @@ def test_srilm_phones_and_states_are_dropped_and_words_keep_times():
     assert (first.words, first.begin, first.end) == (("the", "cat"), (10, 30), (30, 50))
     assert first.graph == pytest.approx((3 * BYTELOG, 2 * BYTELOG, 0))
     assert first.acoustic == pytest.approx((10 * BYTELOG, 15 * BYTELOG, 0))
-    assert second.acoustic[-1] == pytest.approx(1 * BYTELOG)  # the line's score minus the scores of its words
+    assert second.acoustic[-1] == pytest.approx(1 * BYTELOG)  # the score of the line minus the scores of its words
     assert nbest_lattice(nbest).frame_shift == 0.01
     assert write_srilm(nbest, None, SrilmWriteOptions(variant="NBestList2.0")) == (
         b"NBestList2.0\n"
@@ -433,10 +435,10 @@ def test_lists_that_a_format_cannot_represent_are_refused():
 
 
 def test_espnet_refuses_a_folder_with_lists_of_an_earlier_run(tmp_path):
-    def put():
+    def write_folder():
         write_all(tmp_path / "out", (NBest(key, (sentence(["a"], 1.0),)) for key in "ab"), to="espnet")
 
-    put()
+    write_folder()
     assert [nbest.key for nbest in read_espnet_folder(tmp_path / "out")] == ["a", "b"]
     with pytest.raises(OutputError, match="out: already contains n-best lists; move them"):
-        put()
+        write_folder()

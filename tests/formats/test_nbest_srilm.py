@@ -28,7 +28,7 @@ LISTS = {
 }
 
 
-def test_silent_words_are_left_out_of_each_variant() -> None:
+def test_silent_words_are_dropped_in_each_variant() -> None:
     first = read_srilm(LISTS["NBestList1.0"], "u")
     assert [hypothesis.words for hypothesis in first.hypotheses] == [("the", "cat"), ()]
     assert [hypothesis.acoustic_cost for hypothesis in first.hypotheses] == [1234 * BYTELOG, 1300 * BYTELOG]
@@ -43,7 +43,7 @@ def test_costs_of_silent_words_are_kept() -> None:
     assert hypothesis.graph == pytest.approx((3 * BYTELOG, 3 * BYTELOG, 5 * BYTELOG))
     assert hypothesis.acoustic == pytest.approx(
         (14 * BYTELOG, 13 * BYTELOG, 2 * BYTELOG)
-    )  # one is what the line has beyond
+    )  # 1 of the 2 is not in the scores of words
     with_silence = read_srilm(LISTS["NBestList2.0"], "u", None, SrilmOptions(silent=frozenset())).hypotheses[0]
     assert with_silence.words == ("<s>", "the", "<s>", "cat", "</s>")
     assert with_silence.graph_cost == pytest.approx(hypothesis.graph_cost)
@@ -110,9 +110,7 @@ def test_no_word_is_read_as_a_phone_and_times_stay_in_order(nbest: NBest) -> Non
             assert (result.begin, result.end) == (hypothesis.begin, hypothesis.end)
         else:
             times_changed = True
-        assert result.end[-1] <= max(
-            hypothesis.end[-1], len(hypothesis.words)
-        )  # no frame is made up where there are enough
+        assert result.end[-1] <= max(hypothesis.end[-1], len(hypothesis.words))  # no frame is added if there are enough
     with (
         tempfile.TemporaryDirectory() as folder,
         ninja.write(f"{folder}/utt.nbest", to=f"srilm:variant={SECOND}") as output,
@@ -135,12 +133,12 @@ def test_changed_times_are_refused_with_lossy_refuse(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("begin", "end", "begins", "ends"),
     [
-        ((5, 5), (5, 9), (5, 6), (6, 9)),  # from the next word
-        ((5, 9), (9, 9), (5, 8), (8, 9)),  # from the one before
-        ((0, 0, 0), (0, 0, 0), (0, 1, 2), (1, 2, 3)),  # there are none to take
+        ((5, 5), (5, 9), (5, 6), (6, 9)),  # taken from the next word
+        ((5, 9), (9, 9), (5, 8), (8, 9)),  # taken from the previous word
+        ((0, 0, 0), (0, 0, 0), (0, 1, 2), (1, 2, 3)),  # no frames are available
         ((0, 1, 2, 3), (1, 2, 3, 3), (0, 1, 2, 3), (1, 2, 3, 4)),
         ((0, 2, 3), (2, 3, 3), (0, 1, 2), (1, 2, 3)),
-        ((3, 7), (3, 8), (3, 7), (4, 8)),  # from the gap
+        ((3, 7), (3, 8), (3, 7), (4, 8)),  # taken from the gap
     ],
 )
 def test_words_of_zero_duration_take_a_frame_of_their_neighbours(

@@ -102,7 +102,7 @@ def test_new_hypotheses_change_only_their_columns(tmp_path):
         [{"text": " Hi their.", "score": -2.0, "tag": 8}],
         [{"text": "Yes?", "score": -3.0, "tag": None}],
     ]
-    expected["text"] = ["hi there", "Yes?"]  # the first is a reference, the second was the best hypothesis
+    expected["text"] = ["hi there", "Yes?"]  # the first text is a reference, the second was the best hypothesis
     assert table.to_pydict() == expected
     assert table.schema.equals(pa.table(ROWS).schema)
 
@@ -189,7 +189,7 @@ BAD = {
         "in Parquet format, which cannot be memory-mapped",
     ),
     "no scores": (lambda: pa.table({"id": ["a"], "nbest": [["x", "y"]]}), "a hypothesis has neither 'score' nor"),
-    "two columns of a name": (
+    "two columns with one name": (
         lambda: pa.table([pa.array(["a"]), pa.array(["x"]), pa.array(["y"])], names=["id", "text", "text"]),
         "two columns have the same name",
     ),
@@ -213,7 +213,7 @@ def test_a_truncated_table_is_an_error(tmp_path):
             lattices(tmp_path / name)
 
 
-def repeated(text, count):
+def repeated_text_table(text, count):
     """Return a row with a list of one repeated string, which is encoded only once."""
     strings = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
     return pa.table({"id": ["a"], "nbest": pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), strings)})
@@ -231,7 +231,7 @@ LARGE = {
         r"the table: too many values \(2000000\) for a file of \d+ bytes",
     ),
     "one string many times": (
-        lambda: repeated("x" * 100_000, 1000),
+        lambda: repeated_text_table("x" * 100_000, 1000),
         r"rows 1 to 1 of the column 'nbest': too many decoded bytes \(100000000\) for a file of \d+",
     ),
 }

@@ -21,7 +21,7 @@ from ninja.lattice.symbols import SymbolTable
 def test_words_are_on_the_transitions_that_enter_their_nodes():
     lattice = read_pfsg(PFSG, "k")
     check(lattice)
-    assert (lattice.num_states, lattice.num_arcs) == (4, 4)  # the transition to the final NULL is a final cost
+    assert (lattice.num_states, lattice.num_arcs) == (4, 4)  # the transition to the final NULL becomes a final cost
     assert [lattice.words.word(word) for word in lattice.word.tolist()] == ["a", "b", "c", "c"]
     np.testing.assert_allclose(lattice.graph, np.array([1e4, 2e4, 3e4, 0]) / 10000.5, rtol=1e-6)
     np.testing.assert_allclose(lattice.final_graph[3], 5e3 / 10000.5, rtol=1e-6)
@@ -118,7 +118,7 @@ def test_the_costs_option_selects_the_written_cost():
 
 
 def test_the_first_and_the_last_node_have_no_word():
-    # SRILM's reader puts <s> and </s> in their places.
+    # SRILM's reader replaces them by <s> and </s>.
     lattice = lattice_of([(0, 1, 1, 1.0, 0.0)], {1: (0, 0)})
     content = write_pfsg(lattice)
     assert content == b"name k\nnodes 3 NULL a NULL\ninitial 0\nfinal 2\ntransitions 2\n0 1 -10000\n1 2 0\n\n"

@@ -20,8 +20,8 @@ from ninja.lattice import check
 from ninja.lattice.symbols import SymbolTable
 
 FILES = SHARED / "data" / "formats" / "plf_fisher_callhome"
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
-needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
+# The data are not part of the project; in CI, conftest.py turns this skip into a failure.
+needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files are not part of the project")
 
 
 def test_an_arc_spans_its_number_of_states():
@@ -67,7 +67,7 @@ def test_options_select_the_kind_and_fields_of_scores():
             PlfOptions(**options)
 
 
-# Moses' manual, "Word lattices".
+# From Moses' manual, "Word lattices".
 MOSES = b"""((('einen',1.0,1),),(('wettbewerbsbedingten',0.5,2),('wettbewerbs',0.25,1), ('wettbewerb',0.25, 1),),\
 (('bedingten',1.0,1),),(('preissturz',0.5,2), ('preis',0.5,1),),(('sturz',1.0,1),),)"""
 
@@ -90,7 +90,8 @@ def test_probabilities_are_detected_from_the_line():
 
 
 def test_commas_after_a_single_item_are_optional():
-    line = b"((('einen', 0, 1)), (('wettbewerbs', -0.2, 1), ('wettbewerb', -1.5, 1)), (('sturz', -1.0, 1)))"  # Joshua
+    # A line of Joshua.
+    line = b"((('einen', 0, 1)), (('wettbewerbs', -0.2, 1), ('wettbewerb', -1.5, 1)), (('sturz', -1.0, 1)))"
     lattice = read_plf(line, "k")
     assert lattice.dst.tolist() == [1, 2, 2, 3]
     np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_plf(line)), rtol=1e-6)

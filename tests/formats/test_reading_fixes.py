@@ -38,8 +38,8 @@ def small(key="utt"):
     return Lattice.from_arrays(key, [0, 1, 2, 2], [1, 2], [1, 2], zero + 1, zero + 2, end, end, words=WORDS)
 
 
-def reads(source, **options):
-    """Return the keys that are read, and the errors of the others."""
+def keys_and_errors(source, **options):
+    """Return the keys of a source and the messages of its errors."""
     errors = []
     return [key for key, _ in read(source, on_error=errors.append, **options)], [str(error) for error in errors]
 
@@ -71,13 +71,13 @@ def folder(tmp_path, monkeypatch):
 )
 def test_damaged_files_in_a_folder_are_reported(folder, name, damage, message):
     Path(name).write_bytes(damage)
-    keys, errors = reads(".")
+    keys, errors = keys_and_errors(".")
     assert keys == ["good"]
     assert len(errors) == 1
     assert name in errors[0]
     assert message in errors[0]
     Path("good.slf").unlink()
-    assert len(reads(".")[1]) == 1  # alone, too
+    assert len(keys_and_errors(".")[1]) == 1  # also if it is the only file
 
 
 def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
@@ -89,13 +89,13 @@ def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
         return open_stream(place, **options)
 
     monkeypatch.setattr("ninja.io.sources.open_stream", refuse_closed)
-    keys, errors = reads(".")
+    keys, errors = keys_and_errors(".")
     assert keys == ["good"]
     assert errors == ["./closed: cannot be read: Permission denied"]
 
 
 @pytest.mark.parametrize(
-    ("name", "inside"),
+    ("name", "content_bytes"),
     [
         ("words.txt", b"<eps> 0\na 1\n"),
         ("README", "hallo".encode("utf-16")),
@@ -105,25 +105,25 @@ def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
         ("LICENSE.gz", b"\x1f\x8b\x08"),
         ("post.ark", b"utt \0BFM \4\0\0\0\0"),
         ("data.json", b'{"a": 1}'),
-        ("empty.ark", b""),  # Kaldi's archive of no lattices
+        ("empty.ark", b""),  # a valid archive without lattices
     ],
 )
-def test_other_files_in_a_folder_are_ignored(folder, name, inside):
-    Path(name).write_bytes(inside)
-    assert reads(".") == (["good"], [])
+def test_other_files_in_a_folder_are_ignored(folder, name, content_bytes):
+    Path(name).write_bytes(content_bytes)
+    assert keys_and_errors(".") == (["good"], [])
 
 
-# The format that the user names
+# The format option
 
 
 def test_the_format_option_applies_to_every_file_of_a_folder(folder):
     for name in ("words.txt", "char.words.txt", "words.txt.gz", "README.md", "LICENSE", ".hidden", "a.notes", "b"):
         Path(name).write_bytes(b"")
     Path("below").mkdir()
-    keys, errors = reads(".", format="slf")
+    keys, errors = keys_and_errors(".", format="slf")
     assert keys == ["good"]
     assert [error.partition(":")[0].partition(",")[0] for error in errors] == ["./a.notes", "./b"]
-    assert reads(".") == (["good"], [])
+    assert keys_and_errors(".") == (["good"], [])
 
 
 # Keys
@@ -132,14 +132,14 @@ def test_the_format_option_applies_to_every_file_of_a_folder(folder):
 @pytest.mark.parametrize("keys", [["1", "2"], ["2", "1"], ["x", "2"]])
 def test_keys_that_look_like_numbers_are_unchanged_in_k2(folder, keys):
     Path("x.pt").write_bytes(write_k2s([small(key) for key in keys]))
-    assert reads("x.pt") == (keys, [])
+    assert keys_and_errors("x.pt") == (keys, [])
 
 
 def test_files_without_keys_are_numbered(folder):
     Path("x.pt").write_bytes(write_k2s([small("a"), small("b")], extras=False))
-    assert reads("x.pt") == (["x-1", "x-2"], [])
+    assert keys_and_errors("x.pt") == (["x-1", "x-2"], [])
     Path("y.plf").write_bytes(write_plf(small()) + b"broken\n" + write_plf(small()))
-    keys, errors = reads("y.plf")
+    keys, errors = keys_and_errors("y.plf")
     assert keys == ["y-1", "y-3"]
     assert "'y-2'" in errors[0]
     lattices = read_k2s(Path("x.pt").read_bytes(), key_of=lambda number: f"number {number}")
@@ -160,7 +160,7 @@ def test_duplicate_keys_are_reported(folder, capfd, jobs):
     assert output.err.splitlines() == [f"ninja: 3 {message}: a, b, a"]
     assert main(["info", "one", "c.slf", "--jobs", str(jobs)]) == 0
     assert message not in capfd.readouterr().err
-    # Of what is written, the keys that stand there are named instead.
+    # Commands that write lattices report the duplicate keys of their output instead.
     assert main(["convert", "one", "two", "-o", "both.ark", "--jobs", str(jobs)]) == 0
     errors = capfd.readouterr().err
     assert message not in errors
@@ -174,25 +174,25 @@ def test_duplicate_keys_are_reported(folder, capfd, jobs):
 @pytest.mark.parametrize("key", ["utt", "several words"])
 def test_a_byte_order_mark_is_removed_from_a_key(folder, key):
     Path("x").write_bytes(b"\xef\xbb\xbf" + key.encode() + b" \n0 1 1 1,2,3_4\n1 0,0,\n\n")
-    assert reads("x") == ([key], [])
+    assert keys_and_errors("x") == ([key], [])
 
 
 # Words
 
 
 @pytest.mark.parametrize(
-    ("name", "inside", "form"),
+    ("name", "content_bytes", "form"),
     [
         ("x.att", b"0 1 1 1 0.5\n1\n", None),
         ("several words", b"two keys\n0 1 1 1,2,3_4\n1 0,0,\n\n", None),
         ("x.ark", b"utt-1 \n0 1 1 1,2,3_4\n1 0,0,\n\n", "nbest-kaldi"),
     ],
 )
-def test_ids_in_text_are_not_combined_with_words_of_other_files(folder, name, inside, form):
-    Path(name).write_bytes(inside)
-    assert len(reads(name, format=form)[0]) == 1
+def test_ids_in_text_are_not_combined_with_words_of_other_files(folder, name, content_bytes, form):
+    Path(name).write_bytes(content_bytes)
+    assert len(keys_and_errors(name, format=form)[0]) == 1
     with pytest.raises(OptionError, match="contains word ids, but another source contains words"):
-        reads(name, words=vocabulary("good.slf"), format=form)
+        keys_and_errors(name, words=vocabulary("good.slf"), format=form)
 
 
 def test_errors_contain_the_file_of_the_lattice_instead_of_the_words(folder):
@@ -200,10 +200,10 @@ def test_errors_contain_the_file_of_the_lattice_instead_of_the_words(folder):
     write_all("x.ark", [small("u").with_words(None)])
     table = SymbolTable([("<eps>", 0), ("a", 1)])
     for name, key in (("x.att", "x"), ("x.ark", "u")):
-        with pytest.raises(TableError, match=f"^{name}.*key {key!r}: word"):  # as wrong for all lattices
-            reads(name, words=table)
+        with pytest.raises(TableError, match=f"^{name}.*key {key!r}: word"):  # the table is wrong for all lattices
+            keys_and_errors(name, words=table)
         with pytest.raises(OptionError, match=f"{name} contains word ids, but another source contains words"):
-            reads(name, words=vocabulary("good.slf"))
+            keys_and_errors(name, words=vocabulary("good.slf"))
 
 
 def test_words_in_text_get_the_ids_of_a_shared_vocabulary(folder):
@@ -220,7 +220,7 @@ def test_words_in_text_get_the_ids_of_a_shared_vocabulary(folder):
 def test_a_missing_file_of_a_list_does_not_affect_the_others(folder):
     Path("other.slf").write_bytes(write_slf(small()))
     Path("list").write_text("good.slf\nmissing.slf\nother.slf\n")
-    keys, errors = reads("list")
+    keys, errors = keys_and_errors("list")
     assert keys == ["good", "other"]
     assert errors == ["missing.slf: cannot be read: No such file or directory"]
 
@@ -275,13 +275,16 @@ def test_companion_files_are_recognised_by_name():
 def test_an_archive_without_lattices_is_valid(folder):
     with write("empty.ark"):
         pass
-    assert reads("empty.ark") == ([], [])
+    assert keys_and_errors("empty.ark") == ([], [])
 
 
 def test_an_srilm_line_with_fewer_words_than_declared_is_refused():
     with pytest.raises(FormatError, match="f:1, key 'u': the number of words is 3, but 2 follow"):
         read_srilm(b"-1.5 -2.5 3 a b\n", "u", "f")
-    assert read_srilm(b"-1.5 -2.5 1 a b\n", "u", "f").hypotheses[0].words == ("a", "b")  # one counts for no penalty
+    assert read_srilm(b"-1.5 -2.5 1 a b\n", "u", "f").hypotheses[0].words == (
+        "a",
+        "b",
+    )  # fewer are valid, as the count can exclude words
 
 
 def test_a_posterior_above_one_is_refused():

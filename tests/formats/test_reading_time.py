@@ -1,7 +1,7 @@
-"""The time of every reader is proportional to the number of bytes, whatever they are.
+"""The time of every reader is proportional to the number of bytes, for any content.
 
-Inputs are made of a small valid file: a line, a field, a byte or an opened quote, bracket or group that nothing closes
-comes many times at some place of it. NINJA_READING_TIME=1 tries all of them; else each reader gets some.
+Inputs are small valid files with many repetitions of a line, a field, a byte or an unclosed quote, bracket or group at
+one place. NINJA_READING_TIME=1 tests all inputs; otherwise each reader is tested with a sample.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Read = Callable[[str], object]
 IDS = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, "<s>": 4, "</s>": 5}
 NAMES = {form.name for form in formats() if form.read is not None}
 ALL = bool(os.environ.get("NINJA_READING_TIME"))
-SOME, MORE = 10, 100  # inputs of each file that are tried in every run, and of those in FAULTY
-SIZE = 1 << 14  # bytes of the smaller of two inputs that are compared
+SOME, MORE = 10, 100  # inputs per file in every run, and per file in FAULTY
+SIZE = 1 << 14  # bytes of the smaller of the two inputs that are compared
 LETTERS = [bytes([code]) for code in b" \n\t\r\0\"'([{<\\;,:=#|-_@~0a\x80"]
 OPENED = [b'="', b"='", b'a="a ', b"a='a ", b'"a" ', b"('", b'{"', b'["', b'"a",', b"{a", b"<a ", b"\\ ", b"\\\n"]
 
@@ -79,7 +79,7 @@ def detect(path: str) -> object:
     return by_mark(Path(path).read_bytes()[:HEAD])
 
 
-# Readers besides those of formats that can be written, which get a file from their own writer.
+# Readers other than those of formats with a writer, whose files are written in the test.
 READERS: dict[str, tuple[Read, list[bytes]]] = {
     **{name: (read_whole(name) if name in NAMES else read, files) for name, (read, files) in OF_PYTHON.items()},
     "arpa": (read_arpa, [write_arpa(TRIGRAM)]),
@@ -95,14 +95,14 @@ READERS: dict[str, tuple[Read, list[bytes]]] = {
     "detection": (detect, [b"utt 1 0.00 0.25 one 0.9\n", b"name a nodes 1\n", b"{}", b""]),
 }
 TABLE = list(dict.fromkeys([*READERS, *WRITTEN, *sorted(set(FILES.values()))]))
-FAULTY = {  # files of formats with a fault behind which reading goes on
+FAULTY = {  # files with an error after which reading continues
     "pfsg": [b"name a\nnodes 2 a b\ninitial 0\nfinal 1\ntransitions 2\n0 1 0\n1 1 0\n\nname b\nnodes 1 a\n"],
     "slf": [b'N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W="a v=\'b x="c\n'],
 }
 
 
 def inputs(content: bytes) -> dict[str, Callable[[int], bytes]]:
-    """Return functions that create a file of at least the given size, each by the element that it repeats."""
+    """Return functions that create a file of at least a given size, by descriptions of what they repeat."""
     lines = re.findall(rb"[^\n]*\n|[^\n]+", content)[:40]
     fields = re.findall(rb"[^ \t\n,]+[ \t\n,]*", content)[:40] if len(content) < 4096 else []
     pieces = dict.fromkeys([content, *lines, *fields, *LETTERS, *OPENED])
@@ -113,16 +113,16 @@ def inputs(content: bytes) -> dict[str, Callable[[int], bytes]]:
     for piece in filter(None, pieces):
         for place in places:
             before, behind = content[:place], content[place:]
-            makers[f"{piece[:40]!r} again and again at byte {place}"] = partial(repeated, before, piece, behind)
+            makers[f"{piece[:40]!r} repeated at byte {place}"] = partial(repeat, before, piece, behind)
     return makers
 
 
-def repeated(before: bytes, piece: bytes, behind: bytes, size: int) -> bytes:
+def repeat(before: bytes, piece: bytes, behind: bytes, size: int) -> bytes:
     return before + piece * (1 + size // len(piece)) + behind
 
 
 def sampled_inputs(name: str, content: bytes) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """Yield the inputs to try for a reader."""
+    """Yield the inputs to test for a reader."""
     makers = inputs(content)
     names, limit = list(makers), MORE if content in FAULTY.get(name, ()) else SOME
     if not ALL:

@@ -48,7 +48,7 @@ def test_words_at_the_begin_of_nodes_move_to_the_links_that_leave_them():
     assert lattice.acoustic.tolist() == [1, 2, 0]
     assert read_slf(content.replace(b"dir=b", b"dir=f"), "k", options=SlfOptions(words_on="begin")).identical(lattice)
     ends = read_slf(content.replace(b" r=0", b""), "k", options=SlfOptions(words_on="end", missing_score=0))
-    assert ends.acoustic.tolist() == [0, 1, 2]  # as if `dir=f`: the first word comes before all links
+    assert ends.acoustic.tolist() == [0, 1, 2]  # as with `dir=f`, the first word comes before all links
 
 
 def test_a_score_on_a_link_and_its_node_is_refused():
@@ -117,8 +117,8 @@ def test_options_select_the_fields_of_the_costs():
             OptionError, match=f"would be part of both costs; set the fields of the {cost_name} cost, too"
         ):
             SlfOptions(**options)  # a default field of the other cost
-    only = read_slf(content, "k", options=SlfOptions(graph=(), acoustic=("l",)))
-    assert (only.graph[0], only.acoustic[0]) == (0, 2)
+    lattice = read_slf(content, "k", options=SlfOptions(graph=(), acoustic=("l",)))
+    assert (lattice.graph[0], lattice.acoustic[0]) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_options_select_the_fields_of_the_costs():
         (b"a=b", "a=b"),
         (b"#1", "#1"),
         (b"new\\ york", "new york"),
-        (b"caf\\0303\\0251", "café"),  # as SRILM writes it
+        (b"caf\\0303\\0251", "café"),  # an escape of SRILM
         (b"\\0303\\0251\\123", "é123"),
         (b"\\037777777703\\037777777651x", "éx"),
         (b"\\030\\063", "\x183"),
@@ -185,7 +185,7 @@ def test_the_header_can_continue_after_the_size_and_have_empty_fields():
 
 
 def test_a_duration_is_removed_from_the_utterance():
-    content = SMALL.replace(b"UTTERANCE=utt", b"UTTERANCE=utt(duration=2.5)")  # as SRILM has it
+    content = SMALL.replace(b"UTTERANCE=utt", b"UTTERANCE=utt(duration=2.5)")  # as in SRILM
     assert read_slf(content, "k", options=SlfOptions(key="utterance")).key == "utt"
 
 
@@ -295,10 +295,10 @@ def lattices(draw):
                 )
             )
     begin = np.searchsorted([arc[0] for arc in arcs], range(num_states + 1))
-    reached = {0}
+    reachable = {0}
     for arc in arcs:
-        reached |= {arc[1]} if arc[0] in reached else set()
-    finals = draw(st.sets(st.sampled_from(sorted(reached)), min_size=1))
+        reachable |= {arc[1]} if arc[0] in reachable else set()
+    finals = draw(st.sets(st.sampled_from(sorted(reachable)), min_size=1))
     zero_final_costs = draw(st.booleans())
     final = [
         [(0.0 if zero_final_costs else draw(costs())) if state in finals else math.inf for state in range(num_states)]
@@ -315,12 +315,12 @@ def lattices(draw):
 def test_slf_is_identical_after_write_and_read(lattice, base):
     content = write_slf(lattice, options=SlfWriteOptions(base=base))
     back = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
-    reached = np.zeros(lattice.num_states, bool)
-    reached[0] = True
+    is_reachable = np.zeros(lattice.num_states, bool)
+    is_reachable[0] = True
     for src, dst in zip(lattice.src, lattice.dst, strict=True):
-        reached[dst] |= reached[src]
+        is_reachable[dst] |= is_reachable[src]
     reference = slow.read_slf(content)
-    if reached[lattice.is_final].any():
+    if is_reachable[lattice.is_final].any():
         assert back.identical(lattice)
         assert (back.time is None) == (lattice.time is None)
     np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(reference), rtol=1e-4)

@@ -120,7 +120,7 @@ def test_the_ami_lattice_contains_its_nbest_list_with_all_scores():
         line.split()
         for line in read_unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.nbest").decode().splitlines()
     ]
-    assert len(rows) == len({words for words, *_ in paths[0]}) == 11  # the list has room for 20
+    assert len(rows) == len({words for words, *_ in paths[0]}) == 11  # the list could have 20
     for row in rows:
         words, scores = " ".join(row[7:]), [float(score) for score in row[1:6]]
         path_scores = [
@@ -160,7 +160,7 @@ def test_the_theanolm_lattice_is_the_same_in_slf_and_kaldi_text():
     assert sorted(zip(lattice.src, lattice.dst, strict=True)) == sorted(
         link[:2] for link in kaldi.links if link[1] != "end"
     )
-    # The ids of the Kaldi text stand for the same words.
+    # The ids of the Kaldi text and the words of the SLF file correspond one to one.
     word_ids = dict(zip(lattice.words.spell(lattice.word), [w for w in lattice.word if w], strict=True))
     pairs = set(
         zip(
@@ -182,7 +182,7 @@ def test_the_theanolm_lattice_is_the_same_in_slf_and_kaldi_text():
 
 @needs_files
 def test_the_theanolm_lattice_agrees_with_the_kaldi_reader(tmp_path):
-    text = unpacked("theanolm/lattice.lat").replace(b"utterance 123\n", b"key \n") + b"\n"  # as Kaldi writes it
+    text = unpacked("theanolm/lattice.lat").replace(b"utterance 123\n", b"key \n") + b"\n"  # the layout of Kaldi
     (tmp_path / "lat.txt").write_bytes(text)
     ((_, kaldi),) = read(f"ark,t:{tmp_path / 'lat.txt'}")
     lattice = read_slf(read_unpacked("theanolm/lattice.slf"), "key", options=SlfOptions(fold="silent"))
@@ -191,7 +191,7 @@ def test_the_theanolm_lattice_agrees_with_the_kaldi_reader(tmp_path):
     pairs = set(zip(lattice.word.tolist(), kaldi.word.tolist(), strict=True))
     assert (0, 0) in pairs
     assert len(pairs) == len(set(lattice.word.tolist())) == len(set(kaldi.word.tolist()))
-    whole = read_slf(read_unpacked("theanolm/lattice.slf"), "key")  # with an end of its own
+    whole = read_slf(unpacked("theanolm/lattice.slf"), "key")  # with a separate final state
     assert (whole.num_states, whole.num_arcs) == (24, 39)
     np.testing.assert_allclose(slow.lattice_fingerprint(whole), slow.lattice_fingerprint(lattice), rtol=1e-6)
 

@@ -24,7 +24,7 @@ J=3 S=2 E=3 a=-4 l=-8
 LACKS = "but others have; specify a value for missing ones: --from slf:missing_score=0"
 
 
-def refused(content: bytes, message: str, options: SlfOptions | None = None) -> None:
+def assert_refused(content: bytes, message: str, options: SlfOptions | None = None) -> None:
     with pytest.raises(FormatError) as caught:
         read_slf(content, "k", "f.slf", options=options or SlfOptions())
     assert str(caught.value) == f"f.slf:{message}"
@@ -63,26 +63,26 @@ def refused(content: bytes, message: str, options: SlfOptions | None = None) -> 
 )
 def test_a_link_with_a_missing_field_is_refused_with_its_line(content: bytes, field: bytes, message: str) -> None:
     same_as_twin(content)
-    refused(content.replace(field, b"", 1), message)
+    assert_refused(content.replace(field, b"", 1), message)
 
 
 def test_fields_that_are_no_part_of_a_cost_can_be_missing() -> None:
     content = SMALL.replace(b" a=-11", b" a=-11 n=-3 v=2 x1=4")
     assert read_slf(content, "k").identical(read_slf(SMALL, "k"))
     message = f"9, key 'k': the link has no score n=, {LACKS}"
-    refused(content, message, SlfOptions(graph=("n",)))
+    assert_refused(content, message, SlfOptions(graph=("n",)))
     lists = SMALL.replace(b" l=", b" i=-1,")
     assert sentences(read_slf(lists, "k", options=SlfOptions(graph=("i[1]",))))[0] == ("one", 1.5, 15.0)
     message = f"10, key 'k': the link has no score i= (item 1), {LACKS}"
-    refused(lists.replace(b" i=-1,-2", b""), message, SlfOptions(graph=("i[1]",)))
+    assert_refused(lists.replace(b" i=-1,-2", b""), message, SlfOptions(graph=("i[1]",)))
 
 
 def test_links_without_a_word_can_lack_scores_as_in_srilm() -> None:
     content = b"N=4 L=4 start=0 end=3\nI=0\nI=1\nI=2\nI=3\nJ=0 S=0 E=1 W=!NULL\nJ=1 S=1 E=2 W=one a=-3 l=-1\n"
     content += b"J=2 S=1 E=2 W=two a=-4 l=-2\nJ=3 S=2 E=3 W=%s\n"
     for word in (b"!NULL", b"</s>", b"!SENT_END"):
-        assert sentences(check_against_reference(content % word)[1]) == [("one", 1, 3), ("two", 2, 4)]
-    refused(content % b"three", f"9, key 'k': the link has no score l=, {LACKS}")
+        assert sentences(same_as_twin(content % word)[1]) == [("one", 1, 3), ("two", 2, 4)]
+    assert_refused(content % b"three", f"9, key 'k': the link has no score l=, {LACKS}")
 
 
 def test_the_last_node_needs_no_word() -> None:
@@ -101,7 +101,7 @@ def test_the_missing_score_option_replaces_missing_scores() -> None:
         ("one", 3.0, 15.0),
         ("two four", 2.25, 8.5),
     ]
-    assert lattice.graph[0] == 2.5  # a natural logarithm whatever the base
+    assert lattice.graph[0] == 2.5  # a natural logarithm for any base
     with pytest.raises(OptionError, match="missing_score is nan"):
         SlfOptions(missing_score=float("nan"))
 
@@ -116,7 +116,9 @@ def test_the_missing_score_option_can_be_part_of_the_format_name(tmp_path) -> No
 
 
 def test_two_names_of_a_score_on_a_line_are_refused() -> None:
-    refused(SMALL.replace(b" a=-11", b" a=-11 acoustic=-3"), "10, key 'k': field 'acoustic' occurs twice on this line")
+    assert_refused(
+        SMALL.replace(b" a=-11", b" a=-11 acoustic=-3"), "10, key 'k': field 'acoustic' occurs twice on this line"
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,13 +140,13 @@ def test_two_names_of_a_score_on_a_line_are_refused() -> None:
 )
 def test_links_past_the_ends_are_refused_with_their_line(link: bytes, message: str) -> None:
     content = b"start=0 end=3\nN=4 L=4\n# ........\nJ=0 S=0 E=1 W=a\nJ=1 S=1 E=2 W=b\n%s W=c\nJ=3 S=1 E=3 W=d\n" % link
-    refused(content, message)
+    assert_refused(content, message)
 
 
 def test_an_ambiguous_last_node_is_refused_and_dead_ends_are_kept() -> None:
     content = b"%sN=4 L=3\n# ........\nJ=0 S=0 E=1 W=a\nJ=1 S=1 E=2 W=b\nJ=2 S=1 E=3 W=c\n"
-    refused(content % b"", "6, key 'k': nodes 2 and 3 have no links out of them; which one is last? Add end=")
-    lattice = check_against_reference(content % b"end=3\n")[1]
+    assert_refused(content % b"", "6, key 'k': nodes 2 and 3 have no links out of them; which one is last? Add end=")
+    lattice = same_as_twin(content % b"end=3\n")[1]
     assert (lattice.num_states, lattice.num_arcs) == (4, 3)
     assert [words for words, *_ in sentences(lattice)] == ["a c"]
 

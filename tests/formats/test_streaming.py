@@ -1,4 +1,4 @@
-"""Files of many lattices are read piece by piece: results do not depend on the pieces, and memory is bounded."""
+"""Files of many lattices are read in blocks: results do not depend on block sizes, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fst(number: int) -> Lattice:
 
 
 def endless(image: bytes) -> bytes:
-    """Return an image that extends to the end of its file, as old writers to pipes wrote it."""
+    """Return an image of unknown length that extends to the end of its file, as old writers wrote to pipes."""
     return image[:50] + b"\xff" * 8 + image[58:]
 
 
@@ -154,7 +154,7 @@ def entries(file: Content, format: str) -> list[Any]:
 
 
 def read_both_ways(data: bytes, format: str, size: int) -> tuple[list[Any], list[Any]]:
-    """Return the results of reading a file as a whole, and of reading it piece by piece."""
+    """Return the results of reading a file as a whole and of reading it in blocks."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(fst_archive, "LONGEST_KEY", 8)
@@ -188,11 +188,11 @@ def test_block_boundaries_have_no_effect(format: str, data: st.DataObject) -> No
     size = data.draw(st.integers(1, 40) | st.integers(1, 1000))
     expected, results = read_both_ways(data.draw(files(format.split(":")[0])), format, size)
     if format.startswith("nemo") and expected and expected[-1][0] is FormatError:
-        expected, results = expected[-1:], results[-1:]  # whose lists before a bad line come nevertheless
+        expected, results = expected[-1:], results[-1:]  # in blocks, lists before the invalid line are also returned
     assert results == expected
 
 
-SOUND = {  # an entry of each, by its number
+SOUND = {  # functions that return a valid entry for a number
     "plf": lambda n: b"((('w%d',0.5,1),('b',0.5,1),),)\n" % (n % 50),
     "pfsg": lambda n: PFSG.format(f"u{n}", "two", 3, -7).encode(),
     "json": lambda n: b'{"key": "u%d", "nbest": [{"text": "x y", "score": -1}]}\n' % n,
@@ -207,21 +207,21 @@ SOUND = {  # an entry of each, by its number
 
 
 @pytest.mark.parametrize("format", SOUND)
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("compressed", [False, True])
 def test_lattices_are_returned_before_the_whole_file_is_read(
-    format: str, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    format: str, compressed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block, count = 1 << 10, 200
     data = b"".join(SOUND[format](number) for number in range(count))
     path = tmp_path / "file"
-    path.write_bytes(gzip.compress(data, 1) if packed else data)
+    path.write_bytes(gzip.compress(data, 1) if compressed else data)
     num_read = 0
     readinto = Stream.readinto
 
     def counting_readinto(self: Stream, buffer: memoryview) -> int:
         nonlocal num_read
         count_read = readinto(self, buffer)
-        num_read = num_read + count_read if count_read else 0  # a file that is read twice begins anew
+        num_read = num_read + count_read if count_read else 0  # reset if the file is read again
         return count_read
 
     monkeypatch.setattr(content, "BLOCK", block)

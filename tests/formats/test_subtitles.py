@@ -60,7 +60,7 @@ def test_a_file_is_recognised_and_written_back_byte_for_byte(path, tmp_path, nin
         assert target.read_bytes() == path.read_bytes()
 
 
-# A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
+# The data are not part of the project; in CI, conftest.py turns this skip into a failure.
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/real")
 def test_files_of_whisper_are_written_back_byte_for_byte(tmp_path, ninja):
     for suffix in FORMS:

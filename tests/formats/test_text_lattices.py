@@ -84,6 +84,6 @@ def test_damaged_files_are_refused_or_agree_with_the_slow_reader(name, seed):
     except NinjaError:
         return
     check(lattice)
-    with suppress(SyntaxError):  # Python reads no 01 in PLF
+    with suppress(SyntaxError):  # Python's parser rejects numbers such as 01
         reference = slow.fingerprint(read_slowly(bytes(damaged)))
         np.testing.assert_allclose(slow.lattice_fingerprint(lattice), reference, rtol=1e-4)

@@ -1,4 +1,4 @@
-"""Destinations of text results: files, Kaldi's names for them, and standard output."""
+"""Destinations of text results: files, wspecifiers of Kaldi, and standard output."""
 
 import pytest
 from lattice_files import write_all

@@ -1,4 +1,4 @@
-"""Texts in all forms that Kaldi's users name them, and the commands' use of Kaldi's syntax."""
+"""Texts specified in all forms of Kaldi, and Kaldi's syntax on the command line."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Files of torch, read without torch: comparison with torch itself, damaged and forged files."""
+"""Files of torch read without torch: comparison with torch, damaged and forged files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = PLAIN | set(STORAGES)
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int16", "int8", "uint8", "bool"]
 
 
-def saved(value: object) -> bytes:
+def save(value: object) -> bytes:
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
@@ -86,13 +86,13 @@ def agrees(result: Any, expected: Any) -> bool:
 
 @given(VALUES)
 def test_files_agree_with_torch_load(value: Any) -> None:
-    content = saved(value)
+    content = save(value)
     assert agrees(read(content), torch.load(io.BytesIO(content), weights_only=True))
 
 
 def test_tensors_that_share_a_storage_are_read() -> None:
     numbers = torch.arange(6, dtype=torch.float32)
-    result = read(saved({"a": numbers[1:4], "b": numbers.reshape(2, 3), "size": torch.Size([2, 3]), "c": b"\xff"}))
+    result = read(save({"a": numbers[1:4], "b": numbers.reshape(2, 3), "size": torch.Size([2, 3]), "c": b"\xff"}))
     assert result["a"].array().tolist() == [1, 2, 3]
     assert result["b"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert result["a"].storage is result["b"].storage
@@ -104,12 +104,12 @@ def test_tensors_that_share_a_storage_are_read() -> None:
 def test_every_dtype_is_read(dtype: str) -> None:
     tensor = torch.tensor([[0.0, 1.0, 3.0], [7.0, 100.0, 1.5]]).to(getattr(torch, dtype))
     for view in (tensor, tensor.T, tensor[1]):
-        assert agrees(read(saved(view)), view)
+        assert agrees(read(save(view)), view)
 
 
 def test_every_flipped_bit_of_the_value_is_detected() -> None:
     value = {"arcs": torch.arange(8, dtype=torch.int32), "name": "utt", "score": 1.5}
-    content = saved(value)
+    content = save(value)
     for place in range(0, len(content), 3):
         for bit in (place % 8, (place + 3) % 8):
             damaged = bytearray(content)
@@ -127,7 +127,7 @@ def test_reading_imports_no_torch() -> None:
 
 
 def test_a_file_is_mapped(tmp_path: Any) -> None:
-    (tmp_path / "a.pt").write_bytes(saved(torch.arange(3)))
+    (tmp_path / "a.pt").write_bytes(save(torch.arange(3)))
     assert load(opened(mapped(tmp_path / "a.pt")), NAMES, "").array().tolist() == [0, 1, 2]
     (tmp_path / "empty").touch()
     with pytest.raises(FormatError, match="the file was not saved by torch, or is damaged: File is not a zip file"):
@@ -156,7 +156,7 @@ class Pickler(pickle.Pickler):
         return value.identity if isinstance(value, Storage) else None
 
 
-def forged(value: object = None, *, pickled: bytes | None = None, **more: bytes) -> bytes:
+def forge(value: object = None, *, pickled: bytes | None = None, **more: bytes) -> bytes:
     """Return a file with valid checksums around a pickle and 16 bytes of numbers."""
     steps = io.BytesIO()
     Pickler(steps, 2).dump(value)
@@ -174,37 +174,37 @@ def deep(levels: int) -> bytes:
 
 
 FORGED: list[tuple[bytes, str]] = [
-    (forged(Forged(Storage(), 1, (4,), (1,))), "a tensor that extends beyond its storage"),
-    (forged(Forged(Storage(), 0, (2, 2), (3, 1))), "a tensor that extends beyond its storage"),
-    (forged(Forged(Storage(), -1, (2,), (1,))), "whose shape, strides or offset is not a valid number"),
-    (forged(Forged(Storage(), 0, (2,), (-1,))), "whose shape, strides or offset is not a valid number"),
-    (forged(Forged(Storage(), 0, (2.5,), (1,))), "whose shape, strides or offset is not a valid number"),
-    (forged(Forged(Storage(), 0, (2**63,), (0,))), "whose shape, strides or offset is not a valid number"),
-    (forged(Forged(Storage(), 0, (2**30, 2**30), (0, 0))), "a tensor with too many elements"),
-    (forged(Forged(Storage(), 0, (2,), (1, 1))), "a tensor with over 16 axes, or without a stride per axis"),
-    (forged(Forged(Storage(), 0, (1,) * 17, (1,) * 17)), "a tensor with over 16 axes, or without a stride per axis"),
-    (forged(Forged(None, 0, (2,), (1,))), "an invalid tensor"),
-    (forged(Forged(Storage(count=5), 0, (2,), (1,))), "data/0 declares 5 numbers, but has 16 bytes"),
-    (forged(Forged(Storage(count=-1), 0, (2,), (1,))), "data/0 declares -1 numbers, but has 16 bytes"),
-    (forged(Forged(Storage(key="7"), 0, (2,), (1,))), "the zip file has no data/7"),
-    (forged(Forged(Storage(key=7), 0, (2,), (1,))), "an invalid storage"),
-    (forged(Forged(Storage(kind="float"), 0, (2,), (1,))), "an invalid storage"),
-    (forged(print), r"an object of the type __builtin__\.print; only these are read"),
-    (forged(pickled=pickle.dumps([1], 4)), "the pickle contains FRAME, which torch does not write"),
-    (forged(pickled=b"\x80\x02ctorch\nSize\nK\x05R."), "a call without a function"),
-    (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)R."), "torch.FloatStorage is called with unexpected arguments"),
-    (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)\x81."), "an instance without a class"),
-    (forged(pickled=b"\x80\x02K\x05K\x06b."), "a state for an object that cannot have one"),
-    (forged(pickled=b"\x80\x02]K\x05K\x06s."), "an entry outside a dictionary"),
-    (forged(pickled=b"\x80\x02}(K\x05u."), "damaged"),
-    (forged(pickled=b"\x80\x02}K\x05a."), "an element outside a list"),
-    (forged(pickled=b"\x80\x02u."), "damaged"),
-    (forged(pickled=b"\x80\x02h\x05."), "damaged"),
-    (forged(pickled=b"\x80\x02N"), "damaged"),
-    (forged(pickled=b"\x80\x02X\xff\xff\xff\x7fabc."), "damaged"),
-    (forged(pickled=deep(150_000)), "with a key that is neither a string nor an integer"),
-    (forged(1, byteorder=b"big"), "the byte order of numbers is not little-endian"),
-    (forged(1, **{"more/data.pkl": b""}), r"it must contain exactly one data\.pkl"),
+    (forge(Forged(Storage(), 1, (4,), (1,))), "a tensor that extends beyond its storage"),
+    (forge(Forged(Storage(), 0, (2, 2), (3, 1))), "a tensor that extends beyond its storage"),
+    (forge(Forged(Storage(), -1, (2,), (1,))), "whose shape, strides or offset is not a valid number"),
+    (forge(Forged(Storage(), 0, (2,), (-1,))), "whose shape, strides or offset is not a valid number"),
+    (forge(Forged(Storage(), 0, (2.5,), (1,))), "whose shape, strides or offset is not a valid number"),
+    (forge(Forged(Storage(), 0, (2**63,), (0,))), "whose shape, strides or offset is not a valid number"),
+    (forge(Forged(Storage(), 0, (2**30, 2**30), (0, 0))), "a tensor with too many elements"),
+    (forge(Forged(Storage(), 0, (2,), (1, 1))), "a tensor with over 16 axes, or without a stride per axis"),
+    (forge(Forged(Storage(), 0, (1,) * 17, (1,) * 17)), "a tensor with over 16 axes, or without a stride per axis"),
+    (forge(Forged(None, 0, (2,), (1,))), "an invalid tensor"),
+    (forge(Forged(Storage(count=5), 0, (2,), (1,))), "data/0 declares 5 numbers, but has 16 bytes"),
+    (forge(Forged(Storage(count=-1), 0, (2,), (1,))), "data/0 declares -1 numbers, but has 16 bytes"),
+    (forge(Forged(Storage(key="7"), 0, (2,), (1,))), "the zip file has no data/7"),
+    (forge(Forged(Storage(key=7), 0, (2,), (1,))), "an invalid storage"),
+    (forge(Forged(Storage(kind="float"), 0, (2,), (1,))), "an invalid storage"),
+    (forge(print), r"an object of the type __builtin__\.print; only these are read"),
+    (forge(pickled=pickle.dumps([1], 4)), "the pickle contains FRAME, which torch does not write"),
+    (forge(pickled=b"\x80\x02ctorch\nSize\nK\x05R."), "a call without a function"),
+    (forge(pickled=b"\x80\x02ctorch\nFloatStorage\n)R."), "torch.FloatStorage is called with unexpected arguments"),
+    (forge(pickled=b"\x80\x02ctorch\nFloatStorage\n)\x81."), "an instance without a class"),
+    (forge(pickled=b"\x80\x02K\x05K\x06b."), "a state for an object that cannot have one"),
+    (forge(pickled=b"\x80\x02]K\x05K\x06s."), "an entry outside a dictionary"),
+    (forge(pickled=b"\x80\x02}(K\x05u."), "damaged"),
+    (forge(pickled=b"\x80\x02}K\x05a."), "an element outside a list"),
+    (forge(pickled=b"\x80\x02u."), "damaged"),
+    (forge(pickled=b"\x80\x02h\x05."), "damaged"),
+    (forge(pickled=b"\x80\x02N"), "damaged"),
+    (forge(pickled=b"\x80\x02X\xff\xff\xff\x7fabc."), "damaged"),
+    (forge(pickled=deep(150_000)), "with a key that is neither a string nor an integer"),
+    (forge(1, byteorder=b"big"), "the byte order of numbers is not little-endian"),
+    (forge(1, **{"more/data.pkl": b""}), r"it must contain exactly one data\.pkl"),
 ]
 
 
@@ -215,14 +215,14 @@ def test_forged_files_are_refused(content: bytes, message: str) -> None:
 
 
 def test_an_expanded_tensor_is_not_plain() -> None:
-    tensor = read(forged(Forged(Storage(), 0, (1000, 1000), (0, 0))))
+    tensor = read(forge(Forged(Storage(), 0, (1000, 1000), (0, 0))))
     assert isinstance(tensor, Tensor)
     assert tensor.size == 10**6
     assert not tensor.is_plain
 
 
 def test_allowed_classes_are_read_as_instances_with_their_state() -> None:
-    content = forged(pickled=b"\x80\x02ck2\nTable\n)\x81}X\1\0\0\0aK\5sb.")
+    content = forge(pickled=b"\x80\x02ck2\nTable\n)\x81}X\1\0\0\0aK\5sb.")
     result = read(content, {*NAMES, "k2.Table"})
     assert isinstance(result, Instance)
     assert (result.name, result.state) == ("k2.Table", {"a": 5})
@@ -231,7 +231,7 @@ def test_allowed_classes_are_read_as_instances_with_their_state() -> None:
 
 
 def test_inconsistent_entries_of_the_zip_file_are_refused() -> None:
-    content = forged([1, 2])
+    content = forge([1, 2])
     with pytest.raises(FormatError, match=r"data\.pkl does not begin at its offset in the zip file"):
         read(b"XX" + content[2:])
     with pytest.raises(FormatError, match=r"data\.pkl is damaged: its checksum differs"):
@@ -244,8 +244,8 @@ def test_inconsistent_entries_of_the_zip_file_are_refused() -> None:
     with pytest.raises(FormatError, match="the zip file has a compressed entry"):
         read(buffer.getvalue())
     with zipfile.ZipFile(io.BytesIO(content)) as names:
-        place = names.start_dir + 24  # of the first entry's size
+        place = names.start_dir + 24  # the offset of the size of the first entry
     with pytest.raises(FormatError, match="declare more bytes than the file contains"):
         read(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
     with pytest.raises(FormatError, match="two entries with the same name"):
-        read(forged(1, **{"data/1": b""}).replace(b"data/1", b"data/0"))
+        read(forge(1, **{"data/1": b""}).replace(b"data/1", b"data/0"))

@@ -1,4 +1,4 @@
-"""Untidy inputs: unrelated files in folders, padded columns, fields in any order, tokenizers that join words."""
+"""Untidy inputs: unrelated files in folders, padded columns, fields in any order, tokenizers that merge words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ninja.lm.huggingface.spelling import CARRIER, Spelling
 HYPOTHESIS = b"-12.5 -3.5 2 the cat\n"
 
 
-@pytest.mark.timeout(60)  # a pipe that is never written to never ends
+@pytest.mark.timeout(60)  # reading a pipe without a writer would never end
 def test_hidden_files_and_pipes_of_a_folder_are_ignored_silently(tmp_path: Path) -> None:
     (tmp_path / "utt.nbest").write_bytes(HYPOTHESIS)
     os.mkfifo(tmp_path / "pipe.nbest")
@@ -123,7 +123,7 @@ def test_fields_and_lines_of_slf_can_be_in_any_order(tmp_path: Path, seed: int) 
 
 
 class Joining:
-    """A tokenizer of letters that joins the carrier and a word that begins with x in one piece."""
+    """A tokenizer of letters that merges the carrier and a word that begins with x into one piece."""
 
     unk_token_id = None
 
@@ -139,6 +139,6 @@ def test_a_tokenizer_that_merges_words_is_refused() -> None:
     words = np.array([spelling.vocabulary.id(word) for word in ("by", "xy")])
     begin, count = spelling.places(words[:1], np.array([False]))
     assert [chr(code) for code in spelling.piece[begin[0] : begin[0] + count[0]]] == [" ", "b", "y"]
-    spelling.places(words, np.array([True, True]))  # nothing comes before the first
+    spelling.places(words, np.array([True, True]))  # no text precedes the first word
     with pytest.raises(ModelError, match="the tokenizer merges 'a' and 'xy' into one piece, so words cannot be scored"):
         spelling.places(words, np.array([False, False]))

@@ -12,7 +12,7 @@ from ninja.graph import from_arcs
 
 
 class Recorder:
-    """An output that records bytes and the thread that wrote them, and fails at a given write."""
+    """An output that records bytes and writing threads, and fails at a given position."""
 
     def __init__(self, fails_at=None, gate=None):
         self.content, self.threads, self.fails_at, self.gate = b"", set(), fails_at, gate
@@ -37,7 +37,7 @@ class Buffer:
         return memoryview(self.content)
 
     def clear(self):
-        self.content.clear()  # an error while the view exists
+        self.content.clear()  # raises an error while a view exists
 
 
 def put(queue, numbers):
@@ -70,7 +70,7 @@ def test_errors_are_raised_in_the_callers_thread_and_stop_writing():
         queue.wait()
     queue.stop()
     assert output.content == bytes(range(3))
-    assert numbers_of(released) == list(range(len(released)))  # buffers return even if they are not written
+    assert numbers_of(released) == list(range(len(released)))  # buffers are released even if they are not written
 
 
 def test_the_queue_is_bounded():

@@ -1,4 +1,4 @@
-"""Costs that no file can represent, sums beyond a float: the lattice fails, and the others are written."""
+"""Costs and sums of costs beyond the range of a float: the lattice fails, and the others are written."""
 
 import os
 import re
@@ -11,11 +11,11 @@ from ninja.errors import LatticeError
 from ninja.graph import from_arcs, reverse
 from ninja.lattice import Lattice
 
-HUGE = 3e38  # twice as much is more than a float holds
+HUGE = 3e38  # twice this value overflows a float
 
 
 def lattice(key, cost=1.0):
-    """Return two paths of two words, whose costs add up to more than a float can represent."""
+    """Return a lattice of two paths with two words each; with large costs, their sums overflow a float."""
     arcs = [0, 0, 1, 2], [1, 2, 3, 3], [5, 6, 7, 8], [cost, cost, cost, cost], [cost, cost, cost, cost]
     return from_arcs(key, *arcs, finals={3: (cost, cost)})
 
@@ -89,7 +89,7 @@ def test_commands_that_add_costs_report_the_failed_lattice(workdir, ninja, verb)
 
 @pytest.mark.parametrize("costs", [(HUGE, HUGE), (HUGE, 1.0), (1.0, HUGE)])
 def test_reverse_raises_an_error_if_a_sum_of_costs_overflows(costs):
-    """The first arcs have no words, so they become final states, with the final cost of the old end."""
+    """The first arcs have no words, so they become final states with the final cost of the last state."""
     arcs = [0, 0, 1, 2], [1, 2, 3, 3], [0, 0, 7, 8], [1.0, costs[0], 1, 1], [1.0, costs[1], 1, 1]
     with pytest.raises(LatticeError, match=r"key 'k': a sum of costs exceeds the range of float32"):
         reverse(from_arcs("k", *arcs, finals={3: (HUGE, HUGE)}))

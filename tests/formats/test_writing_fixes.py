@@ -43,7 +43,7 @@ ROW = json.dumps({"key": "{}", "nbest": [{"text": "a b", "score": -1}]}).replace
 
 
 def entries(form, content):
-    """Return the result of reading a file ``u`` of a format."""
+    """Return the entries of a file ``u`` in a format."""
     return list(named(form).entries(Content(Stream(io.BytesIO(content), "u"), "u"), None))
 
 
@@ -187,9 +187,9 @@ def test_damage_does_not_affect_other_utterances(form, junk, at, length):
     results = list(read(row.format("u").encode() + damaged + row.format("w").encode()))
     hypotheses_of = {entry.key: entry.hypotheses for entry in results if not isinstance(entry, NinjaError)}
     failed = {entry.key for entry in results if isinstance(entry, NinjaError)}
-    for key in "uw":  # unless the junk names one of them
-        assert hypotheses_of.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
-    assert damaged != middle or hypotheses_of == good
+    for key in "uw":  # unless the random bytes contain one of the keys
+        assert read_entries.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
+    assert damaged != middle or read_entries == good
 
 
 def test_an_invalid_lattice_of_a_pfsg_affects_no_other():
@@ -201,9 +201,9 @@ def test_an_invalid_lattice_of_a_pfsg_affects_no_other():
     assert 9 <= error.line <= 17
     assert first.key == "u"
     assert last.identical(read_pfsg(PFSG.format("w", "-2", "2").encode(), "w"))
-    only_b = SymbolTable.from_words(["<eps>", "a", "b"])
-    unknown = content.replace(cycle.encode(), PFSG.format("v", "-1", "2").replace(" a ", " c ").encode())
-    first, error, last = read_pfsgs(unknown, "f", only_b)
+    table = SymbolTable.from_words(["<eps>", "a", "b"])
+    damaged = content.replace(cycle.encode(), PFSG.format("v", "-1", "2").replace(" a ", " c ").encode())
+    first, error, last = read_pfsgs(damaged, "f", table)
     assert (first.key, error.key, last.key) == ("u", "v", "w")
     assert isinstance(error, SymbolError)
     lattices = read_pfsgs((PFSG.format("u", "-1", "2") + cycle + cycle + "name x nodes 0\n").encode(), "f")

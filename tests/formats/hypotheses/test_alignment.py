@@ -24,12 +24,12 @@ def longest_common(old, new):
 @given(WORDS, WORDS)
 def test_changed_words_gives_the_new_words_with_minimal_changes(old, new):
     assert applied(old, changed_words(old, new)) == new
-    stretches = list(blocks(old, new))
-    assert sum(end - begin for begin, end, _, _, equal in stretches if equal) == longest_common(old, new)
-    for begin, end, first, last, equal in stretches:
+    word_blocks = list(blocks(old, new))
+    assert sum(end - begin for begin, end, _, _, equal in word_blocks if equal) == longest_common(old, new)
+    for begin, end, first, last, equal in word_blocks:
         assert (old[begin:end] == new[first:last]) == equal
-    assert [(block.end, block.other_end) for block in stretches[:-1]] == [
-        (block.begin, block.other_begin) for block in stretches[1:]
+    assert [(block.end, block.other_end) for block in word_blocks[:-1]] == [
+        (block.begin, block.other_begin) for block in word_blocks[1:]
     ]
 
 
@@ -49,13 +49,15 @@ def test_blocks_of_equal_length_are_replaced_word_by_word():
 
 def test_correspondence_aligns_words_by_their_lexical_form():
     display, plain = split("Remind me to buy 5 pencils, please."), split("remind me to buy five pencils please")
-    matching = Correspondence(display, plain)
-    assert [matching.stretch(place, place + 1) for place in range(7)] == [(place, place + 1) for place in range(7)]
+    correspondence = Correspondence(display, plain)
+    assert [correspondence.stretch(place, place + 1) for place in range(7)] == [
+        (place, place + 1) for place in range(7)
+    ]
     dollars = Correspondence(split("It is $25 now."), split("it is twenty five dollars now"))
     assert [dollars.stretch(place, place + 1) for place in range(4)] == [(0, 1), (1, 2), (2, 5), (5, 6)]
     assert dollars.stretch(4, 4) == (6, 6)
     uneven = Correspondence(split("a New York b"), split("a newyork b"))
-    assert uneven.stretch(1, 2) is None  # a part of an uneven stretch
+    assert uneven.stretch(1, 2) is None  # this is part of a block of unequal lengths
     assert uneven.stretch(1, 3) == (1, 2)
 
 

@@ -11,7 +11,7 @@ from hypothesis_files import correct, replacement
 import ninja
 from ninja.graph import best_path, lattice_nbest
 
-# The confidences of a result of Azure: that of the first alternative is not the greatest.
+# Confidences of an Azure result; the first alternative does not have the greatest confidence.
 HELLO = [("Hello.", 0.95030487), ("hullo", 0.25987574), ("hello i", 0.9503083), ("hello uh", 0.9377716)]
 
 
@@ -98,7 +98,7 @@ def test_scores_that_contradict_a_new_order_are_replaced(tmp_path):
     assert after["pred_text"] == "good morning"
     reorder(path, target, "nemo-manifest", [0, 1, 2])
     assert target.read_bytes() == path.read_bytes()
-    reorder(path, target, "nemo-manifest", [0])  # the others were pruned
+    reorder(path, target, "nemo-manifest", [0])  # the other hypotheses were pruned
     assert json.loads(target.read_text())["beams"] == [["good mourning", -3.25]]
 
 
@@ -163,9 +163,9 @@ def test_combined_texts_of_channels_are_corrected_in_each_form(tmp_path):
         path, target, "azure", lambda _, words: " ".join(corrections.get(word, word) for word in words).split()
     )
     assert notes == []
-    changed = [
+    expected = [
         (0, "Permit 0030.", "permit zero zero three zero"),
         *phrases[1:3],
         (1, "Halt now.", "halt now"),
     ]
-    assert json.loads(target.read_text()) == batch(changed)
+    assert json.loads(target.read_text()) == batch(expected)

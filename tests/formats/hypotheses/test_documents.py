@@ -85,7 +85,7 @@ def test_several_recordings_and_other_formats_are_written_as_json_lists(folder, 
     assert ninja("convert", WHISPER, "-o", "a.jsonl")[0] == 0
     row = json.loads((folder / "a.jsonl").read_text().splitlines()[0])
     assert (row["key"], row["start"], row["end"]) == ("whisper-1", 0.0, 5.18)
-    assert ninja("convert", WHISPER, "other.json", "-o", "both.json")[0] == 0  # two recordings
+    assert ninja("convert", WHISPER, "other.json", "-o", "both.json")[0] == 0  # the outputs of two recordings
     assert (folder / "both.json").read_text().startswith('{"key": "whisper-1"')
     assert ninja("convert", WHISPER, "-o", "b.json", "--to", "json")[0] == 0
     assert (folder / "b.json").read_text().startswith('{"key": "whisper-1"')

@@ -192,7 +192,7 @@ MIXED = {"id": "m", "type": "MixedCut", "tracks": [{"cut": {"id": "c", "supervis
 SILENT = {"id": "s", "recording_id": "r", "start": 0, "duration": 1, "channel": 0}
 PARTS = sample("huggingface.json")
 SPEAKERS = {**PARTS, "speakers": [{"speaker": "SPEAKER_00", **chunk} for chunk in PARTS["chunks"]]}
-# A document, its format, one of its words, the number of utterances and whether words have times.
+# (document, format, a word in it, number of utterances, whether words have times)
 VARIANTS = {
     "faster-whisper's segments": (WHISPER["segments"], "whisper", "apple", 2, True),
     "verbose_json of words": ({**VERBOSE, "words": WORDS}, "whisper", "apple", 1, True),
@@ -224,7 +224,7 @@ VARIANTS = {
     "words of NeMo": (NEMO, "nemo-manifest", "morning.", 1, True),
     "a prediction of NeMo alone": ({"pred_text": "Good morning."}, "nemo-manifest", "morning.", 1, False),
     "times of sherpa in a string": (SPELLED, "sherpa-onnx", "radio", 1, True),
-    "pieces of sherpa that go on": (CONTINUED, "sherpa-onnx", "yellow", 1, True),
+    "continued pieces of sherpa": (CONTINUED, "sherpa-onnx", "yellow", 1, True),
     "segments and channels of Amazon": (AWS, "aws", "sir.", 1, True),
     "fast transcription of Azure": (FAST, "azure", "morning.", 3, True),
     "live results of Deepgram": (LIVE, "deepgram", "ordain", 1, True),

@@ -31,7 +31,7 @@ def test_a_file_is_written_back_byte_for_byte(path, tmp_path, ninja):
         assert target.read_bytes() == path.read_bytes()
 
 
-# A word of each file whose letters occur nowhere else in it but in forms of this word.
+# A word of each file; its letters occur in the file only in forms of this word.
 WORDS = {
     "aws-diarization.json": "hold",
     "azure.json": "weather",
@@ -110,7 +110,7 @@ def texts_of(path):
     return [text]
 
 
-# A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
+# The data are not part of the project; in CI, conftest.py turns this skip into a failure.
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/real")
 def test_files_of_whisper_are_written_back_byte_for_byte(tmp_path, ninja):
     for jobs in ("1", "2"):
@@ -150,7 +150,7 @@ def test_words_are_removed_and_inserted(tmp_path):
     correct(WHISPER, target, "whisper", lambda _, words: [*words[1:], "wörld"])
     before, after = (json.loads(path.read_text()) for path in (WHISPER, target))
     assert after["segments"][1]["text"] == before["segments"][1]["text"].replace("Lady, ", "") + " wörld"
-    assert r"w\u00f6rld" in target.read_text()  # the file has ASCII alone
+    assert r"w\u00f6rld" in target.read_text()  # the file is pure ASCII
     last = after["segments"][1]["words"][-1]
     assert (last["word"], last["start"], last["end"]) == (" wörld", 9.98, 9.98)
     assert {name: value for name, value in after["segments"][0].items() if name not in ("text", "words")} == {
