@@ -82,7 +82,7 @@ def assert_same_words(lattice, reference, scales):
 
 @pytest.mark.parametrize("name", SLF)
 def test_every_htk_file_agrees_with_a_plain_reader(name):
-    lattice = read_slf(unpacked(name), "k")
+    lattice = read_slf(read_unpacked(name), "k")
     check(lattice)
     assert_same_best_path(
         lattice, plain(name), (1.0, 1 / 16) if name in SLF[:2] else (1.0,)
@@ -121,7 +121,7 @@ def test_every_first_best_of_an4_is_a_path_of_its_lattice():
 
 @pytest.mark.parametrize("graph", [("l",), ("n",), ("l", "n")])
 def test_the_best_path_of_ami_agrees_with_a_plain_reader(graph):
-    content = unpacked(AMI)
+    content = read_unpacked(AMI)
     lattice = read_slf(content, "k", options=SlfOptions(graph=graph))
     reference = real.slf(content, graph)
     for scale in (1.0, 0.1, 0.0):
@@ -155,7 +155,7 @@ def test_every_line_of_fisher_and_callhome_agrees_with_the_python_parser(name, n
 
 
 def test_every_list_of_kaldi_is_unchanged_as_linear_lattices():
-    lists = list(read_kaldi_names(unpacked("nbest_kaldi_librispeech/nbest.txt.gz")))
+    lists = list(read_kaldi_names(read_unpacked("nbest_kaldi_librispeech/nbest.txt.gz")))
     assert len(lists) == 15
     for nbest in lists:
         words = SymbolTable.from_words(

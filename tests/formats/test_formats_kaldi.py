@@ -33,14 +33,14 @@ def paths(lattice):
 
 @given(st.lists(lattices(connected=False), max_size=4))
 def test_binary_archives_are_unchanged_after_write_and_read(given_lattices):
-    results = parse(written(*given_lattices))
+    results = parse(write_tables(*given_lattices))
     assert len(results) == len(given_lattices)
     assert all(result.identical(lattice) for result, lattice in zip(results, given_lattices, strict=True))
 
 
 @given(st.lists(lattices(connected=False), max_size=4))
 def test_text_archives_are_rounded_only_once(given_lattices):
-    content = written(*given_lattices, text=True)
+    content = write_tables(*given_lattices, text=True)
     results = parse(content)
     assert len(results) == len(given_lattices)
     for result, expected in zip(results, given_lattices, strict=True):
@@ -51,7 +51,7 @@ def test_text_archives_are_rounded_only_once(given_lattices):
         if result.num_arcs:
             assert result.kind == expected.kind
     if all(lattice.num_arcs for lattice in given_lattices):  # a single state "0" does not determine the kind
-        assert written(*results, text=True) == content
+        assert write_tables(*results, text=True) == content
 
 
 @given(lattices(connected=False))
@@ -83,7 +83,7 @@ def test_readers_sort_states_like_the_slow_twin(lattice, arc_type, random):
 
 @given(lattices(), st.randoms(use_true_random=False))
 def test_text_lines_can_be_in_any_order(lattice, random):
-    lines = written(lattice, text=True).decode().splitlines()[1:-1]
+    lines = write_tables(lattice, text=True).decode().splitlines()[1:-1]
     first, other_lines = lines[0], lines[1:]
     random.shuffle(other_lines)
     content = "\n".join([f"{lattice.key} ", first, *other_lines, "", ""]).encode()

@@ -45,7 +45,7 @@ def test_fst_text_is_unchanged_after_write_and_read(lattice: Lattice, acceptor: 
         assert equals_with_total_costs(lattice, read_fst_text(content, lattice.key, words=WORDS, options=options))
     result = read_fst_text(content, lattice.key, words=WORDS if labels == "words" else None)
     if any(len(line.split()) in (3, 5) for line in content.splitlines()):  # otherwise a number is a label or a weight
-        assert same_with_total(lattice, result)
+        assert equals_with_total_costs(lattice, result)
 
 
 def test_states_and_weights_are_read_as_in_openfst() -> None:
@@ -61,6 +61,22 @@ def test_columns_distinguish_an_acceptor_from_a_transducer() -> None:
     assert read_fst_text(b"0 1 4\n1 2 4 5\n2\n", "utt").graph.tolist() == [0, 5]
     assert read_fst_text(b"0 1 one two\n1\n", "utt", words=WORDS).word.tolist() == [2]
     assert read_fst_text(b"0 1 one 2.5\n1\n", "utt", words=WORDS).graph.tolist() == [2.5]
+
+
+@pytest.mark.parametrize("words", [("1.5", "-3"), ("7", "Infinity"), ("inf", "1e3")])
+def test_words_like_weights_are_unchanged_after_write_and_read(words: tuple[str, str]) -> None:
+    lattice = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0.0, 0.0], finals={2: 0.0})
+    content = write_fst_text(lattice, SymbolTable.from_words(["<eps>", *words]), FstTextWriteOptions(labels="words"))
+    result = read_fst_text(content, "utt", options=FstTextOptions(labels="words"))
+    assert (result.words.spell(result.word), result.graph.tolist()) == ([*words], [0, 0])
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.5, np.inf])
+def test_a_first_state_without_arcs_is_unchanged_after_write_and_read(tmp_path: Path, cost: float) -> None:
+    lattice = Lattice.from_arrays("x", [0, 0, 1, 1], [2], [5], [1.0], [0.0], [cost, np.inf, 0.25])
+    (tmp_path / "x.att").write_bytes(write_fst_text(lattice))
+    [(_, result)] = package.read(tmp_path / "x.att")
+    assert (result.graph.tolist(), result.final_graph.tolist()) == ([1.0], lattice.final_graph.tolist())
 
 
 def test_words_without_a_table_get_a_new_table() -> None:

@@ -233,7 +233,7 @@ def test_an_invalid_hypothesis_invalidates_its_list(bad):
     nbests = read_entries(content.encode(), "f", ObjectFields(**FLAT))
     assert [entry.key for entry in nbests] == ["t", "u", "v"]
     assert str(nbests[1]) == f"f:{bad + 2}, key 'u': expected a number at 'score', found 'x'"
-    entries = each_object((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
+    entries = read_entries((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
     assert "occurs twice" in str(entries[-1])  # because it would be part of the invalid list
 
 

@@ -280,7 +280,7 @@ def test_a_damaged_archive_gives_valid_lattices_or_ninja_errors(data):
 
 @needs_files
 def test_the_theanolm_lattice_agrees_with_its_slf_file(tmp_path):
-    content = unpacked("theanolm/lattice.lat")
+    content = read_unpacked("theanolm/lattice.lat")
     ((key, lattice),) = read_entries(content)
     slf = read_slf(read_unpacked("theanolm/lattice.slf"), "utterance 123", options=SlfOptions(fold="silent"))
     assert key == slf.key == lattice.key
@@ -296,7 +296,7 @@ def test_the_theanolm_lattice_agrees_with_its_slf_file(tmp_path):
 
 @needs_files
 def test_a_truncated_theanolm_file_is_refused():
-    content = unpacked("theanolm/lattice.lat")
+    content = read_unpacked("theanolm/lattice.lat")
     for cut in range(20, len(content), 7):
         ((_, error),) = read_entries(content[:cut])
         assert isinstance(error, NinjaError), cut

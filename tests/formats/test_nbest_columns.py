@@ -31,7 +31,7 @@ def test_scores_become_costs():
 
 
 def test_options_select_the_columns():
-    (first, _) = strict(read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2)))
+    (first, _) = valid_entries(read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2)))
     assert [hypothesis.graph_cost for hypothesis in first.hypotheses] == [9.25, 17.5]
     assert [hypothesis.acoustic_cost for hypothesis in first.hypotheses] == [0, 0]
 

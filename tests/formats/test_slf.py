@@ -59,7 +59,7 @@ def test_a_score_on_a_link_and_its_node_is_refused():
 
 
 def test_a_word_on_the_first_node_gets_its_own_arc():
-    lattice = same_as_twin(b"N=2 L=1\nI=0 W=hello t=0.3\nI=1 W=world t=0.5\nJ=0 S=0 E=1 a=-1\n")[1]
+    lattice = check_against_reference(b"N=2 L=1\nI=0 W=hello t=0.3\nI=1 W=world t=0.5\nJ=0 S=0 E=1 a=-1\n")[1]
     assert rounded_sentences(lattice) == [("hello world", 0.0, 1.0)]
     assert lattice.time.tolist() == [0, 30, 50]
 
@@ -197,7 +197,7 @@ def test_the_header_after_a_sub_lattice_can_repeat_the_base():
 
 
 def test_nodes_can_be_numbered_backwards_and_omitted():
-    lattice = same_as_twin(b"N=3 L=2\nJ=0 S=2 E=1 W=a\nJ=1 S=1 E=0 W=b\n")[1]
+    lattice = check_against_reference(b"N=3 L=2\nJ=0 S=2 E=1 W=a\nJ=1 S=1 E=0 W=b\n")[1]
     assert rounded_sentences(lattice) == [("a b", 0.0, 0.0)]
     assert lattice.time is None
 
@@ -210,7 +210,7 @@ def test_times_are_rounded_to_frames():
 
 
 def test_sub_lattices_replace_their_nodes():
-    _, lattice = same_as_twin(SUBLATTICES)
+    _, lattice = check_against_reference(SUBLATTICES)
     unit = math.log(10)
     expected = {
         (f"{first} {second}", a + b)

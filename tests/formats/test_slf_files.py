@@ -111,8 +111,8 @@ def test_a_truncated_file_is_refused_with_its_line(content):
 
 @needs_files
 def test_the_ami_lattice_contains_its_nbest_list_with_all_scores():
-    content = unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
-    reference, lattice = same_as_twin(content)
+    content = read_unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
+    reference, lattice = check_against_reference(content)
     assert (lattice.num_states, lattice.num_arcs) == (reference.nodes, len(reference.links)) == (27, 36)
     names = (("l",), ("n",), ("i[0]",), ("i[1]",))
     paths = [sentences(read_slf(content, "k", options=SlfOptions(graph=name))) for name in names]
@@ -137,7 +137,7 @@ def test_the_ami_lattice_contains_its_nbest_list_with_all_scores():
 
 @needs_files
 def test_the_best_path_with_a_large_lm_scale_is_the_first_of_the_ami_list():
-    content = unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
+    content = read_unpacked("ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz")
     lattice = read_slf(content, "k", options=SlfOptions(graph=("l", "n", "i[0]", "i[1]")))
     first = nbest(lattice, 3, Scales(lm=4.0))
     spoken = [" ".join(lattice.words.spell(path.words)) for path in first]
@@ -146,7 +146,7 @@ def test_the_best_path_with_a_large_lm_scale_is_the_first_of_the_ami_list():
 
 @needs_files
 def test_the_theanolm_lattice_is_the_same_in_slf_and_kaldi_text():
-    lattice = read_slf(unpacked("theanolm/lattice.slf"), "", options=SlfOptions(fold="silent", key="utterance"))
+    lattice = read_slf(read_unpacked("theanolm/lattice.slf"), "", options=SlfOptions(fold="silent", key="utterance"))
     kaldi = slow.Graph(end="end")
     for row in (
         line.split() for line in read_unpacked("theanolm/lattice.lat").decode().splitlines()[1:] if line.strip()
@@ -182,7 +182,7 @@ def test_the_theanolm_lattice_is_the_same_in_slf_and_kaldi_text():
 
 @needs_files
 def test_the_theanolm_lattice_agrees_with_the_kaldi_reader(tmp_path):
-    text = unpacked("theanolm/lattice.lat").replace(b"utterance 123\n", b"key \n") + b"\n"  # the layout of Kaldi
+    text = read_unpacked("theanolm/lattice.lat").replace(b"utterance 123\n", b"key \n") + b"\n"  # the layout of Kaldi
     (tmp_path / "lat.txt").write_bytes(text)
     ((_, kaldi),) = read(f"ark,t:{tmp_path / 'lat.txt'}")
     lattice = read_slf(read_unpacked("theanolm/lattice.slf"), "key", options=SlfOptions(fold="silent"))
@@ -191,7 +191,7 @@ def test_the_theanolm_lattice_agrees_with_the_kaldi_reader(tmp_path):
     pairs = set(zip(lattice.word.tolist(), kaldi.word.tolist(), strict=True))
     assert (0, 0) in pairs
     assert len(pairs) == len(set(lattice.word.tolist())) == len(set(kaldi.word.tolist()))
-    whole = read_slf(unpacked("theanolm/lattice.slf"), "key")  # with a separate final state
+    whole = read_slf(read_unpacked("theanolm/lattice.slf"), "key")  # with a separate final state
     assert (whole.num_states, whole.num_arcs) == (24, 39)
     np.testing.assert_allclose(slow.lattice_fingerprint(whole), slow.lattice_fingerprint(lattice), rtol=1e-6)
 

@@ -62,7 +62,7 @@ def assert_refused(content: bytes, message: str, options: SlfOptions | None = No
     ],
 )
 def test_a_link_with_a_missing_field_is_refused_with_its_line(content: bytes, field: bytes, message: str) -> None:
-    same_as_twin(content)
+    check_against_reference(content)
     assert_refused(content.replace(field, b"", 1), message)
 
 
@@ -81,7 +81,7 @@ def test_links_without_a_word_can_lack_scores_as_in_srilm() -> None:
     content = b"N=4 L=4 start=0 end=3\nI=0\nI=1\nI=2\nI=3\nJ=0 S=0 E=1 W=!NULL\nJ=1 S=1 E=2 W=one a=-3 l=-1\n"
     content += b"J=2 S=1 E=2 W=two a=-4 l=-2\nJ=3 S=2 E=3 W=%s\n"
     for word in (b"!NULL", b"</s>", b"!SENT_END"):
-        assert sentences(same_as_twin(content % word)[1]) == [("one", 1, 3), ("two", 2, 4)]
+        assert sentences(check_against_reference(content % word)[1]) == [("one", 1, 3), ("two", 2, 4)]
     assert_refused(content % b"three", f"9, key 'k': the link has no score l=, {LACKS}")
 
 
@@ -146,7 +146,7 @@ def test_links_past_the_ends_are_refused_with_their_line(link: bytes, message: s
 def test_an_ambiguous_last_node_is_refused_and_dead_ends_are_kept() -> None:
     content = b"%sN=4 L=3\n# ........\nJ=0 S=0 E=1 W=a\nJ=1 S=1 E=2 W=b\nJ=2 S=1 E=3 W=c\n"
     assert_refused(content % b"", "6, key 'k': nodes 2 and 3 have no links out of them; which one is last? Add end=")
-    lattice = same_as_twin(content % b"end=3\n")[1]
+    lattice = check_against_reference(content % b"end=3\n")[1]
     assert (lattice.num_states, lattice.num_arcs) == (4, 3)
     assert [words for words, *_ in sentences(lattice)] == ["a c"]
 

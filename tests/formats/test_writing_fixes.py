@@ -188,8 +188,8 @@ def test_damage_does_not_affect_other_utterances(form, junk, at, length):
     hypotheses_of = {entry.key: entry.hypotheses for entry in results if not isinstance(entry, NinjaError)}
     failed = {entry.key for entry in results if isinstance(entry, NinjaError)}
     for key in "uw":  # unless the random bytes contain one of the keys
-        assert read_entries.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
-    assert damaged != middle or read_entries == good
+        assert hypotheses_of.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
+    assert damaged != middle or hypotheses_of == good
 
 
 def test_an_invalid_lattice_of_a_pfsg_affects_no_other():

@@ -329,7 +329,7 @@ def test_a_word_that_replaces_words_of_two_segments_is_put_into_the_first(tmp_pa
 
 
 def test_a_changed_word_of_several_parts_changes_only_differing_parts(tmp_path):
-    after, notes = rewrite(JAPANESE, "whisper", replacing("雨が降っています", "雪が降っています"), tmp_path)
+    after, notes = rewrite(JAPANESE, "whisper", replacement("雨が降っています", "雪が降っています"), tmp_path)
     assert notes == []
     assert after["text"] == "雪が降っています傘を持って行く"
     assert [word["word"] for word in after["segments"][0]["words"]][:3] == ["雪", "が", "降"]
@@ -343,7 +343,7 @@ def test_a_changed_word_of_several_parts_changes_only_differing_parts(tmp_path):
     ],
 )
 def test_new_words_of_pieces_have_the_leading_spaces_of_the_old_words(old, new, pieces, tmp_path):
-    after, _ = rewrite(sample("whisper.cpp.json"), "whisper.cpp", replacing(old, new), tmp_path)
+    after, _ = rewrite(sample("whisper.cpp.json"), "whisper.cpp", replacement(old, new), tmp_path)
     tokens = [token["text"] for token in after["transcription"][0]["tokens"]]
     begin = tokens.index(pieces[0])
     assert tokens[begin : begin + len(pieces)] == pieces
