@@ -1,7 +1,7 @@
-"""The English test archive through every format by ``ninja convert``: what comes back, and what each leg says it loses.
+"""Convert the English test lattices between all formats with ``ninja convert`` and check the reported losses.
 
-A leg converts a file of one format into another. What is read from its end must be what was read from its begin, but
-for what the format at its end has no place for; and what was lost on the way must be what the leg said.
+The converted lattices must equal those of the source, except for the fields that the target format cannot store; and
+the command must report exactly these fields as lost.
 """
 
 import re
@@ -20,14 +20,15 @@ from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
 ENGLISH = SHARED / "data" / "english"
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
+# Skipped on machines without the files; in CI a skip is a failure (conftest.py).
 pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English lattices are not on this machine")
 
-EVERY = 20  # which of the lattices take the legs between all pairs of formats
-ENDINGS = {"kaldi": "lat.ark", "k2": "lat.pt", "json": "lat.jsonl", "native": "lat.arrow"}  # the others have folders
-APART = "separate graph and acoustic costs"
+STRIDE = 20  # every 20th lattice is converted between all pairs of formats
+# Formats without an entry are written to folders.
+ENDINGS = {"kaldi": "lat.ark", "k2": "lat.pt", "json": "lat.jsonl", "native": "lat.arrow"}
+SEPARATE_COSTS = "separate graph and acoustic costs"
 
-# What each leg loses of a lattice that was Kaldi's and came by the format on the left; docs/formats.md has this table.
+# Losses of a Kaldi lattice that is converted from the format on the left; docs/formats.md contains this table.
 LOSSES = """
 | from, to | Kaldi | SLF | OpenFst | k2 | n-best | native |
 |---|---|---|---|---|---|---|
@@ -63,29 +64,29 @@ separate graph and acoustic costs |
 
 
 def cells(table):
-    """Return the cells of a Markdown table, row by row, without its header."""
+    """Return the rows of cells of a Markdown table, without its header."""
     rows = table.strip().splitlines()[2:]
     return [[cell.strip().strip("`") for cell in row.strip("|").split("|")] for row in rows]
 
 
-DELTAS = {  # how much a path's cost may change where digits are lost
+DELTAS = {  # tolerance of path costs for formats that store fewer digits
     "sphinx": 1e-2,
     "pfsg": 1e-2,
     "srilm:n=0,variant=NBestList1.0": 0.06,
-    "srilm:n=0,variant=NBestList2.0": 1.0,  # 0.05 a word
+    "srilm:n=0,variant=NBestList2.0": 1.0,  # 0.05 per word
 }
 
 
-def listed(cell):
+def field_names(cell):
     return set(cell.split(", ")) if cell else set()
 
 
-NAMES = {"n-best": "json:n=0"}
-FORMATS = [NAMES.get(row[0], row[0].lower()) for row in cells(LOSSES)]
+SPECIFIERS = {"n-best": "json:n=0"}
+FORMATS = [SPECIFIERS.get(row[0], row[0].lower()) for row in cells(LOSSES)]
 PAIRS = [
-    (one, other, listed(cell))
-    for one, row in zip(FORMATS, cells(LOSSES), strict=True)
-    for other, cell in zip(FORMATS, row[1:], strict=True)
+    (from_format, to_format, field_names(cell))
+    for from_format, row in zip(FORMATS, cells(LOSSES), strict=True)
+    for to_format, cell in zip(FORMATS, row[1:], strict=True)
 ]
 
 
@@ -93,65 +94,66 @@ def read(source, words, **options):
     return {key: lattice for key, lattice in package.read(str(source), words=words, **options)}
 
 
-def test_the_page_of_formats_says_what_each_leg_loses():
+def test_documentation_lists_the_losses_of_each_conversion():
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in page.splitlines() if row.startswith("| ")]
     assert [row for row in cells(LOSSES) if row not in rows] == []
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory):
-    """A folder with words and archives.
+def archive_folder(tmp_path_factory):
+    """Create a folder with a symbol table and archives.
 
-    ``all`` has all lattices of the test set, ``some`` has some of them, ``small`` has them pruned so far that their
-    paths can be listed; ``pairs`` are those of two paths, ``aligned`` are others whose arcs are whole words.
+    ``all`` contains all lattices of the test set, ``subset`` every 20th; ``pruned`` contains all of them with few
+    enough paths to list, ``pruned_8`` and ``pruned_20`` every 8th and 20th of these, ``two_paths`` those with two
+    paths. ``aligned`` contains lattices of another set with one arc per word.
     """
     folder = tmp_path_factory.mktemp("tour")
     test = ENGLISH / "test"
     lattices = [lattice for _, lattice in package.read(str(test / "libri" / "lat.ark.gz"))]
-    aligned = [lattice for _, lattice in package.read(str(test / "calls" / "lat_aligned.ark.gz"))][::EVERY]
-    small = [graph.prune(lattice, 2.0, Scales(0.1)) for lattice in lattices]
+    aligned = [lattice for _, lattice in package.read(str(test / "calls" / "lat_aligned.ark.gz"))][::STRIDE]
+    pruned = [graph.prune(lattice, 2.0, Scales(0.1)) for lattice in lattices]
     archives = {
         "all": lattices,
-        "some": lattices[::EVERY],
-        "small": small,
-        "few": small[::8],
-        "fewest": small[::EVERY],
-        "pairs": [lattice for lattice in small if len(graph.nbest(lattice, 3)) == 2],
+        "subset": lattices[::STRIDE],
+        "pruned": pruned,
+        "pruned_8": pruned[::8],
+        "pruned_20": pruned[::STRIDE],
+        "two_paths": [lattice for lattice in pruned if len(graph.nbest(lattice, 3)) == 2],
         "aligned": [graph.prune(lattice, 1.0, Scales(0.1)) for lattice in aligned],
     }
-    for name, chosen in archives.items():
-        write_all(str(folder / f"{name}.ark"), chosen)
-    used = {int(word) for lattice in (*lattices, *aligned) for word in np.unique(lattice.word)}
+    for name, entries in archives.items():
+        write_all(str(folder / f"{name}.ark"), entries)
+    words = {int(word) for lattice in (*lattices, *aligned) for word in np.unique(lattice.word)}
     table = SymbolTable.read(str(ENGLISH / "words.txt.gz"))
-    (folder / "words.txt").write_text("".join(f"{table.word(word)} {word}\n" for word in sorted(used)))
+    (folder / "words.txt").write_text("".join(f"{table.word(word)} {word}\n" for word in sorted(words)))
     return folder
 
 
 @pytest.fixture
-def leg(ninja, bed):
-    """Convert a file to a format in a test's folder; return the new file, and the losses that were reported."""
+def convert(ninja, archive_folder):
+    """Convert a file to a format in a folder; return the new path and the reported losses."""
 
     def run(source, to, folder, *options):
         target = folder / ENDINGS.get(to.partition(":")[0], f"to-{re.sub('[^a-z]', '-', to)}")
         code, output, errors = ninja("convert", source, "--to", to, "-o", target, *options)
         assert (code, output) == (0, ""), errors
-        *rest, summary = errors.splitlines()
+        *notes, summary = errors.splitlines()
         assert re.fullmatch(r"ninja: \d+ lattices, [\d.]+ s", summary)
-        told = [re.fullmatch(r"ninja: warning: \S+ files cannot store all fields; (.*)", line) for line in rest]
-        groups = [re.split(" loses?: ", each)[1] for found in told if found for each in found[1].split("; ")]
-        return target, {field for group in groups for field in group.split(", ")}
+        matches = [re.fullmatch(r"ninja: warning: \S+ files cannot store all fields; (.*)", line) for line in notes]
+        losses = [re.split(" loses?: ", part)[1] for match in matches if match for part in match[1].split("; ")]
+        return target, {field for loss in losses for field in loss.split(", ")}
 
     return run
 
 
 @pytest.fixture
-def words(bed):
-    return SymbolTable.read(str(bed / "words.txt"))
+def words(archive_folder):
+    return SymbolTable.read(str(archive_folder / "words.txt"))
 
 
-def kept(lattice, form):
-    """Return the fields of a lattice that a format can represent: every format here keeps states and arcs."""
+def stored_fields(lattice, form):
+    """Return the lattice with the fields that a format can store; every tested format stores states and arcs."""
     labelled = len(lattice.ali) + len(lattice.final_ali) > 0
     bare = replace(
         lattice,
@@ -172,152 +174,159 @@ def kept(lattice, form):
 
 
 @pytest.fixture(scope="module")
-def begins(bed, tmp_path_factory):
-    """Convert some Kaldi lattices to each format; return them by the name of their archive and the format."""
-    found = {}
-    for name in ("some", "fewest"):
+def sources(archive_folder, tmp_path_factory):
+    """Convert Kaldi lattices to each format; return the paths by archive name and format."""
+    sources = {}
+    for name in ("subset", "pruned_20"):
         folder = tmp_path_factory.mktemp(name)
         for form in FORMATS:
-            if name == "some" and form == "json:n=0":
-                continue  # they have too many paths
-            found[name, form] = folder / ENDINGS.get(form.partition(":")[0], form)
-            arguments = ["convert", bed / f"{name}.ark", "--to", form, "-o", found[name, form]]
-            assert main([*map(str, arguments), "--words", str(bed / "words.txt")]) == 0
-    return found
+            if name == "subset" and form == "json:n=0":
+                continue  # these lattices have too many paths
+            sources[name, form] = folder / ENDINGS.get(form.partition(":")[0], form)
+            arguments = ["convert", archive_folder / f"{name}.ark", "--to", form, "-o", sources[name, form]]
+            assert main([*map(str, arguments), "--words", str(archive_folder / "words.txt")]) == 0
+    return sources
 
 
-def beginning(begins, *pair):
-    """Return the initial lattices of a leg: those whose paths can all be listed, if it is about lists."""
-    return begins["fewest" if "json:n=0" in pair else "some", pair[0]]
+def source_file(sources, *pair):
+    """Return the source of a conversion; for n-best lists, lattices with few enough paths to list."""
+    return sources["pruned_20" if "json:n=0" in pair else "subset", pair[0]]
 
 
-@pytest.mark.parametrize(("one", "other", "lost"), PAIRS, ids=[f"{one}-{other}" for one, other, _ in PAIRS])
-def test_a_leg_keeps_what_the_format_at_its_end_has_a_place_for(leg, begins, bed, words, tmp_path, one, other, lost):
-    begin = beginning(begins, one, other)
-    end, said_lost = leg(begin, other, tmp_path, "--words", bed / "words.txt")
-    before, after = read(begin, words), read(end, words)
+@pytest.mark.parametrize(("from_format", "to_format", "losses"), PAIRS, ids=["-".join(pair[:2]) for pair in PAIRS])
+def test_conversion_preserves_the_fields_of_the_target_format(
+    convert, sources, archive_folder, words, tmp_path, from_format, to_format, losses
+):
+    source = source_file(sources, from_format, to_format)
+    target, reported = convert(source, to_format, tmp_path, "--words", archive_folder / "words.txt")
+    before, after = read(source, words), read(target, words)
     assert {*before} == {*after}
-    assert said_lost == lost
+    assert reported == losses
     for key, lattice in before.items():
-        if other == "json:n=0":
+        if to_format == "json:n=0":
             assert graph.equivalent(lattice, after[key], 1e-3, costs="both")
-            assert lattice.time is None or said(lattice) == said(after[key])
+            assert lattice.time is None or timed_sentence(lattice) == timed_sentence(after[key])
         else:
-            assert kept(lattice, other).identical(after[key])
+            assert stored_fields(lattice, to_format).identical(after[key])
         if lattice.frame_shift is not None and after[key].time is not None:
             assert after[key].frame_shift == lattice.frame_shift
-    if lost:
-        options = ["--words", bed / "words.txt", "--lossy", "refuse"]
-        assert main([str(each) for each in ["convert", begin, "-o", tmp_path / "x", "--to", other, *options]]) == 1
+    if losses:
+        options = ["--words", archive_folder / "words.txt", "--lossy", "refuse"]
+        assert main([str(part) for part in ["convert", source, "-o", tmp_path / "x", "--to", to_format, *options]]) == 1
 
 
-@pytest.mark.parametrize("one", ["slf", "json:n=0", "native"])
-@pytest.mark.parametrize("other", FORMATS)
-def test_words_that_a_file_spells_go_along_without_a_table(leg, begins, words, tmp_path, one, other):
-    begin = beginning(begins, one, other)
-    end, _ = leg(begin, other, tmp_path)
-    found = end.with_name(f"{end.name}.words.txt") if end.is_file() else end / "words.txt"
-    own = SymbolTable.read(str(found)) if found.exists() else None
-    assert (own is None) == (other in ("slf", "json:n=0", "native"))
-    before, after = read(begin, words), read(end, own or words)
+@pytest.mark.parametrize("from_format", ["slf", "json:n=0", "native"])
+@pytest.mark.parametrize("to_format", FORMATS)
+def test_words_spelled_in_a_file_are_converted_without_a_symbol_table(
+    convert, sources, words, tmp_path, from_format, to_format
+):
+    source = source_file(sources, from_format, to_format)
+    target, _ = convert(source, to_format, tmp_path)
+    table_path = target.with_name(f"{target.name}.words.txt") if target.is_file() else target / "words.txt"
+    table = SymbolTable.read(str(table_path)) if table_path.exists() else None
+    assert (table is None) == (to_format in ("slf", "json:n=0", "native"))
+    before, after = read(source, words), read(target, table or words)
     assert {*before} == {*after}
     for key, lattice in before.items():
-        assert spelled(after[key]) == spelled(lattice)
+        assert spelling(after[key]) == spelling(lattice)
 
 
-def spelled(lattice):
-    """Return the words of the best path, and those of all paths."""
+def spelling(lattice):
+    """Return the words of the best path and the sorted words of all paths."""
     return lattice.words.spell(graph.best_path(lattice).words), sorted(lattice.words.spell(np.unique(lattice.word)))
 
 
-def said(lattice):
-    """Return the best sentence with the frames at which its words begin and end."""
+def timed_sentence(lattice):
+    """Return the words of the best path with their begin and end frames."""
     (best,) = graph.lattice_nbest(replace(lattice, time=graph.state_times(lattice)), 1).hypotheses
     return best.words, best.begin, best.end
 
 
-def worst(before, after):
-    """Return the largest difference of an arc's costs between lattices of the same states and arcs."""
+def max_cost_difference(before, after):
+    """Return the largest difference of arc or final costs between lattices with equal states and arcs."""
     names = ("graph", "acoustic", "final_graph", "final_acoustic")
     pairs = [(getattr(before, name), getattr(after, name)) for name in names]
-    return max(float(np.abs(one - other, where=np.isfinite(one), out=np.zeros_like(one)).max()) for one, other in pairs)
+    return max(float(np.abs(a - b, where=np.isfinite(a), out=np.zeros_like(a)).max()) for a, b in pairs)
 
 
-def test_the_whole_archive_comes_home_as_it_left_by_every_format_with_both_costs(leg, bed, words, tmp_path):
-    place, before = bed / "all.ark", read(bed / "all.ark", words)
+def test_round_trip_through_formats_with_both_costs_is_lossless(convert, archive_folder, words, tmp_path):
+    path, before = archive_folder / "all.ark", read(archive_folder / "all.ark", words)
     times = {key: graph.state_times(lattice).tolist() for key, lattice in before.items()}
     for to in ("k2", "slf", "native", "kaldi"):
-        place, _ = leg(place, to, tmp_path, "--words", bed / "words.txt")
+        path, _ = convert(path, to, tmp_path, "--words", archive_folder / "words.txt")
         if to in ("slf", "native"):
-            assert times == {key: graph.state_times(lattice).tolist() for key, lattice in read(place, words).items()}
-    after = read(place, words)
+            assert times == {key: graph.state_times(lattice).tolist() for key, lattice in read(path, words).items()}
+    after = read(path, words)
     assert {*before} == {*after}
     assert len(before) == 239
     for key, lattice in before.items():
-        assert kept(lattice, "slf").identical(replace(after[key], time=graph.state_times(lattice)))
-        assert worst(lattice, after[key]) == 0.0
+        assert stored_fields(lattice, "slf").identical(replace(after[key], time=graph.state_times(lattice)))
+        assert max_cost_difference(lattice, after[key]) == 0.0
 
 
-def test_the_whole_archive_comes_home_equivalent_by_slf_openfst_and_k2(leg, bed, ninja, tmp_path):
-    place = bed / "all.ark"
+def test_round_trip_through_slf_openfst_and_k2_is_equivalent(convert, archive_folder, ninja, tmp_path):
+    path = archive_folder / "all.ark"
     for to in ("slf", "openfst", "k2", "native", "kaldi"):
-        place, _ = leg(place, to, tmp_path, "--words", bed / "words.txt")
-    code, _, errors = ninja("equivalent", bed / "all.ark", place, "--delta", 1e-3, "--num-paths", 0)
+        path, _ = convert(path, to, tmp_path, "--words", archive_folder / "words.txt")
+    code, _, errors = ninja("equivalent", archive_folder / "all.ark", path, "--delta", 1e-3, "--num-paths", 0)
     assert (code, errors) == (0, "ninja: 239 lattices, 239 of them equivalent\n")
 
 
-def test_small_lattices_come_home_equivalent_by_lists_of_all_their_paths(leg, bed, words, tmp_path):
-    place = bed / "small.ark"
+def test_round_trip_through_complete_nbest_lists_is_equivalent(convert, archive_folder, words, tmp_path):
+    path = archive_folder / "pruned.ark"
     for to in ("slf", "openfst", "k2", "json:n=0", "native", "kaldi"):
-        place, lost = leg(place, to, tmp_path, "--words", bed / "words.txt")
-        assert not any("paths" in each for each in lost)
-    before, after = read(bed / "small.ark", words), read(place, words)
+        path, losses = convert(path, to, tmp_path, "--words", archive_folder / "words.txt")
+        assert not any("paths" in field for field in losses)
+    before, after = read(archive_folder / "pruned.ark", words), read(path, words)
     assert {*before} == {*after}
     assert len(before) == 239
     assert all(graph.equivalent(lattice, after[key], 1e-3) for key, lattice in before.items())
 
 
-def test_lists_of_all_paths_keep_both_costs_and_times(leg, bed, words, tmp_path):
-    place = bed / "few.ark"
+def test_complete_nbest_lists_preserve_both_costs_and_times(convert, archive_folder, words, tmp_path):
+    path = archive_folder / "pruned_8.ark"
     for to in ("k2", "slf", "json:n=0", "native"):
-        place, _ = leg(place, to, tmp_path, "--words", bed / "words.txt")
-    before, after = read(bed / "few.ark", words), read(place, words)
+        path, _ = convert(path, to, tmp_path, "--words", archive_folder / "words.txt")
+    before, after = read(archive_folder / "pruned_8.ark", words), read(path, words)
     assert {*before} == {*after}
     for key, lattice in before.items():
         assert graph.equivalent(lattice, after[key], 1e-3, costs="both")
-        assert said(lattice) == said(after[key])
-    direct = read(leg(bed / "few.ark", "json:n=0", tmp_path, "--words", bed / "words.txt")[0], words)
-    assert all(said(direct[key]) == said(lattice) for key, lattice in before.items())
+        assert timed_sentence(lattice) == timed_sentence(after[key])
+    direct = read(
+        convert(archive_folder / "pruned_8.ark", "json:n=0", tmp_path, "--words", archive_folder / "words.txt")[0],
+        words,
+    )
+    assert all(timed_sentence(direct[key]) == timed_sentence(lattice) for key, lattice in before.items())
 
 
-@pytest.mark.parametrize(("to", "lost"), [(to, listed(cell)) for to, cell in cells(LOSSES_ELSEWHERE)])
-def test_a_leg_to_any_other_format_loses_what_the_page_says(leg, bed, words, tmp_path, to, lost):
-    name = {"nemo:n=2": "pairs", "srilm:n=0,variant=NBestList2.0": "aligned"}
-    source = bed / f"{name.get(to, 'few' if 'n=' in to else 'some')}.ark"
-    end, lost_here = leg(source, to, tmp_path, "--words", bed / "words.txt")
-    assert lost_here == lost
+@pytest.mark.parametrize(("to", "losses"), [(to, field_names(cell)) for to, cell in cells(LOSSES_ELSEWHERE)])
+def test_conversion_to_other_formats_loses_the_documented_fields(convert, archive_folder, words, tmp_path, to, losses):
+    name = {"nemo:n=2": "two_paths", "srilm:n=0,variant=NBestList2.0": "aligned"}
+    source = archive_folder / f"{name.get(to, 'pruned_8' if 'n=' in to else 'subset')}.ark"
+    target, reported = convert(source, to, tmp_path, "--words", archive_folder / "words.txt")
+    assert reported == losses
     form = {"nemo:n=2": "nemo:beam=2", "nbest-kaldi:n=0": "nbest-kaldi", "plf:scores=both": "plf:graph=0,acoustic=1"}
-    after = read(end, words, format=form.get(to))
+    after = read(target, words, format=form.get(to))
     before = read(source, words)
-    numbered = "key" in lost
+    keys_lost = "key" in losses
     assert len(before) == len(after)
-    assert ({*before} == {*after}) == (not numbered)
-    backs = after.values() if numbered else [after[key] for key in before]
-    for lattice, back in zip(before.values(), backs, strict=True):
-        compare(lattice, back, to, lost)
+    assert ({*before} == {*after}) == (not keys_lost)
+    results = after.values() if keys_lost else [after[key] for key in before]
+    for lattice, result in zip(before.values(), results, strict=True):
+        compare(lattice, result, to, losses)
 
 
-def compare(lattice, back, to, lost):
-    """Compare a lattice with its converted form, except for reported losses."""
+def compare(lattice, result, to, losses):
+    """Check that a converted lattice equals the original except for the reported losses."""
     if to == "mesh":
-        decoded = graph.best_path(back).words.tolist()
+        decoded = graph.best_path(result).words.tolist()
         assert decoded == package.consensus.mbr_decode(lattice).words.tolist()
         return
-    if "graph costs" in lost:
+    if "graph costs" in losses:
         lattice = replace(lattice, graph=0 * lattice.graph, final_graph=lattice.final_acoustic * 0)
     if to == "text":
-        assert lattice.word.tolist() == back.word.tolist()
-        assert worst(lattice, back) < 1e-3
+        assert lattice.word.tolist() == result.word.tolist()
+        assert max_cost_difference(lattice, result) < 1e-3
         return
-    costs = "total" if APART in lost else "both"
-    assert graph.equivalent(lattice, back, DELTAS.get(to, 1e-3), costs=costs)
+    costs = "total" if SEPARATE_COSTS in losses else "both"
+    assert graph.equivalent(lattice, result, DELTAS.get(to, 1e-3), costs=costs)

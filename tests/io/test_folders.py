@@ -1,4 +1,4 @@
-"""Folders are read completely, or omissions are reported: real files among unrelated ones, SRILM's count lists."""
+"""Folders are read completely or skipped files are noted: lattices among unrelated files, and SRILM count lists."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def array() -> bytes:
     return content.getvalue()
 
 
-FOREIGN = {
+UNRELATED = {
     "plot.png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1",
     "photo.jpg": b"\xff\xd8\xff\xe0\0\x10JFIF\0",
     "run.sh": b"#!/bin/bash\nfor n in 1 2 3; do\n  lattice-best-path ark:lat.$n ark,t:-\ndone\n",
@@ -50,7 +50,7 @@ FOREIGN = {
     "notes.txt": b"tried a beam of 12\n\nbetter: 14\n",
     "post.ark": b"utt \0BFM \4\0\0\0\0",
 }
-KNOWN = {
+COMPANIONS = {
     "decode.1.log": b"# lattice-scale\nLOG (x)\n",
     "num_jobs": b"4\n",
     "NOTES.md": b"# Notes\n",
@@ -58,38 +58,38 @@ KNOWN = {
 }
 
 
-def read(place: Path) -> tuple[list[str], list[str], list[str]]:
-    """Return the keys of a folder, its errors and its notes."""
+def read(folder: Path) -> tuple[list[str], list[str], list[str]]:
+    """Return the keys, the errors and the notes from reading a folder."""
     failures: list[str] = []
-    with warnings.catch_warnings(record=True) as noted:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        keys = [key for key, _ in ninja.read(place, on_error=lambda error: failures.append(str(error)))]
-    return keys, failures, [str(each.message) for each in noted if each.category is UserWarning]
+        keys = [key for key, _ in ninja.read(folder, on_error=lambda error: failures.append(str(error)))]
+    return keys, failures, [str(note.message) for note in caught if note.category is UserWarning]
 
 
-def test_foreign_files_are_named_once_and_known_companions_are_not(tmp_path: Path) -> None:
+def test_unrelated_files_are_noted_once_and_companion_files_are_not(tmp_path: Path) -> None:
     (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
-    for name, content in {**FOREIGN, **KNOWN}.items():
+    for name, content in {**UNRELATED, **COMPANIONS}.items():
         (tmp_path / name).write_bytes(content)
     for name in ("log", "scoring_kaldi", ".backup", "old"):
         (tmp_path / name).mkdir()
     keys, failures, notes = read(tmp_path)
     assert (keys, failures) == (["utt"], [])
     (note,) = notes
-    count = len(FOREIGN) + 1
+    count = len(UNRELATED) + 1
     assert note.startswith(f"{tmp_path}: skipped {count} files without lattices: old/, backup.tar.gz, ")
     assert note.endswith(f" and {count - 5} more")
 
 
-def test_the_command_names_them_too_and_succeeds(tmp_path: Path, ninja) -> None:
+def test_the_command_notes_unrelated_files_and_succeeds(tmp_path: Path, ninja) -> None:
     (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
-    (tmp_path / "plot.png").write_bytes(FOREIGN["plot.png"])
+    (tmp_path / "plot.png").write_bytes(UNRELATED["plot.png"])
     code, out, err = ninja("best", tmp_path, "--acoustic-scale", 1)
     assert (code, out) == (0, "utt the cat\n")
     assert err == f"ninja: {tmp_path}: skipped 1 file without lattices: plot.png\n"
 
 
-def test_results_beside_lattices_are_named(tmp_path: Path) -> None:
+def test_result_files_next_to_lattices_are_noted(tmp_path: Path) -> None:
     (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
     (tmp_path / "out.ctm").write_bytes(b"utt 1 0.00 0.10 the 0.9\nutt 1 0.10 0.30 cat 0.8\n")
     keys, failures, notes = read(tmp_path)
@@ -97,8 +97,8 @@ def test_results_beside_lattices_are_named(tmp_path: Path) -> None:
     assert notes == [f"{tmp_path}: skipped 1 file with recogniser results: out.ctm"]
 
 
-def test_a_folder_without_lattices_says_what_lies_there(tmp_path: Path) -> None:
-    (tmp_path / "plot.png").write_bytes(FOREIGN["plot.png"])
+def test_the_error_for_a_folder_without_lattices_lists_its_files(tmp_path: Path) -> None:
+    (tmp_path / "plot.png").write_bytes(UNRELATED["plot.png"])
     (tmp_path / "decode_test").mkdir()
     message = "this directory contains no lattices, only: decode_test/, plot.png"
     with pytest.raises(FormatError, match=message):
@@ -106,37 +106,37 @@ def test_a_folder_without_lattices_says_what_lies_there(tmp_path: Path) -> None:
 
 
 @needs_files
-@pytest.mark.parametrize("name", sorted(each.name for each in (SHARED / "data/formats").glob("*/")))
-def test_every_real_file_among_foreign_ones_is_read_or_named(name: str, tmp_path: Path) -> None:
-    real = [path for path in (SHARED / "data/formats" / name).iterdir() if path.is_file()]
-    for path in real:
+@pytest.mark.parametrize("name", sorted(path.name for path in (SHARED / "data/formats").glob("*/")))
+def test_every_real_file_among_unrelated_files_is_read_or_noted(name: str, tmp_path: Path) -> None:
+    paths = [path for path in (SHARED / "data/formats" / name).iterdir() if path.is_file()]
+    for path in paths:
         shutil.copy(path, tmp_path)
-    for other, content in {**FOREIGN, **KNOWN}.items():
-        (tmp_path / other).write_bytes(content)
+    for file_name, content in {**UNRELATED, **COMPANIONS}.items():
+        (tmp_path / file_name).write_bytes(content)
     (folder,) = Sources(str(tmp_path)).files
     holds = {Path(file.path).name: file.holds for file in folder.files}
     lattices = {name for name, content in holds.items() if content in ("lattices", "damage")}
     results = {name for name, content in holds.items() if content == "results"}
-    others = {name for name, content in holds.items() if content == "nothing"}
-    known = {name for name, content in holds.items() if content == "companion"}
-    assert others >= FOREIGN.keys()
-    assert known >= KNOWN.keys()
-    assert known - KNOWN.keys() <= {"LICENSE", "COPYING", "README.md", "text", "words.lst.gz"}
+    unrelated = {name for name, content in holds.items() if content == "nothing"}
+    companions = {name for name, content in holds.items() if content == "companion"}
+    assert unrelated >= UNRELATED.keys()
+    assert companions >= COMPANIONS.keys()
+    assert companions - COMPANIONS.keys() <= {"LICENSE", "COPYING", "README.md", "text", "words.lst.gz"}
     if not lattices:
         with pytest.raises(FormatError, match="this directory contains no lattices, only: "):
             read(tmp_path)
         return
     keys, failures, notes = read(tmp_path)
-    alone = [read(Path(file.path)) for file in folder.files if Path(file.path).name in lattices]
-    assert keys == [key for part, _, _ in alone for key in part]
-    assert failures == [failure for _, part, _ in alone for failure in part]
+    expected = [read(Path(file.path)) for file in folder.files if Path(file.path).name in lattices]
+    assert keys == [key for part_keys, _, _ in expected for key in part_keys]
+    assert failures == [failure for _, part_failures, _ in expected for failure in part_failures]
     (note,) = notes
-    assert f"skipped {len(others)} files without lattices: " in note
+    assert f"skipped {len(unrelated)} files without lattices: " in note
     assert ("with recogniser results" in note) is bool(results)
-    assert all(each in note for each in results)
+    assert all(name in note for name in results)
 
 
-def test_a_script_file_is_named_unless_its_archive_lies_beside_it(tmp_path: Path) -> None:
+def test_a_script_file_is_noted_unless_its_archive_is_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
     for name in ("lat.scp", "lat.ark", "elsewhere.scp"):
         (tmp_path / name).write_bytes(b"" if name == "lat.ark" else b"utt lat.ark:4\n")
@@ -144,7 +144,7 @@ def test_a_script_file_is_named_unless_its_archive_lies_beside_it(tmp_path: Path
     assert note.endswith("skipped 1 file without lattices: elsewhere.scp")
 
 
-# SRILM counts the words of its language model: no pauses, noises or tags, of multiwords each part.
+# SRILM counts language model words: pauses, noises and tags are not counted, and each part of a multiword may be.
 FILLERS = ("-pau-", "[laugh]", "@reject@", "<unk>", "++noise++", "*NONSPEECH*")
 PLAIN = ("the", "cat", "i'm", "'cause", "é", "well-known")
 MULTIWORDS = ("you_know", "a_lot_of", "uh_huh")
@@ -153,39 +153,41 @@ tokens = st.lists(st.sampled_from(FILLERS + PLAIN + MULTIWORDS), max_size=12)
 lists = st.lists(st.tuples(score, score, tokens), min_size=1, max_size=6)
 
 
-def as_srilm_writes(hypotheses: list[tuple[str, str, list[str]]], expands: bool) -> bytes:
+def srilm_list(hypotheses: list[tuple[str, str, list[str]]], expands: bool) -> bytes:
     rows = []
     for acoustic, graph, words in hypotheses:
-        counted = sum(1 + expands * word.count("_") for word in words if word not in FILLERS)
-        rows.append(" ".join([acoustic, graph, str(counted), *words]))
+        num_words = sum(1 + expands * word.count("_") for word in words if word not in FILLERS)
+        rows.append(" ".join([acoustic, graph, str(num_words), *words]))
     return "".join(f"{row}\n" for row in rows).encode()
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(lists, min_size=1, max_size=3), st.booleans())
-def test_lists_are_known_by_scores_however_srilm_counted(found, expands: bool) -> None:
+def test_srilm_lists_are_recognised_for_either_word_count(nbest_lists, expands: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        for number, hypotheses in enumerate(found):
-            content = as_srilm_writes(hypotheses, expands)
-            (place / f"sw_{number}").write_bytes(gzip.compress(content) if number else content)
-            ((key, _),) = ninja.read(place / f"sw_{number}")  # alone
+        folder = Path(name)
+        for number, hypotheses in enumerate(nbest_lists):
+            content = srilm_list(hypotheses, expands)
+            (folder / f"sw_{number}").write_bytes(gzip.compress(content) if number else content)
+            ((key, _),) = ninja.read(folder / f"sw_{number}")  # as a single file
             assert key == f"sw_{number}"
-        keys, failures, notes = read(place)
-        assert (keys, failures, notes) == ([f"sw_{number}" for number in range(len(found))], [], [])
+        keys, failures, notes = read(folder)
+        assert (keys, failures, notes) == ([f"sw_{number}" for number in range(len(nbest_lists))], [], [])
 
 
-def test_many_lists_with_multiwords_are_all_read(tmp_path: Path) -> None:
+def test_many_lists_with_multiwords_are_read_completely(tmp_path: Path) -> None:
     chance = random.Random(1)
     for number in range(65):
-        words = [[chance.choice(FILLERS + PLAIN + MULTIWORDS) for _ in range(chance.randint(0, 9))] for _ in range(5)]
-        content = as_srilm_writes([("-1234.5", "-34.2", each) for each in words], expands=True)
+        sentences = [
+            [chance.choice(FILLERS + PLAIN + MULTIWORDS) for _ in range(chance.randint(0, 9))] for _ in range(5)
+        ]
+        content = srilm_list([("-1234.5", "-34.2", sentence) for sentence in sentences], expands=True)
         (tmp_path / f"sw_{number}").write_bytes(content)
     keys, failures, notes = read(tmp_path)
     assert (len(keys), failures, notes) == (65, [], [])
 
 
-def test_a_line_that_lacks_words_is_damage_and_not_another_kind_of_file(tmp_path: Path, ninja) -> None:
+def test_a_list_line_with_missing_words_is_reported_as_damage(tmp_path: Path, ninja) -> None:
     (tmp_path / "sw_1").write_bytes(b"-12 -34.5 4 hello world\n")
     code, _, err = ninja("best", tmp_path / "sw_1")
     assert code == 1

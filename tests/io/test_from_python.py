@@ -1,4 +1,4 @@
-"""Lattices from n-best lists, CTC matrices and k2's FSAs in memory, and back; their display in Python."""
+"""Conversion of n-best lists, CTC matrices and k2 FSAs in memory to lattices and back, and the repr of objects."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from ninja.lattice.nbest import NBest, sentence
 LIST = [("the cat sat", -3.0), ("the cat sad", -4.5), ("a cat", -5.0)]
 
 
-def listed(lattice: ninja.Lattice, n: int = 10) -> list[tuple[str, float, float]]:
+def path_rows(lattice: ninja.Lattice, n: int = 10) -> list[tuple[str, float, float]]:
     assert lattice.words is not None
     paths = ninja.graph.nbest(lattice, n)
     return [(" ".join(lattice.words.spell(path.words)), path.acoustic_cost, path.graph_cost) for path in paths]
 
 
-def test_log_probabilities_become_acoustic_costs_of_the_other_sign() -> None:
+def test_log_probabilities_become_negated_acoustic_costs() -> None:
     lattice = ninja.from_nbest("utt", LIST)
-    assert listed(lattice) == [("the cat sat", 3.0, 0.0), ("the cat sad", 4.5, 0.0), ("a cat", 5.0, 0.0)]
+    assert path_rows(lattice) == [("the cat sat", 3.0, 0.0), ("the cat sad", 4.5, 0.0), ("a cat", 5.0, 0.0)]
     assert lattice.num_arcs == 6  # "the cat" is shared
 
 
-def test_scores_that_are_apart_stay_so_and_costs_keep_their_sign() -> None:
-    apart = ninja.from_nbest("utt", [("a b", -1.0, -20.0), ("a c", -2.0, -10.0)])
-    assert listed(apart) == [("a c", 2.0, 10.0), ("a b", 1.0, 20.0)]
+def test_separate_scores_stay_separate_and_costs_keep_their_sign() -> None:
+    separate = ninja.from_nbest("utt", [("a b", -1.0, -20.0), ("a c", -2.0, -10.0)])
+    assert path_rows(separate) == [("a c", 2.0, 10.0), ("a b", 1.0, 20.0)]
     kaldi = ninja.from_nbest("utt", [("a b", 1.0, 20.0), ("a c", 2.0, 10.0)], scores="cost")
-    assert kaldi.identical(apart)
+    assert kaldi.identical(separate)
 
 
-def test_numbers_of_torch_and_numpy_lists_of_words_and_empty_texts_will_do() -> None:
+def test_hypotheses_may_be_texts_or_word_lists_with_torch_or_numpy_scores() -> None:
     rows = [(["new york", "city"], torch.tensor(-1.0)), ("", np.float32(-2.0)), (("a",), -3)]
-    assert listed(ninja.from_nbest("utt", rows)) == [("new york city", 1.0, 0.0), ("", 2.0, 0.0), ("a", 3.0, 0.0)]
+    assert path_rows(ninja.from_nbest("utt", rows)) == [("new york city", 1.0, 0.0), ("", 2.0, 0.0), ("a", 3.0, 0.0)]
 
 
 def test_an_empty_key_is_refused() -> None:
@@ -52,7 +52,7 @@ def test_an_empty_key_is_refused() -> None:
         ninja.from_nbest("", LIST)
 
 
-WRONG = [
+INVALID_METADATA = [
     ({"key": 3}, "key is 3, but must be an utterance id of type str"),
     ({"key": 0}, "key is 0, but must be an utterance id of type str"),
     ({"words": "words.txt"}, "words is 'words.txt', but must be a SymbolTable; SymbolTable.read reads a file"),
@@ -61,31 +61,35 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("how", "message"), WRONG)
-def test_descriptions_of_wrong_types_are_refused_in_every_call(how: dict[str, object], message: str) -> None:
+@pytest.mark.parametrize(("metadata", "message"), INVALID_METADATA)
+def test_invalid_keys_words_and_frame_shifts_are_refused_by_every_function(
+    metadata: dict[str, object], message: str
+) -> None:
     fsa = ninja.to_k2(ninja.from_nbest("utt", LIST))
     calls: list[Callable[..., object]] = [
-        lambda key="u", **how: ninja.from_ctc(key, LOGITS, LETTERS, 0, scale="logit", boundary="|", **how),
-        lambda key="u", **how: ninja.Lattice.from_arrays(key, [0, 1, 1], [1], [1], [0], [0], [math.inf, 0], **how),
+        lambda key="u", **metadata: ninja.from_ctc(key, LOGITS, LETTERS, 0, scale="logit", boundary="|", **metadata),
+        lambda key="u", **metadata: ninja.Lattice.from_arrays(
+            key, [0, 1, 1], [1], [1], [0], [0], [math.inf, 0], **metadata
+        ),
     ]
-    if "frame_shift" not in how:
-        calls += [lambda key="u", **how: ninja.from_nbest(key, LIST, **how)]
-        calls += [lambda key="u", **how: ninja.from_k2(fsa, [key], **how)]
+    if "frame_shift" not in metadata:
+        calls += [lambda key="u", **metadata: ninja.from_nbest(key, LIST, **metadata)]
+        calls += [lambda key="u", **metadata: ninja.from_k2(fsa, [key], **metadata)]
     for call in calls:
         with pytest.raises(OptionError, match=message):
-            call(**how)
+            call(**metadata)
 
 
-def test_keys_of_numpy_are_keys() -> None:
+def test_numpy_strings_are_valid_keys() -> None:
     fsa = ninja.to_k2(ninja.from_nbest("utt", LIST))
     assert [key for key, _ in ninja.from_k2(fsa, np.array(["utt"]))] == ["utt"]  # type: ignore[arg-type]
 
 
-def test_no_hypotheses_are_an_empty_sentence() -> None:
-    assert listed(ninja.from_nbest("utt", [])) == [("", 0.0, 0.0)]
+def test_an_empty_list_becomes_an_empty_sentence() -> None:
+    assert path_rows(ninja.from_nbest("utt", [])) == [("", 0.0, 0.0)]
 
 
-def test_lists_share_a_table_that_grows() -> None:
+def test_lists_share_a_growing_symbol_table() -> None:
     words = ninja.SymbolTable.growing()
     first, second = (ninja.from_nbest(key, [(key, -1.0)], words=words) for key in ("a", "b"))
     assert first.words is second.words is words
@@ -100,14 +104,14 @@ def test_lists_share_a_table_that_grows() -> None:
         unique_by=lambda row: row[0],
     )
 )
-def test_a_list_comes_back_from_its_lattice(rows: list[tuple[str, int]]) -> None:
-    found = listed(ninja.from_nbest("utt", rows))
-    assert {text: -acoustic for text, acoustic, _ in found} == dict(rows)
-    assert [cost for _, cost, _ in found] == sorted(-score for _, score in rows)
+def test_nbest_paths_of_a_lattice_equal_the_list_it_was_made_from(rows: list[tuple[str, int]]) -> None:
+    paths = path_rows(ninja.from_nbest("utt", rows))
+    assert {text: -acoustic for text, acoustic, _ in paths} == dict(rows)
+    assert [cost for _, cost, _ in paths] == sorted(-score for _, score in rows)
 
 
 @pytest.mark.parametrize(
-    ("rows", "how", "message"),
+    ("rows", "options", "message"),
     [
         ([("a", -math.inf)], {}, "'utt': hypothesis 1 has the score -inf; remove the hypothesis"),
         ([("a", -1.0), ("b", math.nan)], {}, "'utt': hypothesis 2 has the score nan; remove the hypothesis"),
@@ -122,9 +126,11 @@ def test_a_list_comes_back_from_its_lattice(rows: list[tuple[str, int]]) -> None
         ([("a", -1.0)], {"words": ninja.SymbolTable.from_words(["<eps>"])}, "word 'a' is not in the symbol table"),
     ],
 )
-def test_malformed_lists_are_refused_in_words(rows: object, how: dict[str, object], message: str) -> None:
+def test_malformed_hypotheses_are_refused_with_a_message(
+    rows: object, options: dict[str, object], message: str
+) -> None:
     with pytest.raises((LatticeError, OptionError, SymbolError), match=message):
-        ninja.from_nbest("utt", rows, **how)  # type: ignore[arg-type]
+        ninja.from_nbest("utt", rows, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -141,16 +147,16 @@ def test_sources_and_outputs_of_wrong_types_are_refused(call: Callable[[], objec
         call()
 
 
-def test_pairs_name_their_lattices_in_every_call() -> None:
-    named = [(key, ninja.from_nbest("utt", LIST)) for key in ("a", "b")]
+def test_result_lattices_have_the_keys_of_the_pairs() -> None:
+    pairs = [(key, ninja.from_nbest("utt", LIST)) for key in ("a", "b")]
     lm = ninja.lm.load("english-ngram")
     options = ninja.RescoreOptions(max_unknown=1.0)
     entities = ninja.context.Entities.from_dict({"@name": ["tom"]})
     for results in (
-        ninja.rescore(named, lm, options),
-        ninja.rescoring.iterate(named, [(lm, options)]),
-        ninja.correct(named, entities),
-        ninja.pipeline.stream(named, ninja.pipeline.OnLattices(lambda lattice: lattice)),
+        ninja.rescore(pairs, lm, options),
+        ninja.rescoring.iterate(pairs, [(lm, options)]),
+        ninja.correct(pairs, entities),
+        ninja.pipeline.stream(pairs, ninja.pipeline.OnLattices(lambda lattice: lattice)),
     ):
         assert [(key, lattice.key) for key, lattice in results] == [("a", "a"), ("b", "b")]
 
@@ -159,27 +165,27 @@ LETTERS = ["<pad>", "|", "a", "b", "c"]
 LOGITS = torch.tensor([[0, 0, 5, 0, 0], [0, 0, 0, 4, 3], [0, 5, 0, 0, 0], [0, 0, 0, 0, 5]], dtype=torch.float32)
 
 
-def test_a_matrix_becomes_the_lattice_that_its_parts_make() -> None:
+def test_from_ctc_agrees_with_ctc_lattice() -> None:
     units = ninja.decoding.ctc_units(LETTERS, "<pad>", boundary="|")
     logprob = ninja.decoding.log_probabilities(LOGITS, "logit")
     expected = ninja.decoding.ctc_lattice(logprob, units, "utt", frame_shift=0.02)
     tensor = LOGITS.clone().requires_grad_().bfloat16()
-    how = {"blank": "<pad>", "boundary": "|", "frame_shift": 0.02}
+    ctc_options = {"blank": "<pad>", "boundary": "|", "frame_shift": 0.02}
     for matrix, scale in ((LOGITS, "logit"), (logprob, "logprob"), (logprob.tolist(), "logprob"), (tensor, "logit")):
-        found = ninja.from_ctc("utt", matrix, LETTERS, scale=scale, **how)  # type: ignore[arg-type]
-        assert found.identical(expected)
+        lattice = ninja.from_ctc("utt", matrix, LETTERS, scale=scale, **ctc_options)  # type: ignore[arg-type]
+        assert lattice.identical(expected)
     assert ninja.from_ctc("utt", logprob, units, frame_shift=0.02).identical(expected)
-    assert listed(expected, 1)[0][0] == "ab c"
+    assert path_rows(expected, 1)[0][0] == "ab c"
 
 
-def test_words_of_a_matrix_enter_a_table_that_grows() -> None:
+def test_from_ctc_adds_words_to_a_growing_symbol_table() -> None:
     words = ninja.SymbolTable.growing()
     lattice = ninja.from_ctc("utt", LOGITS, LETTERS, 0, scale="logit", boundary="|", words=words)
     assert lattice.words is words
     assert {"ab", "ac", "c"} <= {word for word, _ in words}
 
 
-def test_a_matrix_without_a_blank_or_of_another_scale_is_refused_in_words() -> None:
+def test_from_ctc_refuses_a_missing_blank_and_unnormalized_scores() -> None:
     with pytest.raises(OptionError, match="blank is missing; specify the name or the column"):
         ninja.from_ctc("utt", LOGITS, LETTERS)
     with pytest.raises(
@@ -190,7 +196,7 @@ def test_a_matrix_without_a_blank_or_of_another_scale_is_refused_in_words() -> N
 
 
 class FakeFsa:
-    """The part of k2's Fsa that converts from and to a dictionary, with attributes unchanged."""
+    """Fake of k2.Fsa that only converts from and to a dictionary and keeps all attributes."""
 
     def __init__(self, content: dict[str, object]) -> None:
         self.content = content
@@ -210,31 +216,31 @@ def k2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(lattices(max_states=5), min_size=1, max_size=3))
-def test_lattices_come_back_from_k2_without_their_alignments(given: list[ninja.Lattice]) -> None:
-    given = [ninja.graph.connect(each) for each in given]
-    fsa = ninja.to_k2([(each.key, each) for each in given])
-    found = ninja.from_k2(fsa, [each.key for each in given])
-    assert [key for key, _ in found] == [each.key for each in given]
-    for (_, lattice), expected in zip(found, given, strict=True):
+def test_k2_round_trip_is_lossless_except_for_alignments_and_times(originals: list[ninja.Lattice]) -> None:
+    originals = [ninja.graph.connect(lattice) for lattice in originals]
+    fsa = ninja.to_k2([(lattice.key, lattice) for lattice in originals])
+    results = ninja.from_k2(fsa, [lattice.key for lattice in originals])
+    assert [key for key, _ in results] == [lattice.key for lattice in originals]
+    for (_, lattice), expected in zip(results, originals, strict=True):
         expected = ninja.graph.remove_alignments(expected)
         expected = expected.replace(time=None, kind="compact")
         assert lattice.identical(expected)
 
 
-def test_k2_files_and_objects_hold_the_same(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_k2_files_and_objects_have_equal_contents(tmp_path) -> None:  # type: ignore[no-untyped-def]
     lattice = ninja.from_nbest("utt", [("a b", -1.0, -2.0), ("a c", -2.0, -2.0)])
     write_all(tmp_path / "x.pt", [lattice], to="k2:extras=false")
-    saved = torch.load(tmp_path / "x.pt")
-    made = ninja.to_k2(lattice).as_dict()
-    assert saved.keys() == made.keys()
-    assert all(torch.equal(saved[name], made[name]) for name in saved)
-    [(key, found)] = ninja.from_k2(FakeFsa(saved), "utt", words=lattice.words)
+    file_contents = torch.load(tmp_path / "x.pt")
+    fsa = ninja.to_k2(lattice).as_dict()
+    assert file_contents.keys() == fsa.keys()
+    assert all(torch.equal(file_contents[name], fsa[name]) for name in file_contents)
+    [(key, result)] = ninja.from_k2(FakeFsa(file_contents), "utt", words=lattice.words)
     assert key == "utt"
-    assert listed(found) == listed(lattice)
+    assert path_rows(result) == path_rows(lattice)
 
 
-def test_a_lattice_of_icefall_gives_its_words_scores_and_names() -> None:
-    # One FSA of two axes: several words on an arc, names of words, scores alone, gradients.
+def test_an_icefall_fsa_is_converted_with_words_scores_and_symbols() -> None:
+    # One FSA with two axes: several words per arc, a symbol table, only one score per arc, gradients.
     arcs = torch.tensor([[0, 1, 7, 0], [1, 2, -1, 0]], dtype=torch.int32)
     arcs[:, 3] = torch.tensor([-1.5, -0.5]).view(torch.int32)
     ragged = SimpleNamespace(
@@ -245,29 +251,29 @@ def test_a_lattice_of_icefall_gives_its_words_scores_and_names() -> None:
     scores = torch.tensor([-1.5, -0.5], requires_grad=True)
     fsa = FakeFsa({"arcs": arcs, "scores": scores, "aux_labels": ragged, "aux_labels_sym": names, "properties": 3})
     [(key, lattice)] = ninja.from_k2(fsa)
-    assert (key, listed(lattice)) == ("1", [("new york", 2.0, 0.0)])
+    assert (key, path_rows(lattice)) == ("1", [("new york", 2.0, 0.0)])
     [(_, lattice)] = ninja.from_k2(fsa, scores_are="graph")
-    assert listed(lattice) == [("new york", 0.0, 2.0)]
+    assert path_rows(lattice) == [("new york", 0.0, 2.0)]
 
 
-def test_fsas_that_fit_no_keys_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_fsas_and_key_counts_are_refused_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     lattice = ninja.from_nbest("utt", LIST)
     with pytest.raises(OptionError, match="there are 2 keys, but 1 lattices"):
         ninja.from_k2(ninja.to_k2(lattice), ["a", "b"])
     with pytest.raises(FormatError, match=r"a k2\.Fsa or its as_dict"):
         ninja.from_k2(lattice)
-    short = {**ninja.to_k2(lattice).as_dict(), "lm_scores": torch.zeros(2)}
+    truncated = {**ninja.to_k2(lattice).as_dict(), "lm_scores": torch.zeros(2)}
     with pytest.raises(FormatError, match="lm_scores has 2 entries, but there are"):
-        ninja.from_k2(short)
+        ninja.from_k2(truncated)
     monkeypatch.setitem(sys.modules, "k2", None)
     with pytest.raises(DependencyError, match=r'k2 is not installed; .* ninja.write\("lattices.pt"\)'):
         ninja.to_k2(lattice)
 
 
-def test_objects_are_shown_in_one_line() -> None:
+def test_reprs_of_objects_fit_on_one_line() -> None:
     lattice = ninja.from_nbest("utt", LIST)
     words = " ".join("word" for _ in range(500))
-    shown = [
+    lines = [
         repr(lattice),
         repr(ninja.graph.best_path(lattice)),
         repr(ninja.graph.best_path(ninja.from_nbest("utt", [(words, -1.0)]))),
@@ -279,29 +285,30 @@ def test_objects_are_shown_in_one_line() -> None:
             )[0]
         ),
     ]
-    assert all("\n" not in each and len(each) < 160 for each in shown)
-    assert shown[1] == "Path(3 words: 1 2 3; graph cost 0, acoustic cost 3)"
-    assert shown[3] == "NBest('utt', 1 hypothesis, the first Hypothesis('the cat'; graph cost 1, acoustic cost 2.5))"
+    assert all("\n" not in line and len(line) < 160 for line in lines)
+    assert lines[1] == "Path(3 words: 1 2 3; graph cost 0, acoustic cost 3)"
+    assert lines[3] == "NBest('utt', 1 hypothesis, the first Hypothesis('the cat'; graph cost 1, acoustic cost 2.5))"
 
 
-def public(name: str, found: object, seen: dict[int, tuple[str, object]]) -> None:
-    if id(found) in seen:
+def public(name: str, value: object, objects: dict[int, tuple[str, object]]) -> None:
+    if id(value) in objects:
         return
-    if inspect.ismodule(found):
-        for each in getattr(found, "__all__", ()):
-            public(f"{name}.{each}", getattr(found, each), seen)
-    elif inspect.isclass(found) or inspect.isroutine(found):
-        seen[id(found)] = name, found
+    if inspect.ismodule(value):
+        for attribute in getattr(value, "__all__", ()):
+            public(f"{name}.{attribute}", getattr(value, attribute), objects)
+    elif inspect.isclass(value) or inspect.isroutine(value):
+        objects[id(value)] = name, value
 
 
-def test_signatures_and_help_tell() -> None:
-    seen: dict[int, tuple[str, object]] = {}
-    public("ninja", ninja, seen)
-    assert len(seen) > 150
-    for name, found in seen.values():
-        assert inspect.getdoc(found), f"{name} says nothing"
-        if getattr(found, "_is_protocol", False) or (isinstance(found, type) and issubclass(found, NinjaError)):
+def test_public_objects_have_docstrings_and_annotated_parameters() -> None:
+    objects: dict[int, tuple[str, object]] = {}
+    public("ninja", ninja, objects)
+    assert len(objects) > 150
+    for name, value in objects.values():
+        assert inspect.getdoc(value), f"{name} has no docstring"
+        if getattr(value, "_is_protocol", False) or (isinstance(value, type) and issubclass(value, NinjaError)):
             continue
-        for each in inspect.signature(found).parameters.values():  # type: ignore[arg-type]
-            named = each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD) and each.annotation is not each.empty
-            assert named or inspect.isabstract(found), f"{name} takes {each}"
+        for parameter in inspect.signature(value).parameters.values():  # type: ignore[arg-type]
+            variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            annotated = parameter.annotation is not parameter.empty
+            assert (annotated and not variadic) or inspect.isabstract(value), f"{name} has the parameter {parameter}"

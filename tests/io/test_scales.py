@@ -1,4 +1,4 @@
-"""The scales of paths: one group of options for all commands, and files of scales that accompany lattices."""
+"""The scales of paths: the same options in all commands, and scale files next to lattices."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ from ninja.lattice import Lattice
 
 Ninja = Callable[..., tuple[int, str, str]]
 CHOSEN = ChosenScales(Scales(0.1, word_penalty=0.5), lm_weight=0.5)
-SAID = "acoustic_scale 0.1, word_penalty 0.5"
+SCALES_TEXT = "acoustic_scale 0.1, word_penalty 0.5"
 
-COMPARING = "best nbest score mbr-decode posteriors to-ctm-conf show report prune confidence arc-post 1best to-nbest"
+PATH_COMMANDS = (
+    "best nbest score mbr-decode posteriors to-ctm-conf show report prune confidence arc-post 1best to-nbest"
+)
 
 
 def commands() -> list[click.Command]:
-    found = [group.get_command(None, name) for name in group.list_commands(None)]  # type: ignore[arg-type]
-    return [each for each in found if each is not None]
+    candidates = [group.get_command(None, name) for name in group.list_commands(None)]  # type: ignore[arg-type]
+    return [command for command in candidates if command is not None]
 
 
-@pytest.mark.parametrize("name", COMPARING.split())
+@pytest.mark.parametrize("name", PATH_COMMANDS.split())
 def test_commands_that_compare_paths_have_one_group_of_scales(name: str) -> None:
     command = group.get_command(None, name)
-    options = {each.name: each.opts for each in command.params if getattr(each, "section", None) == "Scales"}
+    options = {option.name: option.opts for option in command.params if getattr(option, "section", None) == "Scales"}
     assert options == {
         "acoustic_scale": ["--acoustic-scale"],
         "inv_acoustic_scale": ["--inv-acoustic-scale", "--lmwt"],
@@ -50,12 +52,12 @@ def test_commands_that_compare_paths_have_one_group_of_scales(name: str) -> None
 def test_the_inverse_acoustic_scale_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x").touch()
-    found: list[Scales] = []
-    monkeypatch.setattr("ninja.cli.best._transcribe", lambda *given, scales, **more: found.append(scales))
+    scales_used: list[Scales] = []
+    monkeypatch.setattr("ninja.cli.best._transcribe", lambda *args, scales, **kwargs: scales_used.append(scales))
     lines = ["best x --inv-acoustic-scale 10", "best x --lmwt 4 --word-ins-penalty 0.5", "best x --lm-scale 2"]
     for line in lines:
         assert CliRunner().invoke(group, line.split()).exit_code == 0
-    assert found == [Scales(0.1), Scales(0.25, 1.0, 0.5), Scales(1.0, 2.0)]
+    assert scales_used == [Scales(0.1), Scales(0.25, 1.0, 0.5), Scales(1.0, 2.0)]
 
 
 def fork(key: str = "utt") -> Lattice:
@@ -66,26 +68,26 @@ def fork(key: str = "utt") -> Lattice:
 
 @pytest.fixture
 def rescored(tmp_path: Path) -> Path:
-    """Create an archive with a file of scales."""
+    """Create an archive with a scale file."""
     path = tmp_path / "rescored.ark.gz"
     write_all(path, [fork()], chosen=CHOSEN)
     return path
 
 
-def test_scales_stand_beside_what_is_written_with_them(rescored: Path) -> None:
+def test_a_scale_file_is_written_next_to_the_output(rescored: Path) -> None:
     assert sorted(os.listdir(rescored.parent)) == ["rescored.ark.gz", "rescored.ark.gz.scales.toml"]
     lines = (rescored.parent / "rescored.ark.gz.scales.toml").read_text().splitlines()
     assert lines[1:] == ["acoustic_scale = 0.1", "word_penalty = 0.5", "lm_weight = 0.5"]
-    found = find_scales(rescored)
-    assert found == CHOSEN
-    assert found is not None
-    assert found.path == scales_path(str(rescored))
+    scales = find_scales(rescored)
+    assert scales == CHOSEN
+    assert scales is not None
+    assert scales.path == scales_path(str(rescored))
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("number", [np.float64, np.float32, np.float16])
 @pytest.mark.parametrize("name", ["out.ark", "out.jsonl"])
-def test_scales_may_be_numbers_of_numpy(tmp_path: Path, name: str, number: Callable[[float], float]) -> None:
+def test_scales_may_be_numpy_numbers(tmp_path: Path, name: str, number: Callable[[float], float]) -> None:
     options = package.RescoreOptions(acoustic_scale=number(0.5), lm_weight=number(0.25), word_penalty=number(-1.0))
     chosen = ChosenScales(options.scales, options.lm_weight)
     words = package.SymbolTable.from_words(["<eps>", "a", "b"])
@@ -97,26 +99,26 @@ def test_scales_may_be_numbers_of_numpy(tmp_path: Path, name: str, number: Calla
 
 
 @pytest.mark.parametrize("name", ["best", "nbest", "mbr-decode", "posteriors", "to-ctm-conf", "1best", "confidence"])
-def test_commands_take_the_scales_beside_and_say_so(ninja: Ninja, rescored: Path, name: str) -> None:
+def test_commands_use_the_scale_file_and_report_it(ninja: Ninja, rescored: Path, name: str) -> None:
     output = rescored.parent / "out"
     (rescored.parent / "words.txt").write_text("<eps> 0\na 1\nb 2\n")
     options = ("-o", str(output), *(("--frame-shift", "0.01") if name == "to-ctm-conf" else ()))
     code, _, errors = ninja(name, rescored, *options)
-    found = output.read_bytes() if output.exists() else b""
-    assert f"ninja: scales from {rescored}.scales.toml: {SAID}" in errors.splitlines()
-    again = ninja(name, rescored, *options, "--acoustic-scale", "0.1", "--word-penalty", "0.5")
-    assert (code, found) == (again[0], output.read_bytes() if output.exists() else b"")
-    assert "scales from" not in again[2]  # nothing is taken and nothing differs
+    content = output.read_bytes() if output.exists() else b""
+    assert f"ninja: scales from {rescored}.scales.toml: {SCALES_TEXT}" in errors.splitlines()
+    explicit = ninja(name, rescored, *options, "--acoustic-scale", "0.1", "--word-penalty", "0.5")
+    assert (code, content) == (explicit[0], output.read_bytes() if output.exists() else b"")
+    assert "scales from" not in explicit[2]  # all scales are set by options and equal the file
 
 
-def test_score_takes_the_scales_beside(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
+def test_score_uses_the_scale_file(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("utt b\n")
     (tmp_path / "words").write_text("<eps> 0\na 1\nb 2\n")
     score = ("score", tmp_path / "text", rescored, "--words", tmp_path / "words")
     assert ninja(*score)[1].startswith("%WER 0.00")
     code, printed, errors = ninja(*score, "--acoustic-scale", "1")
     assert (code, printed[:11]) == (0, "%WER 100.00")
-    assert f"scales from {rescored}.scales.toml: {SAID}; overridden by options: acoustic_scale 1" in errors
+    assert f"scales from {rescored}.scales.toml: {SCALES_TEXT}; overridden by options: acoustic_scale 1" in errors
     os.remove(scales_path(str(rescored)))
     assert ninja(*score)[1].startswith("%WER 100.00")
 
@@ -127,47 +129,47 @@ def test_report_compares_both_sides_with_the_same_scales_and_shows_them(
     (tmp_path / "text").write_text("utt b\n")
     (tmp_path / "words").write_text("<eps> 0\na 1\nb 2\n")
     write_all(tmp_path / "before.ark", [fork()])
-    page = tmp_path / "page.html"
-    more = ("--ref", tmp_path / "text", "--words", tmp_path / "words", "-o", page)
+    report_page = tmp_path / "page.html"
+    options = ("--ref", tmp_path / "text", "--words", tmp_path / "words", "-o", report_page)
     for sides in ((tmp_path / "before.ark", rescored), (rescored, tmp_path / "before.ark")):
-        errors = ninja("report", *sides, *more)[2]
+        errors = ninja("report", *sides, *options)[2]
         assert "WER 0.00% before and 0.00% after" in errors
         assert "acoustic scale 0.1, word penalty 0.5" in errors
-        assert "acoustic scale 0.1, word penalty 0.5" in page.read_text()
-    errors = ninja("report", tmp_path / "before.ark", rescored, *more, "--acoustic-scale", 1)[2]
+        assert "acoustic scale 0.1, word penalty 0.5" in report_page.read_text()
+    errors = ninja("report", tmp_path / "before.ark", rescored, *options, "--acoustic-scale", 1)[2]
     assert "WER 100.00% before and 100.00% after" in errors
     write_all(tmp_path / "before.ark", [fork()], chosen=ChosenScales(Scales(0.2)))
-    code, _, errors = ninja("report", tmp_path / "before.ark", rescored, *more)
+    code, _, errors = ninja("report", tmp_path / "before.ark", rescored, *options)
     assert code == 2
     assert "differ; set the scales for all lattices with --acoustic-scale and --word-penalty" in errors
-    given = ("--acoustic-scale", 0.1, "--word-penalty", 0)
-    assert ninja("report", tmp_path / "before.ark", rescored, *more, *given)[0] == 0
+    scale_options = ("--acoustic-scale", 0.1, "--word-penalty", 0)
+    assert ninja("report", tmp_path / "before.ark", rescored, *options, *scale_options)[0] == 0
 
 
 @pytest.mark.parametrize("verb", ["prune --beam 100", "copy", "topsort", "determinize-pruned", "1best"])
-def test_scales_go_on_with_the_lattices(ninja: Ninja, rescored: Path, tmp_path: Path, verb: str) -> None:
-    for target, place in (("next.ark", "next.ark"), (f"ark,scp:{tmp_path}/n.ark,{tmp_path}/n.scp", "n.scp")):
+def test_the_scale_file_is_copied_with_the_lattices(ninja: Ninja, rescored: Path, tmp_path: Path, verb: str) -> None:
+    for target, file_name in (("next.ark", "next.ark"), (f"ark,scp:{tmp_path}/n.ark,{tmp_path}/n.scp", "n.scp")):
         target = target if ":" in target else str(tmp_path / target)
         code, _, errors = ninja(*verb.split(), rescored, "-o", target)
         assert code == 0
         assert "wrote the scales to" in errors
-        assert find_scales(str(tmp_path / place)) == CHOSEN
+        assert find_scales(str(tmp_path / file_name)) == CHOSEN
 
 
 @pytest.mark.parametrize("verb", ["scale --acoustic-scale 0.1", "add-penalty --word-ins-penalty 0.5"])
-def test_scaled_costs_have_no_scales_beside_them(ninja: Ninja, rescored: Path, tmp_path: Path, verb: str) -> None:
+def test_no_scale_file_is_written_for_scaled_costs(ninja: Ninja, rescored: Path, tmp_path: Path, verb: str) -> None:
     write_all(tmp_path / "out.ark", [fork()], chosen=CHOSEN)
     assert ninja(*verb.split(), rescored, "-o", tmp_path / "out.ark")[0] == 0
     assert find_scales(tmp_path / "out.ark") is None
 
 
-def test_no_stale_scales_are_left(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
+def test_a_stale_scale_file_is_removed(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
     write_all(tmp_path / "plain.ark", [fork()])
     assert ninja("copy", tmp_path / "plain.ark", "-o", rescored)[0] == 0
     assert sorted(os.listdir(tmp_path)) == ["plain.ark", "rescored.ark.gz"]
 
 
-def test_an_output_that_fails_leaves_the_scales_of_the_old_one(rescored: Path) -> None:
+def test_a_failed_output_keeps_the_previous_scale_file(rescored: Path) -> None:
     output = package.write(rescored, chosen=ChosenScales())
     with pytest.raises(RuntimeError, match="in between"), output:
         fail_after(output.write, fork())
@@ -175,14 +177,14 @@ def test_an_output_that_fails_leaves_the_scales_of_the_old_one(rescored: Path) -
     assert sorted(os.listdir(rescored.parent)) == ["rescored.ark.gz", "rescored.ark.gz.scales.toml"]
 
 
-def test_a_folder_has_its_scales_inside(tmp_path: Path) -> None:
+def test_the_scale_file_of_a_folder_is_written_inside_it(tmp_path: Path) -> None:
     write_all(tmp_path / "slf", [fork("u1"), fork("u2")], to="slf", words=table(), chosen=CHOSEN)
     assert sorted(os.listdir(tmp_path / "slf")) == ["lattices.scales.toml", "u1.slf", "u2.slf"]
     assert find_scales(tmp_path / "slf") == find_scales(tmp_path / "slf" / "u1.slf") == CHOSEN
     assert [key for key, _ in package.read(tmp_path / "slf")] == ["u1", "u2"]
 
 
-def test_other_files_of_scales_in_the_folder_are_not_taken(tmp_path: Path) -> None:
+def test_unrelated_scale_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
     write_all(tmp_path / "lat.ark", [fork()])
     for name in ("scales.toml", "weights.toml", "gone.ark.scales.toml"):
         (tmp_path / name).write_text("acoustic_scale = 0.5\n")
@@ -190,7 +192,7 @@ def test_other_files_of_scales_in_the_folder_are_not_taken(tmp_path: Path) -> No
     assert find_scales(tmp_path) is None
 
 
-def test_joined_costs_have_the_scales_in_them(tmp_path: Path) -> None:
+def test_scales_are_applied_to_summed_costs(tmp_path: Path) -> None:
     write_all(tmp_path / "utt.fst", [fork()], chosen=CHOSEN)
     assert os.listdir(tmp_path) == ["utt.fst"]
     ((_, lattice),) = package.read(tmp_path / "utt.fst")
@@ -198,13 +200,13 @@ def test_joined_costs_have_the_scales_in_them(tmp_path: Path) -> None:
 
 
 def fail_after(function: Callable[[Lattice], None], lattice: Lattice) -> None:
-    """Call a function, then fail."""
+    """Call a function and raise an exception after it."""
     function(lattice)
     raise RuntimeError("in between")
 
 
 def table() -> package.SymbolTable:
-    """Return the words of the forks."""
+    """Return the symbol table of the lattices of `fork`."""
     return package.SymbolTable.from_words(["<eps>", "a", "b"])
 
 
@@ -219,21 +221,21 @@ def test_scales_are_found_through_lists_scripts_and_folders(rescored: Path, tmp_
     assert find_scales(tmp_path / "none.ark") is None
 
 
-def test_different_scales_must_be_settled(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.ark"
-    write_all(other, [fork("other")])
+def test_scales_that_differ_between_sources_require_options(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "other.ark"
+    write_all(plain, [fork("other")])
     with pytest.raises(
         OptionError,
         match=r"other\.ark has no scale file, but other lattices have one .*; set the scales for all lattices with "
         r"--acou",
     ):
-        find_scales([rescored, other])
-    code, _, errors = ninja("best", rescored, other)
+        find_scales([rescored, plain])
+    code, _, errors = ninja("best", rescored, plain)
     assert (code, "has no scale file" in errors) == (2, True)
-    code, printed, errors = ninja("best", rescored, other, "--acoustic-scale", "0.1", "--word-penalty", "0")
+    code, printed, errors = ninja("best", rescored, plain, "--acoustic-scale", "0.1", "--word-penalty", "0")
     assert (code, printed) == (0, "utt 2\nother 2\n")
     assert "using the scales of the options instead" in errors
-    code, _, errors = ninja("copy", rescored, other, "-o", tmp_path / "both.ark")
+    code, _, errors = ninja("copy", rescored, plain, "-o", tmp_path / "both.ark")
     assert code == 0
     assert "no scale file is written for the output" in errors
     assert find_scales(tmp_path / "both.ark") is None
@@ -247,14 +249,14 @@ def test_different_scales_must_be_settled(ninja: Ninja, rescored: Path, tmp_path
         ("acoustic_scale = true", "must be a num"),
     ],
 )
-def test_a_damaged_file_of_scales_is_refused(ninja: Ninja, rescored: Path, text: str, message: str) -> None:
+def test_a_damaged_scale_file_is_refused(ninja: Ninja, rescored: Path, text: str, message: str) -> None:
     Path(scales_path(str(rescored))).write_text(text)
     with pytest.raises(FormatError, match=message):
         find_scales(rescored)
     assert ninja("best", rescored)[0] == 1
 
 
-def test_a_config_gives_scales_to_commands_that_compare_paths(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
+def test_a_config_sets_the_scales_of_commands_that_compare_paths(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
     config = tmp_path / "weights.toml"
     config.write_text("acoustic_scale = 1.0\nlm_weight = 0.4\nrnnlm = ['lm.pt']\n")
     code, printed, errors = ninja("best", rescored, "--config", config)
@@ -269,7 +271,7 @@ def test_a_config_gives_scales_to_commands_that_compare_paths(ninja: Ninja, resc
     ) == (2, True)
 
 
-def test_a_folder_of_which_some_files_have_no_scales_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_missing_scale_files_is_refused(tmp_path: Path) -> None:
     write_all(tmp_path / "lat.1.ark", [fork("a")], chosen=CHOSEN)
     assert find_scales(tmp_path) == CHOSEN
     (tmp_path / "notes.txt").write_text("scored on Monday")
@@ -280,7 +282,7 @@ def test_a_folder_of_which_some_files_have_no_scales_is_refused(tmp_path: Path) 
         find_scales(tmp_path)
 
 
-def test_scales_that_differ_are_refused_unless_both_are_given(tmp_path: Path, ninja: Ninja) -> None:
+def test_differing_scales_are_refused_unless_options_set_both(tmp_path: Path, ninja: Ninja) -> None:
     for name, chosen in (("a.ark", CHOSEN), ("b.ark", ChosenScales(Scales(0.2)))):
         write_all(tmp_path / name, [fork(name[0])], chosen=chosen)
     both = [tmp_path / "a.ark", tmp_path / "b.ark"]
@@ -292,18 +294,18 @@ def test_scales_that_differ_are_refused_unless_both_are_given(tmp_path: Path, ni
     assert ninja("score", tmp_path / "text", *both, *grid)[0] == 0
 
 
-def test_a_file_written_anew_after_its_scales_were_looked_for_is_read(tmp_path: Path) -> None:
+def test_an_archive_rewritten_after_find_scales_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "lat.ark"
     for key in ("old", "new"):
         write_all(path, [fork(key)])
-        assert [found for found, _ in package.read(path)] == [key]
+        assert [stored_key for stored_key, _ in package.read(path)] == [key]
         assert find_scales(path) is None
 
 
 def spoken_lists(folder: Path, *, graph: bool) -> Path:
     """Write two-best lists whose order depends on the acoustic scale, with one score or two."""
-    lists = [("a b", -10.0, -3.0), ("c", -15.0, -2.0)]
-    hypotheses = [{"text": text, "am": am, **({"lm": lm} if graph else {})} for text, am, lm in lists]
+    rows = [("a b", -10.0, -3.0), ("c", -15.0, -2.0)]
+    hypotheses = [{"text": text, "am": am, **({"lm": lm} if graph else {})} for text, am, lm in rows]
     path = folder / "lists.jsonl"
     path.write_text(json.dumps({"id": "u", "nbest": hypotheses}) + "\n")
     return path
@@ -313,26 +315,26 @@ ARPA = "\\data\\\nngram 1=6\n\n\\1-grams:\n-9\t<s>\n-1\t</s>\n-1\t<unk>\n-1\ta\n
 
 
 @pytest.mark.parametrize("graph", [False, True])
-def test_a_rescoring_of_lists_takes_acoustic_scale_1_by_default_and_says_so(
+def test_rescoring_nbest_lists_defaults_to_acoustic_scale_1_with_a_note(
     ninja: Ninja, tmp_path: Path, graph: bool
 ) -> None:
     lists, out = spoken_lists(tmp_path, graph=graph), tmp_path / "out.ark"
     (tmp_path / "lm.arpa").write_text(ARPA)
     form = "json:am_score=am,lm_score=lm" if graph else "json:score=am"
     rescore = ("rescore", lists, "--from", form, "--rnnlm", tmp_path / "lm.arpa", "-o", out)
-    said = "using acoustic scale 1, the default for n-best lists"
+    note = "using acoustic scale 1, the default for n-best lists"
     code, _, errors = ninja(*rescore)
     assert code == 0, errors
-    assert said in errors
-    found = find_scales(out)
-    assert found is not None
-    assert found.scales.acoustic == 1.0
+    assert note in errors
+    chosen = find_scales(out)
+    assert chosen is not None
+    assert chosen.scales.acoustic == 1.0
     errors = ninja(*rescore, "--acoustic-scale", 0.1)[2]
-    assert said not in errors
+    assert note not in errors
     assert find_scales(out).scales.acoustic == 0.1  # type: ignore[union-attr]
 
 
-def test_so_does_one_of_ctc_lattices_but_not_of_others(ninja: Ninja, tmp_path: Path) -> None:
+def test_only_lattices_without_graph_costs_default_to_acoustic_scale_1(ninja: Ninja, tmp_path: Path) -> None:
     (tmp_path / "lm.arpa").write_text(ARPA)
     (tmp_path / "words.txt").write_text("<eps> 0\na 1\nb 2\n")
     zero = fork().with_costs(np.zeros(2, np.float32))
@@ -345,29 +347,31 @@ def test_so_does_one_of_ctc_lattices_but_not_of_others(ninja: Ninja, tmp_path: P
         assert find_scales(out).scales.acoustic == scale  # type: ignore[union-attr]
 
 
-def test_a_score_by_default_scales_says_so(ninja, tmp_path):
+def test_the_default_acoustic_scale_is_noted(ninja, tmp_path):
     examples = Path(__file__).resolve().parents[2] / "examples"
     shutil.copy(examples / "lat.ark.gz", tmp_path)
-    given = ("score", examples / "text", tmp_path / "lat.ark.gz", "--words", examples / "words.txt")
-    said = "using acoustic scale 1"
-    assert said in ninja(*given)[2]
-    assert said not in ninja(*given, "--acoustic-scale", "1")[2]
+    score = ("score", examples / "text", tmp_path / "lat.ark.gz", "--words", examples / "words.txt")
+    note = "using acoustic scale 1"
+    assert note in ninja(*score)[2]
+    assert note not in ninja(*score, "--acoustic-scale", "1")[2]
     for name in ("best", "nbest"):
         verb = (name, tmp_path / "lat.ark.gz", "--words", examples / "words.txt", "-o", tmp_path / "out")
-        assert said in ninja(*verb)[2]
-        assert said not in ninja(*verb, "--lmwt", "10")[2]
+        assert note in ninja(*verb)[2]
+        assert note not in ninja(*verb, "--lmwt", "10")[2]
     (tmp_path / "lat.ark.gz.scales.toml").write_text("acoustic_scale = 1.0\n")
-    assert said not in ninja(*given)[2]
-    assert said not in ninja(*verb)[2]
-    assert said not in ninja("score", examples / "text", examples / "text")[2]
+    assert note not in ninja(*score)[2]
+    assert note not in ninja(*verb)[2]
+    assert note not in ninja("score", examples / "text", examples / "text")[2]
 
 
-def test_pages_and_help_say_the_same_of_chain_models() -> None:
+def test_documentation_and_help_of_chain_models_mention_post_decode_acwt() -> None:
     root = Path(__file__).resolve().parents[2]
-    said = [each.help or "" for command in commands() for each in command.params if isinstance(each, click.Option)]
+    texts = [
+        option.help or "" for command in commands() for option in command.params if isinstance(option, click.Option)
+    ]
     pages = [root / "README.md", *root.glob("docs/tutorials/*.md"), *root.glob("docs/howto/*.md")]
-    said += [part for page in pages for part in re.split(r"\n\n|\n\|", page.read_text())]
-    about = [" ".join(text.split()) for text in said if "chain model" in text and "coustic" in text]
-    assert len(about) > 20
-    for text in about:
+    texts += [part for page in pages for part in re.split(r"\n\n|\n\|", page.read_text())]
+    paragraphs = [" ".join(text.split()) for text in texts if "chain model" in text and "coustic" in text]
+    assert len(paragraphs) > 20
+    for text in paragraphs:
         assert "post-decode-acwt" in text, text

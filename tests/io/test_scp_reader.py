@@ -1,4 +1,4 @@
-"""Script files that name lattices in files of other formats: each file is read once, whatever the order of keys."""
+"""Script files that list lattices in files of other formats: each file is read once for any order of keys."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ from ninja.lattice.symbols import SymbolTable
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])
 
 
-def one(key, cost=1.0):
+def single_arc(key, cost=1.0):
     return from_arcs(key, [0], [1], [1], [cost], [0.0], finals={1: 0.0}).with_words(WORDS)
 
 
-def lists(keys):
+def list_file(keys):
     return b"".join(write_objects(NBest(key, (sentence(["a"], float(cost), 0.0),))) for cost, key in enumerate(keys))
 
 
-def native(keys):
-    return write_natives(one(key, cost) for cost, key in enumerate(keys))
+def native_file(keys):
+    return write_natives(single_arc(key, cost) for cost, key in enumerate(keys))
 
 
-def found(script, **how):
-    """Return the keys that are read with the costs of their lattices, and the errors of the others."""
+def read_script(script, **options):
+    """Return pairs of key and total cost from reading a script file, and the error messages."""
     errors = []
     lattices = [
         (key, float(lattice.graph.sum() + lattice.final_graph[lattice.is_final].sum()))
-        for key, lattice in read(script, on_error=errors.append, **how)
+        for key, lattice in read(script, on_error=errors.append, **options)
     ]
     return lattices, [str(error) for error in errors]
 
 
-def script(*rows):
+def write_script(*rows):
     Path("x.scp").write_text("".join(f"{row}\n" for row in rows))
     return "scp:x.scp"
 
 
 @pytest.fixture
-def reads(tmp_path, monkeypatch):
-    """Work in an empty folder, and count how many entries of files are converted to lattices."""
+def converted_keys(tmp_path, monkeypatch):
+    """Change to an empty folder and record the keys of file entries that are converted to lattices."""
     monkeypatch.chdir(tmp_path)
-    made = []
+    keys = []
 
     entries = Reader.entries
 
-    def counted(*given):
-        for key, lattice in entries(*given):
-            made.append(key)
+    def recording_entries(*arguments):
+        for key, lattice in entries(*arguments):
+            keys.append(key)
             yield key, lattice
 
-    monkeypatch.setattr(Reader, "entries", counted)
-    return made
+    monkeypatch.setattr(Reader, "entries", recording_entries)
+    return keys
 
 
 KEYS = [f"utt{number}" for number in range(30)]
@@ -74,53 +74,55 @@ KEYS = [f"utt{number}" for number in range(30)]
 
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled", "twice"])
 @pytest.mark.parametrize("form", ["json", "json.gz", "native", "k2"])
-def test_consecutive_lines_of_one_file_read_it_once(reads, order, form):
+def test_consecutive_lines_of_one_file_read_it_once(converted_keys, order, form):
     content = {
-        "json": lambda: lists(KEYS),
-        "json.gz": lambda: gzip.compress(lists(KEYS)),
-        "native": lambda: native(KEYS),
-        "k2": lambda: write_k2s([one(key, cost) for cost, key in enumerate(KEYS)]),
+        "json": lambda: list_file(KEYS),
+        "json.gz": lambda: gzip.compress(list_file(KEYS)),
+        "native": lambda: native_file(KEYS),
+        "k2": lambda: write_k2s([single_arc(key, cost) for cost, key in enumerate(KEYS)]),
     }
     Path("big").write_bytes(content[form]())
     keys = {"same": KEYS, "reversed": KEYS[::-1], "twice": KEYS + KEYS}.get(order, random.Random(1).sample(KEYS, 30))
-    lattices, errors = found(script(*(f"{key} big" for key in keys)))
+    lattices, errors = read_script(write_script(*(f"{key} big" for key in keys)))
     assert lattices == [(key, float(KEYS.index(key))) for key in keys]
     assert errors == []
-    assert reads == KEYS
+    assert converted_keys == KEYS
 
 
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
-def test_the_cache_of_a_file_is_bounded(reads, order, monkeypatch):
+def test_the_cache_of_a_file_is_bounded(converted_keys, order, monkeypatch):
     monkeypatch.setattr(scp_reader, "CACHE_BYTES", 5 * scp_reader.LATTICE_BYTES + 200)
-    Path("big").write_bytes(lists(KEYS))
+    Path("big").write_bytes(list_file(KEYS))
     keys = {"same": KEYS, "reversed": KEYS[::-1]}.get(order, random.Random(1).sample(KEYS, 30))
-    lattices, errors = found(script(*(f"{key} big" for key in keys), "none big", "none big", f"{keys[0]} big"))
+    lattices, errors = read_script(
+        write_script(*(f"{key} big" for key in keys), "none big", "none big", f"{keys[0]} big")
+    )
     assert lattices == [(key, float(KEYS.index(key))) for key in [*keys, keys[0]]]
     message = "big, key 'none': the file contains several lattices, but none with this key"
     assert errors == [message, message]
     if order == "same":
-        assert len(reads) == len(KEYS) + 1  # the last line goes back to the first lattice
+        assert len(converted_keys) == len(KEYS) + 1  # the last line reads the first lattice again
 
 
-def test_memory_does_not_grow_with_the_file(reads, monkeypatch):
+def test_memory_does_not_grow_with_the_file(converted_keys, monkeypatch):
     keys = [f"utt{number}" for number in range(3000)]
     monkeypatch.setattr(scp_reader, "CACHE_BYTES", 1 << 16)
-    Path("big").write_bytes(native(keys))
-    where = script(*(f"{key} big" for key in keys))
+    Path("big").write_bytes(native_file(keys))
+    source = write_script(*(f"{key} big" for key in keys))
     tracemalloc.start()
     try:
-        assert sum(1 for _ in read(where, read_ahead=False)) == 3000
+        assert sum(1 for _ in read(source, read_ahead=False)) == 3000
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 8 << 20
 
 
-def test_files_take_turns_and_each_line_has_its_own_error(reads):
-    Path("one.jsonl").write_bytes(lists(["u", "v"]))
-    Path("two.jsonl").write_bytes(lists(["v", "w", "v"]))
-    Path("single.slf").write_bytes(write_slf(one("any", 7.0)))
-    where = script(
+def test_alternating_files_are_read_and_each_bad_line_is_an_error(converted_keys):
+    Path("one.jsonl").write_bytes(list_file(["u", "v"]))
+    Path("two.jsonl").write_bytes(list_file(["v", "w", "v"]))
+    Path("single.slf").write_bytes(write_slf(single_arc("any", 7.0)))
+    source = write_script(
         "v one.jsonl",
         "x one.jsonl",
         "u one.jsonl",
@@ -130,7 +132,7 @@ def test_files_take_turns_and_each_line_has_its_own_error(reads):
         "w two.jsonl",
         "v none",
     )
-    lattices, errors = found(where)
+    lattices, errors = read_script(source)
     assert lattices == [("v", 1.0), ("u", 0.0), ("v", 0.0), ("a", 7.0), ("b", 7.0), ("w", 1.0)]
     assert errors == [
         "one.jsonl, key 'x': the file contains several lattices, but none with this key",
@@ -138,47 +140,47 @@ def test_files_take_turns_and_each_line_has_its_own_error(reads):
     ]
 
 
-def test_of_a_key_that_comes_again_the_first_lattice_is_taken(reads):
-    Path("two.jsonl").write_bytes(lists(["v", "w", "v"]))
-    lattices, errors = found(script("v two.jsonl", "x two.jsonl", "v two.jsonl"))
+def test_the_first_lattice_of_a_duplicate_key_is_read(converted_keys):
+    Path("two.jsonl").write_bytes(list_file(["v", "w", "v"]))
+    lattices, errors = read_script(write_script("v two.jsonl", "x two.jsonl", "v two.jsonl"))
     assert lattices == [("v", 0.0), ("v", 0.0)]
     assert len(errors) == 1
-    assert reads == ["v", "w", "v"]
+    assert converted_keys == ["v", "w", "v"]
 
 
-def test_damage_is_told_for_every_line_that_it_costs(reads):
-    Path("cut.jsonl.gz").write_bytes(gzip.compress(lists(KEYS))[:-30])
-    lattices, errors = found(script("utt1 cut.jsonl.gz", "utt2 cut.jsonl.gz"))
+def test_damage_is_reported_for_every_affected_line(converted_keys):
+    Path("cut.jsonl.gz").write_bytes(gzip.compress(list_file(KEYS))[:-30])
+    lattices, errors = read_script(write_script("utt1 cut.jsonl.gz", "utt2 cut.jsonl.gz"))
     assert lattices == []
     assert errors == [f"cut.jsonl.gz, key '{key}': the gzip stream is truncated" for key in ("utt1", "utt2")]
-    Path("damaged.jsonl").write_bytes(lists(["u"]) + b'{"key": "v", "nbest": 1}\n' + lists(["w"]))
-    lattices, errors = found(script("w damaged.jsonl", "v damaged.jsonl", "u damaged.jsonl"))
+    Path("damaged.jsonl").write_bytes(list_file(["u"]) + b'{"key": "v", "nbest": 1}\n' + list_file(["w"]))
+    lattices, errors = read_script(write_script("w damaged.jsonl", "v damaged.jsonl", "u damaged.jsonl"))
     assert lattices == [("w", 0.0), ("u", 0.0)]
     assert len(errors) == 1
     assert errors[0].startswith("damaged.jsonl:2, key 'v': ")
     Path("none.jsonl").write_bytes(b"\n")
     Path("x.jsonl").write_bytes(b'{"key": "v"}\n')
     for name in ("none.jsonl", "x.jsonl"):
-        lattices, errors = found(script(f"w {name}", f"v {name}"))
+        lattices, errors = read_script(write_script(f"w {name}", f"v {name}"))
         assert lattices == []
         assert [error.partition(":")[0].partition(",")[0] for error in errors] == [name, name]
 
 
-def test_words_of_a_listed_file_are_counted_once_and_read_once(reads):
-    Path("big.jsonl").write_bytes(lists(KEYS))
-    where = script(*(f"{key} big.jsonl" for key in KEYS))
-    words = vocabulary(where)
+def test_vocabulary_and_read_each_read_a_listed_file_once(converted_keys):
+    Path("big.jsonl").write_bytes(list_file(KEYS))
+    source = write_script(*(f"{key} big.jsonl" for key in KEYS))
+    words = vocabulary(source)
     assert {word for word, _ in words} == {"<eps>", "a"}
-    assert [key for key, _ in read(where, words=words)] == KEYS
-    assert reads == 2 * KEYS
+    assert [key for key, _ in read(source, words=words)] == KEYS
+    assert converted_keys == 2 * KEYS
 
 
-def test_kaldi_archives_and_other_files_may_be_listed_together(reads):
-    write_all("ark,scp:a.ark,a.scp", (one(key, 3.0).with_words(None) for key in ("u", "v")))
-    Path("b.jsonl").write_bytes(lists(["u", "w"]))
+def test_kaldi_archives_and_other_formats_may_be_listed_together(converted_keys):
+    write_all("ark,scp:a.ark,a.scp", (single_arc(key, 3.0).with_words(None) for key in ("u", "v")))
+    Path("b.jsonl").write_bytes(list_file(["u", "w"]))
     rows = Path("a.scp").read_text().splitlines()
-    where = script("w b.jsonl", rows[1], "u b.jsonl", rows[0], "w b.jsonl")
-    lattices, errors = found(where)
+    source = write_script("w b.jsonl", rows[1], "u b.jsonl", rows[0], "w b.jsonl")
+    lattices, errors = read_script(source)
     assert errors == []
     assert lattices == [("w", 1.0), ("v", 3.0), ("u", 0.0), ("u", 3.0), ("w", 1.0)]
 
@@ -186,12 +188,12 @@ def test_kaldi_archives_and_other_files_may_be_listed_together(reads):
 LATTICES = Path(__file__).resolve().parents[2] / "examples" / "lat.ark.gz"
 
 
-@pytest.mark.timeout(120)  # a pipe that is never written to never ends
+@pytest.mark.timeout(120)  # reading a pipe without a writer never ends
 @pytest.mark.parametrize("command", ["best", "prune", "copy", "rescore"])
 @pytest.mark.parametrize(
     "name", ["a.ark[0:3]", "a.ark:5[0:3]", f"a.ark:{'9' * 5000}", "pipe", "*.none", "-", "s3://b/x:5"]
 )
-def test_a_bad_line_costs_no_other(ninja, tmp_path, monkeypatch, command, name):
+def test_a_bad_line_does_not_affect_other_lines(ninja, tmp_path, monkeypatch, command, name):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     entries = [lattice for _, lattice in read(LATTICES)][:2]
@@ -213,10 +215,12 @@ def test_a_bad_line_costs_no_other(ninja, tmp_path, monkeypatch, command, name):
     assert "internal error" not in errors
     assert "1 failed: bad" in errors
     keys = (
-        [line.split()[0] for line in Path("out").read_text().splitlines()] if command == "best" else [*kept("out.ark")]
+        [line.split()[0] for line in Path("out").read_text().splitlines()]
+        if command == "best"
+        else [*archive_keys("out.ark")]
     )
     assert keys == [lattice.key for lattice in entries]
 
 
-def kept(archive):
+def archive_keys(archive):
     return (key for key, _ in read(archive))

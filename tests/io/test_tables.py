@@ -41,7 +41,7 @@ def small(key, words=(3,)):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Create a folder as Kaldi's decoders write it, and make it the current directory."""
+    """Create a folder with the files of a Kaldi decoder and make it the current directory."""
     monkeypatch.chdir(tmp_path)
     for job in (1, 2, 10):
         write_all(f"lat.{job}.gz", [small(f"utt-{job}-a"), small(f"utt-{job}-b")])
@@ -82,15 +82,15 @@ ALL = ["utt-1-a", "utt-1-b", "utt-2-a", "utt-2-b", "utt-10-a", "utt-10-b"]
     ],
 )
 @pytest.mark.parametrize("read_ahead", [True, False])
-def test_a_source_is_understood(folder, source, expected, read_ahead):
-    found = list(read(source, read_ahead=read_ahead))
-    assert [key for key, _ in found] == expected
-    assert [lattice.key for _, lattice in found] == expected
+def test_every_form_of_source_is_read(folder, source, expected, read_ahead):
+    pairs = list(read(source, read_ahead=read_ahead))
+    assert [key for key, _ in pairs] == expected
+    assert [lattice.key for _, lattice in pairs] == expected
     assert list(keys(source)) == expected
 
 
 @pytest.mark.parametrize("folder_name", ["lat:1", "a[1]", "JOB", "ark"])
-def test_a_name_that_exists_is_a_path_whatever_its_letters(tmp_path, monkeypatch, folder_name):
+def test_the_name_of_an_existing_file_is_read_as_a_path(tmp_path, monkeypatch, folder_name):
     monkeypatch.chdir(tmp_path)
     os.mkdir(folder_name)
     write_all(f"{folder_name}/lat.JOB.ark", [small("k")])
@@ -114,19 +114,19 @@ def test_a_name_that_exists_is_a_path_whatever_its_letters(tmp_path, monkeypatch
         ("log", FormatError, "contains no lattices"),
     ],
 )
-def test_a_source_that_makes_no_sense_is_refused_at_once(folder, source, kind, message):
+def test_an_invalid_source_is_refused_immediately(folder, source, kind, message):
     with pytest.raises(kind) as caught:
-        list(read(source)) if source == "log" else read(source)  # a folder is looked at when it is read
+        list(read(source)) if source == "log" else read(source)  # a folder is listed only when it is read
     assert message in str(caught.value)
 
 
-def test_a_typed_command_runs_where_it_is_allowed(folder):
+def test_pipe_commands_run_only_with_allow_pipes(folder):
     assert list(keys("ark:cat plain.ark | cat |", allow_pipes=True)) == ["x", "y", "z"]
     with pytest.raises(InputError, match="exit code 3"):
         list(read("ark:cat plain.ark; exit 3 |", allow_pipes=True))
 
 
-def test_missing_files_are_reported_and_passed_over(folder):
+def test_missing_files_are_reported_and_skipped(folder):
     errors = []
     assert list(keys(["none.ark", "plain.ark"], on_error=errors.append)) == ["x", "y", "z"]
     assert type(errors[0]) is InputError
@@ -135,7 +135,7 @@ def test_missing_files_are_reported_and_passed_over(folder):
         list(read("none.ark"))
 
 
-def test_a_script_file_finds_each_lattice_in_any_order(folder):
+def test_a_script_file_may_list_lattices_in_any_order(folder):
     lines = Path("plain.scp").read_text().splitlines()
     Path("back.scp").write_text(
         "\n".join([*lines[::-1], "again " + lines[1].split()[1], "g gunzip -c one.gz |", "h one"])
@@ -143,10 +143,10 @@ def test_a_script_file_finds_each_lattice_in_any_order(folder):
     first = Path("plain.ark").read_bytes()[2 : 2 + 150]
     Path("one.gz").write_bytes(gzip.compress(first))
     Path("one").write_bytes(first)
-    found = list(read("back.scp"))
-    assert [key for key, _ in found] == ["z", "y", "x", "again", "g", "h"]
-    assert [lattice.word.tolist() for _, lattice in found] == [[122], [121], [120], [121], [120], [120]]
-    assert [lattice.key for _, lattice in found] == ["z", "y", "x", "again", "g", "h"]
+    pairs = list(read("back.scp"))
+    assert [key for key, _ in pairs] == ["z", "y", "x", "again", "g", "h"]
+    assert [lattice.word.tolist() for _, lattice in pairs] == [[122], [121], [120], [121], [120], [120]]
+    assert [lattice.key for _, lattice in pairs] == ["z", "y", "x", "again", "g", "h"]
 
 
 @pytest.mark.parametrize("text", [True, False])
@@ -155,9 +155,11 @@ def test_script_files_of_large_archives_find_every_lattice(tmp_path, text):
         f"ark{',t' if text else ''},scp:{tmp_path}/a.ark,{tmp_path}/a.scp",
         (small(f"k{number}", range(1, 100 + 7 * number)) for number in range(300)),
     )
-    found = list(read(tmp_path / "a.scp"))
-    assert len(found) == 300
-    assert all(one.identical(other) for (_, one), (_, other) in zip(found, read(tmp_path / "a.ark"), strict=True))
+    pairs = list(read(tmp_path / "a.scp"))
+    assert len(pairs) == 300
+    assert all(
+        lattice.identical(expected) for (_, lattice), (_, expected) in zip(pairs, read(tmp_path / "a.ark"), strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,8 +176,8 @@ def test_script_files_of_large_archives_find_every_lattice(tmp_path, text):
     ],
 )
 def test_a_bad_line_of_a_script_file_is_one_failure(folder, line, kind, message):
-    good = Path("plain.scp").read_text().splitlines()
-    Path("bad.scp").write_text("\n".join([good[0], line, good[1]]) + "\n")
+    rows = Path("plain.scp").read_text().splitlines()
+    Path("bad.scp").write_text("\n".join([rows[0], line, rows[1]]) + "\n")
     errors = []
     assert list(keys("bad.scp", on_error=errors.append)) == ["x", "y"]
     (error,) = errors
@@ -201,15 +203,15 @@ def test_the_standard_input_is_read(folder, monkeypatch):
             assert list(keys(source)) == ["x", "y", "z"]
     code = "import ninja; print(*(key for key, _ in ninja.read('-')))"
     with open("lat.10.gz", "rb") as stream:
-        done = subprocess.run([sys.executable, "-c", code], stdin=stream, capture_output=True, env=environment())
-    assert done.stdout.split() == [b"utt-10-a", b"utt-10-b"], done.stderr
+        process = subprocess.run([sys.executable, "-c", code], stdin=stream, capture_output=True, env=environment())
+    assert process.stdout.split() == [b"utt-10-a", b"utt-10-b"], process.stderr
 
 
 def environment():
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
-def test_lattices_come_as_soon_as_a_pipe_delivers_them(folder):
+def test_lattices_are_yielded_as_soon_as_a_pipe_delivers_them(folder):
     content = Path("plain.ark").read_bytes()
     code = "import ninja\nfor key, _ in ninja.read('-'): print(key, flush=True)"
     process = subprocess.Popen(
@@ -231,40 +233,40 @@ def test_a_single_lattice_without_a_key_takes_the_file_name(folder):
     end = content.index(b" \xd6\xfd\xb2\x7e", begin + 1) - len("libri-4446-2275-0014")
     for name, packed in (("utt-7.lat", content[begin:end]), ("utt-8.lat.gz", gzip.compress(content[begin:end]))):
         Path(name).write_bytes(packed)
-        ((key, found),) = read(name)
-        assert key == found.key == name[:5]
-        assert found.with_key(lattice.key).identical(lattice)
+        ((key, result),) = read(name)
+        assert key == result.key == name[:5]
+        assert result.with_key(lattice.key).identical(lattice)
 
 
 def test_an_openfst_file_is_a_lattice_with_graph_costs(folder):
     pytest.importorskip("pywrapfst")
     to_fst(small("k", [3, 4])).write("utt.fst")
-    ((key, found),) = read("utt.fst")
-    assert (key, found.word.tolist(), found.acoustic.tolist()) == ("utt", [3, 4], [0, 0])
+    ((key, lattice),) = read("utt.fst")
+    assert (key, lattice.word.tolist(), lattice.acoustic.tolist()) == ("utt", [3, 4], [0, 0])
     with pytest.raises(SymbolError, match="word id 4"):
         list(read("utt.fst", words="words.txt"))
 
 
 def test_words_are_attached_to_every_lattice(folder):
-    found = [lattice for _, lattice in read("lat.*.gz", words="words.txt")]
-    assert found[0].words is found[-1].words
-    assert found[0].words.spell(found[0].word) == ["a"]
+    lattices = [lattice for _, lattice in read("lat.*.gz", words="words.txt")]
+    assert lattices[0].words is lattices[-1].words
+    assert lattices[0].words.spell(lattices[0].word) == ["a"]
     (_, sample), *_ = read(SAMPLE / "lat.ark.gz", words=SAMPLE / "words.txt")
     assert len(sample.words.spell(sample.word)) > 50
 
 
-def test_an_empty_archive_holds_nothing(tmp_path):
+def test_an_empty_archive_has_no_lattices(tmp_path):
     for name, content in (("a.ark", b""), ("b.ark.gz", gzip.compress(b"")), ("c.scp", b""), ("d.txt", b"\n\n")):
         (tmp_path / name).write_bytes(content)
         assert list(read(tmp_path / name)) == []
 
 
-def test_gzip_members_follow_each_other(folder):
+def test_concatenated_gzip_members_are_read(folder):
     Path("all.gz").write_bytes(b"".join(Path(f"lat.{job}.gz").read_bytes() for job in (1, 2, 10)))
     assert list(keys("all.gz")) == ALL
 
 
-def test_gzip_members_may_be_padded_with_zeros_but_with_nothing_else(folder):
+def test_gzip_members_may_be_padded_with_zeros_only(folder):
     member = Path("lat.1.gz").read_bytes()
     Path("padded.gz").write_bytes(member + bytes(1000) + member + bytes(3))
     assert list(keys("padded.gz")) == 2 * list(keys("lat.1.gz"))
@@ -284,7 +286,7 @@ def test_gzip_members_may_be_padded_with_zeros_but_with_nothing_else(folder):
 
 
 @pytest.mark.parametrize("read_ahead", [True, False])
-def test_a_gzip_file_cut_anywhere_gives_what_comes_before(tmp_path, monkeypatch, read_ahead):
+def test_a_truncated_gzip_file_yields_its_complete_lattices(tmp_path, monkeypatch, read_ahead):
     import ninja.files.gzip as streams
 
     monkeypatch.setattr(streams, "PACKED_CHUNK", 7)
@@ -292,19 +294,19 @@ def test_a_gzip_file_cut_anywhere_gives_what_comes_before(tmp_path, monkeypatch,
     write_all(tmp_path / "all.ark", lattices)
     content = (tmp_path / "all.ark").read_bytes()
     packed = gzip.compress(content)
-    cut = tmp_path / "cut.ark.gz"
+    truncated = tmp_path / "cut.ark.gz"
     for size in range(2, len(packed), 5):
-        cut.write_bytes(packed[:size])
+        truncated.write_bytes(packed[:size])
         failures = []
-        found = list(read(cut, on_error=failures.append, read_ahead=read_ahead))
+        pairs = list(read(truncated, on_error=failures.append, read_ahead=read_ahead))
         unpacked = zlib.decompressobj(wbits=31).decompress(packed[:size])
-        assert len(found) >= sum(unpacked.find(b"u%d " % (number + 1)) > 0 for number in range(19))
-        assert [key for key, _ in found] == [lattice.key for lattice in lattices[: len(found)]]
-        assert [str(failure) for failure in failures] == [f"{cut}: the gzip stream is truncated"]
+        assert len(pairs) >= sum(unpacked.find(b"u%d " % (number + 1)) > 0 for number in range(19))
+        assert [key for key, _ in pairs] == [lattice.key for lattice in lattices[: len(pairs)]]
+        assert [str(failure) for failure in failures] == [f"{truncated}: the gzip stream is truncated"]
 
 
-def threads():
-    """Count the threads of this process, including those that Python does not know of."""
+def num_threads():
+    """Count the threads of this process, including those not created by Python."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
 
@@ -318,20 +320,20 @@ def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
         "ark,scp:big.ark,big.scp" if name == "big.scp" else name,
         (lattice.with_key(f"k{number}") for number in range(10_000)),
     )
-    before = threads()
+    before = num_threads()
     lattices = read(name)
     assert next(lattices)[0] == "k0"
-    assert threads() > before
+    assert num_threads() > before
     lattices.close()
     unfinished = read(name)
     next(unfinished)
     del unfinished
-    read(name)  # never begun
+    read(name)  # not started
     gc.collect()
-    until = time.monotonic() + 60
-    while threads() > before and time.monotonic() < until:
+    deadline = time.monotonic() + 60
+    while num_threads() > before and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert threads() <= before
+    assert num_threads() <= before
 
 
 def test_errors_of_the_reading_thread_reach_the_caller(tmp_path, monkeypatch):
@@ -346,7 +348,7 @@ def test_errors_of_the_reading_thread_reach_the_caller(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-def test_read_ahead_gives_what_plain_reading_gives(tmp_path, monkeypatch, cores):
+def test_reading_ahead_agrees_with_plain_reading(tmp_path, monkeypatch, cores):
     monkeypatch.setattr("ninja.formats.kaldi.archive.num_cores", lambda: cores)
     path = tmp_path / "mixed.ark"
     content = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())
@@ -355,14 +357,14 @@ def test_read_ahead_gives_what_plain_reading_gives(tmp_path, monkeypatch, cores)
     for read_ahead in (True, False):
         errors = []
         outcomes.append((list(read(path, on_error=errors.append, read_ahead=read_ahead)), errors))
-    (one, (error,)), (other, (same_error,)) = outcomes
-    assert len(one) == len(other) == 180
-    assert all(a.identical(b) for (_, a), (_, b) in zip(one, other, strict=True))
-    assert str(error) == str(same_error)
+    (pairs, (error,)), (plain_pairs, (plain_error,)) = outcomes
+    assert len(pairs) == len(plain_pairs) == 180
+    assert all(a.identical(b) for (_, a), (_, b) in zip(pairs, plain_pairs, strict=True))
+    assert str(error) == str(plain_error)
     assert error.byte > 60 * len(content)
 
 
-def test_an_entry_that_could_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+def test_an_entry_larger_than_the_limit_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("ninja.formats.kaldi.archive.LARGEST_ENTRY", 1000)
     monkeypatch.setattr("ninja.formats.kaldi.archive.CHUNK", 256)
     for name in ("a.ark", "b.ark.gz"):
@@ -373,7 +375,7 @@ def test_an_entry_that_could_not_fit_into_memory_is_refused(tmp_path, monkeypatc
         assert errors[0].byte > 0
 
 
-def test_an_exception_of_the_error_handler_stops_the_reading(folder):
+def test_an_exception_in_the_error_handler_stops_reading(folder):
     def stop(error):
         raise KeyboardInterrupt
 
