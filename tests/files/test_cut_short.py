@@ -1,4 +1,4 @@
-"""Files truncated anywhere cause a typed error, or yield the lattices of the whole file."""
+"""Files truncated at any byte raise a typed error or yield lattices of the complete file."""
 
 from __future__ import annotations
 
@@ -91,64 +91,64 @@ def small(key: str = "utt1") -> Lattice:
     return lattice_of(ARCS, FINALS, NAMES, [0, 10, 12, 30]).with_key(key)
 
 
-def other(key: str = "utt2") -> Lattice:
+def single_arc(key: str = "utt2") -> Lattice:
     return lattice_of([(0, 1, 3, 12.5, 10.5)], {1: (0.0, 0.0)}, NAMES, [0, 15]).with_key(key)
 
 
-def written(*lattices: Lattice, to: str) -> Callable[[Path], bytes]:
-    def made(folder: Path) -> bytes:
-        name = folder / "written"
+def file_writer(*lattices: Lattice, to: str) -> Callable[[Path], bytes]:
+    def write(folder: Path) -> bytes:
+        name = folder / "lattices"
         write_all(
             str(name), (lattice_nbest(lattice, 3) if to.startswith(LISTS) else lattice for lattice in lattices), to=to
         )
-        return (name if name.is_file() else next(name.iterdir())).read_bytes()  # some have a folder of files
+        return (name if name.is_file() else next(name.iterdir())).read_bytes()  # some formats write a folder
 
-    return made
+    return write
 
 
-# How each format is asked for, and a small file of it.
+# The format name and a small file of each format.
 FORMATS: dict[str, tuple[str, bytes | Callable[[Path], bytes]]] = {
-    "kaldi": ("kaldi", written(small(), other(), to="binary")),
-    "kaldi-text": ("kaldi", written(small(), other(), to="text")),
+    "kaldi": ("kaldi", file_writer(small(), single_arc(), to="binary")),
+    "kaldi-text": ("kaldi", file_writer(small(), single_arc(), to="text")),
     "named-text": ("named-text", NAMED),
     "nbest-kaldi": ("nbest-kaldi", LINEAR),
     "slf": ("slf", SMALL),
     "slf-nodes": ("slf", NODES),
     "slf-sub-lattices": ("slf", SUBLATTICES),
-    "sphinx": ("sphinx", written(small(), to="sphinx")),
-    "pfsg": ("pfsg", written(small(), other(), to="pfsg")),
-    "plf": ("plf", written(small(), other(), to="plf")),
-    "plf-both": ("plf:graph=0,acoustic=1", written(small(), other(), to="plf:scores=both")),
+    "sphinx": ("sphinx", file_writer(small(), to="sphinx")),
+    "pfsg": ("pfsg", file_writer(small(), single_arc(), to="pfsg")),
+    "plf": ("plf", file_writer(small(), single_arc(), to="plf")),
+    "plf-both": ("plf:graph=0,acoustic=1", file_writer(small(), single_arc(), to="plf:scores=both")),
     "mesh": ("mesh", MESH),
-    "openfst": ("openfst", written(small(), to="openfst")),
-    "fst-text": ("fst-text", written(small(), to="fst-text")),
-    "fst-text-words": ("fst-text", written(small(), to="fst-text:labels=words,acceptor=true")),
-    "fst-ark": ("fst-ark", written(small(), other(), to="fst-ark:text=true")),
-    "json-lines": ("json", written(small(), other(), to="json")),
+    "openfst": ("openfst", file_writer(small(), to="openfst")),
+    "fst-text": ("fst-text", file_writer(small(), to="fst-text")),
+    "fst-text-words": ("fst-text", file_writer(small(), to="fst-text:labels=words,acceptor=true")),
+    "fst-ark": ("fst-ark", file_writer(small(), single_arc(), to="fst-ark:text=true")),
+    "json-lines": ("json", file_writer(small(), single_arc(), to="json")),
     "json-list": ("json", JSON_LIST),
-    "srilm": ("srilm", written(small(), to="srilm")),
-    "srilm-1": ("srilm", written(small(), to="srilm:variant=NBestList1.0")),
+    "srilm": ("srilm", file_writer(small(), to="srilm")),
+    "srilm-1": ("srilm", file_writer(small(), to="srilm:variant=NBestList1.0")),
     "srilm-2": ("srilm", SRILM2),
     "columns": ("columns", COLUMNS),
     "nemo": ("nemo:beam=2", b"one two\t-12.5\none three\t-13.25\ntwo\t-10.125\nthree\t-11.75\n"),
     "ctm": ("ctm", CTM),
 }
-# What the end of a line may hide, for nothing in these formats says what was to follow: an arc, or that a state which
-# has arcs is final (AT&T's text); another hypothesis of the last utterance (Kaldi's and SRILM's lists, columns), or
-# another word of it (CTM); times of the last words (meshes). Entries as a whole may be gone where there can be several.
-OPEN = {"fst-text", "fst-text-words", "nbest-kaldi", "srilm", "srilm-1", "srilm-2", "columns", "ctm", "mesh"}
-# Entries of these say themselves where they end.
-CLOSED = {"kaldi", "plf", "plf-both", "json-lines", "openfst", "sphinx"}
+# Truncation at a line end of these formats cannot be detected. It may remove an arc or a final state with arcs (AT&T
+# text), a hypothesis of the last utterance (Kaldi and SRILM lists, columns), a word of it (CTM), or the times of the
+# last words (meshes). Complete entries may be missing from files that can contain several.
+OPEN_ENDED = {"fst-text", "fst-text-words", "nbest-kaldi", "srilm", "srilm-1", "srilm-2", "columns", "ctm", "mesh"}
+# Entries of these formats mark their own end.
+SELF_DELIMITING = {"kaldi", "plf", "plf-both", "json-lines", "openfst", "sphinx"}
 
 
-def found_in(path: Path, name: str) -> tuple[dict[str, tuple[object, ...]], list[NinjaError]]:
+def read_contents(path: Path, name: str) -> tuple[dict[str, tuple[object, ...]], list[NinjaError]]:
     errors: list[NinjaError] = []
     lattices = read(path, format=name, on_error=errors.append, read_ahead=False)
-    return {key: spoken(lattice) for key, lattice in lattices}, errors
+    return {key: lattice_content(lattice) for key, lattice in lattices}, errors
 
 
-def spoken(lattice: Lattice) -> tuple[object, ...]:
-    """Return the content of a lattice with words instead of ids, as files with fewer words have other ids."""
+def lattice_content(lattice: Lattice) -> tuple[object, ...]:
+    """Return the content of a lattice with words instead of ids, because truncated files assign different ids."""
     names = lattice.words.spell(lattice.word) if lattice.words else lattice.word[lattice.word != 0].tolist()
     arrays = (lattice.dst, lattice.graph, lattice.acoustic, lattice.final_graph, lattice.final_acoustic, lattice.ali)
     time = None if lattice.time is None else lattice.time.tolist()
@@ -156,27 +156,30 @@ def spoken(lattice: Lattice) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_file_cut_at_any_byte_is_refused_or_gives_lattices_of_the_whole(name: str, tmp_path: Path) -> None:
-    asked, content = FORMATS[name]
+def test_a_truncated_file_is_refused_or_yields_lattices_of_the_complete_file(name: str, tmp_path: Path) -> None:
+    form, content = FORMATS[name]
     content = content if isinstance(content, bytes) else content(tmp_path)
     path = tmp_path / "utt"
     path.write_bytes(content)
-    whole, errors = found_in(path, asked)
+    whole, errors = read_contents(path, form)
     assert whole
     assert not errors
     keys = list(whole)
-    for cut in range(1, len(content)):
-        path.write_bytes(content[:cut])
-        found, errors = found_in(path, asked)
-        if name == "nemo" and list(found) == ["utt"]:
-            found = {keys[0]: found["utt"]}  # the only list of a file has its name
-        at_line_end = content[cut - 1 : cut] == b"\n"
-        assert list(found) == keys[: len(found)], cut
-        differ = [key for key in found if found[key] != whole[key]]
-        assert not differ or (at_line_end and name in OPEN and differ == [list(found)[-1]]), (cut, content[:cut])
-        # Without an error, all are there, or nothing but whole entries is gone.
-        gone = at_line_end or not content[:cut].strip() or (name in CLOSED and found)
-        assert errors or len(found) == len(whole) or gone, (cut, content[:cut])
+    for size in range(1, len(content)):
+        path.write_bytes(content[:size])
+        contents, errors = read_contents(path, form)
+        if name == "nemo" and list(contents) == ["utt"]:
+            contents = {keys[0]: contents["utt"]}  # a single list is named after the file
+        at_line_end = content[size - 1 : size] == b"\n"
+        assert list(contents) == keys[: len(contents)], size
+        changed = [key for key in contents if contents[key] != whole[key]]
+        assert not changed or (at_line_end and name in OPEN_ENDED and changed == [list(contents)[-1]]), (
+            size,
+            content[:size],
+        )
+        # Without an error, all entries are read, or only complete entries are missing.
+        may_be_missing = at_line_end or not content[:size].strip() or (name in SELF_DELIMITING and contents)
+        assert errors or len(contents) == len(whole) or may_be_missing, (size, content[:size])
         assert all(str(path) in str(error) for error in errors)
 
 
@@ -184,7 +187,7 @@ UNENDED = "the last line has no newline, so the file may be truncated; if it is 
 
 
 @pytest.mark.parametrize(
-    ("name", "cut", "place"),
+    ("name", "cut", "location"),
     [
         ("slf", SMALL[:-2], "utt:12, key 'utt'"),
         ("fst-text", b"0 1 7 7 0.5\n1 0.2", "utt:2, key 'utt'"),
@@ -192,7 +195,7 @@ UNENDED = "the last line has no newline, so the file may be truncated; if it is 
         ("mesh", MESH[:-2], "utt:13, key 'utt2'"),
         ("columns", COLUMNS[:-2], "utt:3, key 'utt2'"),
         ("columns", COLUMNS[:40], "utt:2, key 'utt1'"),
-        ("columns", COLUMNS[:66], "utt:3, key 'utt1'"),  # whose line this is, nobody knows
+        ("columns", COLUMNS[:66], "utt:3, key 'utt1'"),  # the utterance of this line is unknown
         ("ctm", CTM[:-2], "utt:4, key 'utt2'"),
         ("ctm", CTM[:68], "utt:4, key 'utt1'"),
         ("ctm:keys=file-channel", CTM[:82], "utt:4, key 'utt2-1'"),
@@ -201,28 +204,28 @@ UNENDED = "the last line has no newline, so the file may be truncated; if it is 
         ("nbest-kaldi", LINEAR[:-4], "utt:8"),
     ],
 )
-def test_a_last_line_without_its_end_is_refused_with_its_place(
-    name: str, cut: bytes, place: str, tmp_path: Path
+def test_an_unterminated_last_line_is_refused_with_its_location(
+    name: str, cut: bytes, location: str, tmp_path: Path
 ) -> None:
     (tmp_path / "utt").write_bytes(cut)
-    _, errors = found_in(tmp_path / "utt", name)
+    _, errors = read_contents(tmp_path / "utt", name)
     assert type(errors[-1]) is FormatError
-    assert str(errors[-1]) == f"{tmp_path}/{place}: {UNENDED}"
+    assert str(errors[-1]) == f"{tmp_path}/{location}: {UNENDED}"
 
 
-def test_blank_rests_and_comments_may_lack_their_end(tmp_path: Path) -> None:
+def test_trailing_blanks_and_comments_need_no_newline(tmp_path: Path) -> None:
     for name, content in (("slf", SMALL), ("ctm", CTM), ("columns", COLUMNS), ("mesh", MESH), ("srilm", SRILM2)):
         comment = {"slf": b"# the end", "ctm": b";; the end", "srilm": b"## the end"}.get(name, b"")
         path = tmp_path / "utt"
         path.write_bytes(content)
-        whole = found_in(path, name)
+        whole = read_contents(path, name)
         assert not whole[1]
-        for rest in (b"" if name == "columns" else b" \t\r", comment):  # in columns no line is blank
-            path.write_bytes(content + rest)
-            assert found_in(path, name) == whole
+        for ending in (b"" if name == "columns" else b" \t\r", comment):  # columns have no blank lines
+            path.write_bytes(content + ending)
+            assert read_contents(path, name) == whole
 
 
-def test_files_of_espnet_and_meshes_that_are_compared_are_held_to_the_same(tmp_path: Path) -> None:
+def test_truncated_espnet_files_and_compared_meshes_are_refused(tmp_path: Path) -> None:
     text, score = b"utt1 one two\nutt2 three\n", b"utt1 -12.5\nutt2 tensor(-13.5)\n"
     assert len(read_espnet({1: (text, score)})) == 2
     for cut in range(len(text)):

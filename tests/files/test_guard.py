@@ -1,4 +1,4 @@
-"""No output of a command replaces one of its inputs; parameter types determine which parameters name files."""
+"""Outputs of commands never replace their inputs; the types of parameters declare which ones are files."""
 
 import os
 import subprocess
@@ -14,40 +14,41 @@ from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
 from ninja.graph import from_arcs
 
-JUNK = b"acoustic_scale = 1.0\n"  # for --config, which is read at once; to others it is nothing
+JUNK = b"acoustic_scale = 1.0\n"  # valid for --config, which is parsed immediately
 NINJA = [sys.executable, "-m", "ninja"]
 REFUSED = "is an input and would be overwritten"
 
 
 def commands():
-    """Yield each command with the words that call it."""
+    """Yield each command with the words that invoke it."""
     for name in COMMANDS:
         command = group.get_command(None, name)
         if isinstance(command, click.Group):
-            yield from (([name, below], command.commands[below]) for below in command.commands)
+            yield from (([name, subcommand], command.commands[subcommand]) for subcommand in command.commands)
         else:
             yield name.split(), command
 
 
-def of_type(command, kind):
-    return [each for each in command.params if isinstance(each.type, kind)]
+def of_type(command, type_):
+    return [parameter for parameter in command.params if isinstance(parameter.type, type_)]
 
 
-def said(parameter, value):
-    """Return the parameter as it is typed on the command line."""
+def option_tokens(parameter, value):
+    """Return the command-line tokens of an option with a value."""
     return [f"{parameter.opts[0]}={value}"] if parameter.opts[0].startswith("--") else [parameter.opts[0], str(value)]
 
 
-def call(words, command, values):
+def command_line(words, command, values):
     """Return a command line with files for some parameters, and arbitrary values for other required parameters."""
-    needed = [each for each in command.params if each.required or each.name in values]
-    line = list(words)
-    for each in needed:
-        if isinstance(each, click.Option):
-            line += said(each, values.get(each.name, f"junk.{each.name}"))
-    arguments = [each for each in command.params if isinstance(each, click.Argument)]
-    last = max((place for place, each in enumerate(arguments) if each in needed), default=-1)
-    return [*line, "--", *(str(values.get(each.name, f"junk.{each.name}")) for each in arguments[: last + 1])]
+    required = [parameter for parameter in command.params if parameter.required or parameter.name in values]
+    tokens = list(words)
+    for parameter in required:
+        if isinstance(parameter, click.Option):
+            tokens += option_tokens(parameter, values.get(parameter.name, f"junk.{parameter.name}"))
+    arguments = [parameter for parameter in command.params if isinstance(parameter, click.Argument)]
+    last = max((index for index, argument in enumerate(arguments) if argument in required), default=-1)
+    names = [argument.name for argument in arguments[: last + 1]]
+    return [*tokens, "--", *(str(values.get(name, f"junk.{name}")) for name in names)]
 
 
 CASES = [
@@ -57,45 +58,44 @@ CASES = [
 ]
 
 
-def test_all_that_names_a_file_is_in_the_tables():
+def test_all_file_parameters_have_a_file_type():
     assert len(CASES) > 200
     for words, command in commands():
-        for each in command.params:
-            if isinstance(each.type, InputFile | OutputFile) or words == ["shard-script"]:
+        for parameter in command.params:
+            if isinstance(parameter.type, InputFile | OutputFile) or words == ["shard-script"]:
                 continue
-            shown = each.make_metavar(click.Context(command))
-            assert isinstance(each, click.Option), (words, each.name, "arguments are files")
-            assert not {"FILE", "DIR", "FOLDER", "SOURCE"} & set(shown.upper().split()), (words, each.name)
+            metavar = parameter.make_metavar(click.Context(command))
+            assert isinstance(parameter, click.Option), (words, parameter.name, "an argument must be a file")
+            assert not {"FILE", "DIR", "FOLDER", "SOURCE"} & set(metavar.upper().split()), (words, parameter.name)
 
 
 @pytest.mark.parametrize(("words", "command", "source"), CASES)
-def test_each_command_refuses_each_of_its_inputs_as_each_of_its_outputs(
-    ninja, tmp_path, monkeypatch, words, command, source
-):
+def test_commands_refuse_outputs_that_are_inputs(ninja, tmp_path, monkeypatch, words, command, source):
     monkeypatch.chdir(tmp_path)
-    for each in command.params:
-        (tmp_path / f"junk.{each.name}").write_bytes(JUNK)
-    same = tmp_path / "folder" / "both.svg"
-    same.parent.mkdir()
-    same.write_bytes(JUNK)
-    (tmp_path / "link").symlink_to(same)
-    (tmp_path / "hard").hardlink_to(same)
-    names = [(same, same), (same, "link"), ("hard", same)]
-    if not source.is_eager and source.type.is_file(f"ark:{same}"):  # else it is read at once, or such a name is a text
-        names.append((f"ark:{same}", "folder/both.svg"))
+    for parameter in command.params:
+        (tmp_path / f"junk.{parameter.name}").write_bytes(JUNK)
+    path = tmp_path / "folder" / "both.svg"
+    path.parent.mkdir()
+    path.write_bytes(JUNK)
+    (tmp_path / "link").symlink_to(path)
+    (tmp_path / "hard").hardlink_to(path)
+    names = [(path, path), (path, "link"), ("hard", path)]
+    # Eager parameters are read immediately, and some types do not interpret the prefix "ark:".
+    if not source.is_eager and source.type.is_file(f"ark:{path}"):
+        names.append((f"ark:{path}", "folder/both.svg"))
     for output in of_type(command, OutputFile):
-        if isinstance(output.type, OutputFolder):  # whose files are named by keys
+        if isinstance(output.type, OutputFolder):  # its files are named after keys
             continue
-        for read, written in names:
-            line = call(words, command, {source.name: read, output.name: written})
-            code, _, errors = ninja(*line)
-            assert (code, REFUSED in errors, same.read_bytes()) == (2, True, JUNK), (line, errors)
+        for source_name, output_name in names:
+            arguments = command_line(words, command, {source.name: source_name, output.name: output_name})
+            code, _, errors = ninja(*arguments)
+            assert (code, REFUSED in errors, path.read_bytes()) == (2, True, JUNK), (arguments, errors)
     assert os.listdir(tmp_path / "folder") == ["both.svg"]
 
 
 @pytest.fixture
-def there(tmp_path, monkeypatch):
-    """Change to a folder with two archives of a lattice each, and a list and a script file that name them."""
+def folder(tmp_path, monkeypatch):
+    """Change to a folder with two archives of one lattice, a list of them and a script file."""
     monkeypatch.chdir(tmp_path)
     os.mkdir("d")
     for name in ("lat.1.ark", "lat.2.ark"):
@@ -106,8 +106,8 @@ def there(tmp_path, monkeypatch):
     (tmp_path / "words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
     (tmp_path / "lat.list").write_text("d/lat.1.ark\nd/lat.2.ark\n")
     (tmp_path / "all.scp").write_text((tmp_path / "d/lat.1.scp").read_text() + (tmp_path / "d/lat.2.scp").read_text())
-    for each in ("d/lat.1.scp", "d/lat.2.scp"):
-        os.remove(each)
+    for name in ("d/lat.1.scp", "d/lat.2.scp"):
+        os.remove(name)
     return tmp_path
 
 
@@ -117,87 +117,89 @@ SOURCES += ["lat.list", "all.scp", "scp:all.scp"]
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("output", ["d/lat.2.ark", "ark,scp:x.ark,d/lat.2.ark", "--words-out d/lat.2.ark", "d/../link"])
-def test_lattices_are_refused_however_they_are_named(there, ninja, source, output):
-    before = (there / "d/lat.2.ark").read_bytes()
-    (there / "link").symlink_to("d/lat.2.ark")
-    if source == "d/slf":  # a link in a folder
+def test_input_lattices_are_refused_as_outputs_for_every_kind_of_source(folder, ninja, source, output):
+    before = (folder / "d/lat.2.ark").read_bytes()
+    (folder / "link").symlink_to("d/lat.2.ark")
+    if source == "d/slf":  # a symbolic link in a folder
         os.mkdir("d/slf")
-        (there / "d/slf/one").symlink_to("../lat.2.ark")
+        (folder / "d/slf/one").symlink_to("../lat.2.ark")
     options = output.split() if output.startswith("--") else ["-o", output]
     code, _, errors = ninja("prune", source, *options)
     assert (code, REFUSED in errors, len(errors.splitlines())) == (2, True, 1), errors
-    assert (there / "d/lat.2.ark").read_bytes() == before
+    assert (folder / "d/lat.2.ark").read_bytes() == before
     assert not [name for name in os.listdir() if name.endswith(".part")]
 
 
-def test_the_standard_input_is_an_input(there):
-    before = (there / "d/lat.2.ark").read_bytes()
+def test_a_file_on_standard_input_is_refused_as_output(folder):
+    before = (folder / "d/lat.2.ark").read_bytes()
     with open("d/lat.2.ark", "rb") as file:
-        found = subprocess.run([*NINJA, "prune", "-", "-o", "d/lat.2.ark"], stdin=file, capture_output=True, text=True)
-    assert (found.returncode, REFUSED in found.stderr) == (2, True), found.stderr
-    assert (there / "d/lat.2.ark").read_bytes() == before
+        process = subprocess.run(
+            [*NINJA, "prune", "-", "-o", "d/lat.2.ark"], stdin=file, capture_output=True, text=True
+        )
+    assert (process.returncode, REFUSED in process.stderr) == (2, True), process.stderr
+    assert (folder / "d/lat.2.ark").read_bytes() == before
 
 
-def test_files_named_by_a_pipe_are_refused_when_they_are_opened(there):
-    before = (there / "d/lat.2.ark").read_bytes()
-    line = [*NINJA, "prune", "scp:-", "-o", "d/lat.2.ark"]
-    found = subprocess.run(line, input=(there / "all.scp").read_text(), capture_output=True, text=True)
-    assert (found.returncode, REFUSED in found.stderr) == (2, True)
-    assert (there / "d/lat.2.ark").read_bytes() == before
+def test_files_listed_on_standard_input_are_refused_as_outputs_when_opened(folder):
+    before = (folder / "d/lat.2.ark").read_bytes()
+    arguments = [*NINJA, "prune", "scp:-", "-o", "d/lat.2.ark"]
+    process = subprocess.run(arguments, input=(folder / "all.scp").read_text(), capture_output=True, text=True)
+    assert (process.returncode, REFUSED in process.stderr) == (2, True)
+    assert (folder / "d/lat.2.ark").read_bytes() == before
     assert sorted(os.listdir("d")) == ["lat.1.ark", "lat.2.ark"]
 
 
-def test_the_standard_output_is_an_output(there):
-    before = (there / "d/lat.1.ark").read_bytes()
+def test_an_input_is_refused_as_standard_output(folder):
+    before = (folder / "d/lat.1.ark").read_bytes()
     with open("d/lat.1.ark", "ab") as file:
-        found = subprocess.run([*NINJA, "prune", "d/lat.1.ark"], stdout=file, stderr=subprocess.PIPE, text=True)
-    assert (found.returncode, REFUSED in found.stderr) == (2, True)
-    assert (there / "d/lat.1.ark").read_bytes() == before
+        process = subprocess.run([*NINJA, "prune", "d/lat.1.ark"], stdout=file, stderr=subprocess.PIPE, text=True)
+    assert (process.returncode, REFUSED in process.stderr) == (2, True)
+    assert (folder / "d/lat.1.ark").read_bytes() == before
 
 
-def test_the_part_of_a_killed_run_is_not_written_over_while_it_is_read(there, ninja):
+def test_a_partial_output_is_not_overwritten_while_it_is_read(folder, ninja):
     os.rename("d/lat.1.ark", "d/.lat.ark.part")
-    before = (there / "d/.lat.ark.part").read_bytes()
+    before = (folder / "d/.lat.ark.part").read_bytes()
     code, _, errors = ninja("prune", "d/.lat.ark.part", "-o", "d/lat.ark")
-    assert (code, REFUSED in errors, (there / "d/.lat.ark.part").read_bytes()) == (2, True, before)
+    assert (code, REFUSED in errors, (folder / "d/.lat.ark.part").read_bytes()) == (2, True, before)
     assert ninja("prune", "d/.lat.ark.part", "-o", "saved.ark")[0] == 0
 
 
-def test_files_named_by_keys_are_not_written_over_either(there, ninja):
+def test_input_files_named_after_keys_are_not_overwritten(folder, ninja):
     assert ninja("convert", "d", "--words", "words.txt", "--to", "slf", "-o", "slf")[0] == 0
-    before = (there / "slf/utt1.slf").read_bytes()
+    before = (folder / "slf/utt1.slf").read_bytes()
     for source in ("slf", "slf/utt1.slf"):
         code, _, errors = ninja("convert", source, "--to", "slf", "-o", "slf")
-        assert (code, REFUSED in errors, (there / "slf/utt1.slf").read_bytes()) == (2, True, before)
-    assert ninja("convert", "slf", "--to", "fst-text", "-o", "slf")[0] == 0  # other names
+        assert (code, REFUSED in errors, (folder / "slf/utt1.slf").read_bytes()) == (2, True, before)
+    assert ninja("convert", "slf", "--to", "fst-text", "-o", "slf")[0] == 0  # the file names differ
     os.mkdir("meshes")
-    (there / "meshes/utt1.mesh").hardlink_to("d/lat.1.ark")
+    (folder / "meshes/utt1.mesh").hardlink_to("d/lat.1.ark")
     code, _, errors = ninja("mbr-decode", "d/lat.1.ark", "--words", "words.txt", "--mesh-dir", "meshes")
     assert (code, REFUSED in errors) == (2, True)
 
 
-def test_split_refuses_parts_that_are_its_source(there, ninja):
-    before = (there / "d/lat.1.ark").read_bytes()
+def test_split_refuses_to_overwrite_its_source(folder, ninja):
+    before = (folder / "d/lat.1.ark").read_bytes()
     code, _, errors = ninja("split", "d/lat.1.ark", "--nj", "1", "-o", "d/lat.JOB.ark")
-    assert (code, REFUSED in errors, (there / "d/lat.1.ark").read_bytes()) == (2, True, before)
+    assert (code, REFUSED in errors, (folder / "d/lat.1.ark").read_bytes()) == (2, True, before)
 
 
-def test_the_table_that_lies_beside_lattices_is_an_input_too(there, ninja):
-    (there / "d/words.txt").write_text((there / "words.txt").read_text())
-    before = (there / "d/words.txt").read_bytes()
+def test_the_symbol_table_next_to_lattices_is_refused_as_output(folder, ninja):
+    (folder / "d/words.txt").write_text((folder / "words.txt").read_text())
+    before = (folder / "d/words.txt").read_bytes()
     code, _, errors = ninja("convert", "d/lat.1.ark", "--to", "json", "-o", "d/words.txt")
-    assert (code, REFUSED in errors, (there / "d/words.txt").read_bytes()) == (2, True, before)
-    (there / "out.ark.words.txt").write_bytes(before)
+    assert (code, REFUSED in errors, (folder / "d/words.txt").read_bytes()) == (2, True, before)
+    (folder / "out.ark.words.txt").write_bytes(before)
     code, _, errors = ninja("convert", "d/lat.1.ark", "--words", "out.ark.words.txt", "-o", "out.ark")
     assert (code, REFUSED in errors) == (2, True)
 
 
-def test_an_output_in_a_folder_that_is_read_may_be_written_again_if_it_holds_no_lattices(there, ninja):
+def test_only_outputs_without_lattices_may_be_rewritten_in_a_source_folder(folder, ninja):
     for _ in range(2):
         code, _, _ = ninja("best", "d", "-o", "d/best.txt")
-        assert (code, (there / "d/best.txt").read_text()) == (0, "utt1 5 6\nutt2 5 6\n")
+        assert (code, (folder / "d/best.txt").read_text()) == (0, "utt1 5 6\nutt2 5 6\n")
     assert ninja("prune", "d", "-o", "d/pruned.ark")[0] == 0
-    code, _, errors = ninja("prune", "d", "-o", "d/pruned.ark")  # which would be read now
+    code, _, errors = ninja("prune", "d", "-o", "d/pruned.ark")  # now a source
     assert (code, REFUSED in errors) == (2, True)
 
 
@@ -209,27 +211,27 @@ def test_an_output_in_a_folder_that_is_read_may_be_written_again_if_it_holds_no_
     ],
     ids=["context", "score"],
 )
-def test_a_file_of_phrases_that_an_entity_list_names_is_an_input(there, ninja, arguments):
-    (there / "names.tsv").write_text("@name\tfive\n")
-    (there / "lists.json").write_text('{"lists": {"names": {"file": "names.tsv"}}, "all": {"lists": ["names"]}}')
-    (there / "refs").write_text("utt1 5 6\nutt2 5 6\n")
+def test_a_phrase_file_of_an_entity_list_is_refused_as_output(folder, ninja, arguments):
+    (folder / "names.tsv").write_text("@name\tfive\n")
+    (folder / "lists.json").write_text('{"lists": {"names": {"file": "names.tsv"}}, "all": {"lists": ["names"]}}')
+    (folder / "refs").write_text("utt1 5 6\nutt2 5 6\n")
     output = "--report" if arguments[0] == "score" else "-o"
     assert ninja(*arguments, output, "out")[0] == 0
     code, _, errors = ninja(*arguments, output, "names.tsv")
-    assert (code, REFUSED in errors, (there / "names.tsv").read_text()) == (2, True, "@name\tfive\n")
+    assert (code, REFUSED in errors, (folder / "names.tsv").read_text()) == (2, True, "@name\tfive\n")
 
 
-def test_a_model_is_a_folder_with_all_in_it(there, ninja):
-    (there / "lm/deep").mkdir(parents=True)
-    (there / "lm/deep/config.json").write_text("{}")
+def test_files_in_a_model_folder_are_refused_as_outputs(folder, ninja):
+    (folder / "lm/deep").mkdir(parents=True)
+    (folder / "lm/deep/config.json").write_text("{}")
     code, _, errors = ninja("rescore", "d", "--rnnlm", "lm", "-o", "lm/deep/config.json")
-    assert (code, REFUSED in errors, (there / "lm/deep/config.json").read_text()) == (2, True, "{}")
+    assert (code, REFUSED in errors, (folder / "lm/deep/config.json").read_text()) == (2, True, "{}")
 
 
-def test_in_python_a_source_may_be_replaced_because_outputs_appear_whole(there):
-    found = package.read("d/lat.1.ark")
+def test_ninja_write_may_replace_the_source_being_read(folder):
+    lattices = package.read("d/lat.1.ark")
     with package.write("d/lat.1.ark") as output:
-        for key, lattice in found:
+        for key, lattice in lattices:
             output.write(lattice, key=f"{key}-again")
-            assert package.keys("d/lat.1.ark").__next__() == "utt1"
+            assert next(package.keys("d/lat.1.ark")) == "utt1"
     assert list(package.keys("d/lat.1.ark")) == ["utt1-again"]

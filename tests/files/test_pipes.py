@@ -1,4 +1,4 @@
-"""Sources that can be read only once are read like files: named pipes, process substitution, and standard input."""
+"""Sources that can be read only once are read like files: named pipes, process substitution and standard input."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])
 def chain(key, words=(1, 2), *, table=WORDS):
     ends = list(range(1, len(words) + 1))
     costs = [0.5] * len(words)
-    found = from_arcs(key, [end - 1 for end in ends], ends, list(words), costs, costs, finals={len(words): 0.0})
-    return found if table is None else found.with_words(table)
+    lattice = from_arcs(key, [end - 1 for end in ends], ends, list(words), costs, costs, finals={len(words): 0.0})
+    return lattice if table is None else lattice.with_words(table)
 
 
 def archive(*keys):
-    write_all("made.ark", (chain(key, table=None) for key in keys))
-    return Path("made.ark").read_bytes()
+    write_all("pipe.ark", (chain(key, table=None) for key in keys))
+    return Path("pipe.ark").read_bytes()
 
 
 @pytest.fixture
 def pipe(folder):
-    """Create a named pipe, from which bytes can be read once."""
+    """Return a function that creates a named pipe with the given bytes."""
     writers = []
 
-    def made(name, content):
+    def start(name, content):
         os.mkfifo(name)
 
         def run():
@@ -58,25 +58,25 @@ def pipe(folder):
         writers[-1].start()
         return name
 
-    yield made
+    yield start
     for writer in writers:
         writer.join(10)
-        assert not writer.is_alive()  # all was read
+        assert not writer.is_alive()  # all bytes were read
 
 
-def test_a_pipe_is_read_as_a_file(pipe):
+def test_a_pipe_is_read_like_a_file(pipe):
     assert [key for key, _ in read(pipe("utt.slf", write_slf(chain("x"))))] == ["utt"]
     assert [key for key, _ in read(pipe("a.gz", gzip.compress(archive("u", "v"))))] == ["u", "v"]
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_words_that_a_pipe_spells_are_learned_while_it_is_read(pipe, packed):
+def test_words_spelled_in_a_pipe_are_collected_while_it_is_read(pipe, packed):
     content = write_slf(chain("x", (2, 3)))
     ((_, lattice),) = read(pipe("utt.slf", gzip.compress(content) if packed else content))
     assert lattice.words.spell(lattice.word[lattice.word > 0]) == ["b", "c"]
 
 
-def test_a_pipe_of_the_same_name_gives_its_own_bytes(pipe):
+def test_a_new_pipe_with_the_same_name_is_read_anew(pipe):
     for key, (first, second) in {"one": (1, 2), "two": (3, 1)}.items():
         name = pipe("utt.slf", write_slf(chain("x", (first, second))))
         ((_, lattice),) = read(name)
@@ -85,27 +85,27 @@ def test_a_pipe_of_the_same_name_gives_its_own_bytes(pipe):
     for key in ("u", "v"):
         name = pipe("x.ark", archive(key))
         sources = Sources(name)
-        assert holds_lattices(sources.files[0])  # the bytes that were inspected are read, too
-        assert [found for found, _ in read(sources)] == [key]
+        assert holds_lattices(sources.files[0])  # the bytes read for detection are read again
+        assert [stored_key for stored_key, _ in read(sources)] == [key]
         os.unlink(name)
 
 
-def test_a_pipe_that_held_no_lattices_is_not_kept(pipe):
+def test_a_pipe_without_lattices_is_not_cached(pipe):
     name = pipe("x", b"no lattices\n")
     with pytest.raises(NinjaError, match="x, byte 3"):
         list(read(name))
     os.unlink(name)
-    assert [found for found, _ in read(pipe("x", archive("u")))] == ["u"]
+    assert [stored_key for stored_key, _ in read(pipe("x", archive("u")))] == ["u"]
 
 
-def test_words_of_a_pipe_cannot_be_learned_before_its_lattices(pipe, capfd):
+def test_words_of_a_pipe_cannot_be_collected_before_reading(pipe, capfd):
     name = pipe("utt.slf", write_slf(chain("x")))
     ((_, lattice),) = read(name)
     with pytest.raises(OptionError, match=r"utt.slf: all words must be known before the first lattice"):
         lattice.words.complete()
 
 
-def test_phrases_without_a_model_are_boosted_on_threads_while_a_pipe_is_read(pipe, ninja):
+def test_context_biasing_of_a_pipe_does_not_depend_on_jobs(pipe, ninja):
     Path("phrases").write_text("b c\n")
     results = []
     for jobs in (1, 2):
@@ -117,23 +117,23 @@ def test_phrases_without_a_model_are_boosted_on_threads_while_a_pipe_is_read(pip
     assert results[0] == results[1]
 
 
-def test_a_pipe_can_be_what_others_are_joined_with(pipe):
+def test_lattices_of_a_pipe_are_looked_up_by_key(pipe):
     with Lookup(pipe("second", archive("u", "v"))) as lookup:
         assert lookup.get("v").num_arcs == 2
         assert list(lookup.rest()) == ["u"]
 
 
-def test_a_list_of_lattices_may_come_out_of_a_pipe(pipe):
+def test_a_script_file_is_read_from_a_pipe(pipe):
     Path("1.slf").write_bytes(write_slf(chain("x", (3, 2))))
     Path("2.slf").write_bytes(write_slf(chain("x", (1,))))
     content = b"\nu 1.slf\nv 2.slf\n"
     name = pipe("list.scp", content)
-    found = list(read(f"scp:{name}"))
-    assert [key for key, _ in found] == ["u", "v"]
-    assert {word for word, _ in found[0][1].words} >= {"a", "b", "c"}
+    pairs = list(read(f"scp:{name}"))
+    assert [key for key, _ in pairs] == ["u", "v"]
+    assert {word for word, _ in pairs[0][1].words} >= {"a", "b", "c"}
 
 
-def test_a_list_of_lattices_on_the_standard_input_is_one(folder, monkeypatch, capfd):
+def test_a_script_file_is_read_from_standard_input(folder, monkeypatch, capfd):
     Path("1.slf").write_bytes(write_slf(chain("x", (3, 2))))
     Path("2.slf").write_bytes(write_slf(chain("x", (1,))))
     Path("list.scp").write_text("u 1.slf\nv 2.slf\n")
@@ -149,7 +149,7 @@ def test_a_list_of_lattices_on_the_standard_input_is_one(folder, monkeypatch, ca
         assert (main(["best", "scp:-"]), capfd.readouterr().out) == expected
 
 
-def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(folder, monkeypatch):
+def test_an_archive_listed_by_a_script_file_on_standard_input_is_read(folder, monkeypatch):
     archive("u", "v")
     write_all("ark,scp:x.ark,x.scp", (chain(key, table=None) for key in ("u", "v")))
     with open("x.scp") as file:
@@ -157,25 +157,25 @@ def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(folder,
         assert [key for key, _ in read("scp:-")] == ["u", "v"]
 
 
-def test_a_command_of_a_pipe_is_not_asked_for_lattices():
+def test_pipe_commands_are_not_inspected_for_lattices():
     (file,) = Sources("ark:exit 1 |", allow_pipes=True).files
     assert not holds_lattices(file)
 
 
-def test_malformed_lists_are_refused(folder, monkeypatch):
+def test_a_malformed_script_file_on_standard_input_is_refused(folder, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"alone\n")))
     with pytest.raises(NinjaError, match="standard input:1"):
         list(read("scp:-"))
 
 
-def test_split_says_that_it_reads_twice(pipe, capfd):
+def test_split_refuses_a_pipe_because_it_reads_twice(pipe, capfd):
     name = pipe("x.ark", b"")
     assert main(["split", name, "--nj", "2", "-o", "out.JOB.ark"]) == 2
     assert "reads SOURCE twice" in capfd.readouterr().err
     Path(name).read_bytes()
 
 
-def test_process_substitution_is_read_by_the_command(folder):
+def test_commands_read_process_substitutions(folder):
     Path("utt.slf.gz").write_bytes(gzip.compress(write_slf(chain("x", (3, 2)))))
     lists = [NBest(key, (sentence(["a", "b"], 0.5, 0.5),)) for key in ("u", "v")]
     Path("n.jsonl").write_bytes(b"".join(map(write_objects, lists)))
@@ -187,19 +187,19 @@ def test_process_substitution_is_read_by_the_command(folder):
         (f"{ninja} equivalent <(zcat utt.slf.gz) <(cat utt.slf.gz)", ""),
         (f"{ninja} best <(printf \"((('a',-1,1),),)\\n((('b',-1,1),),)\\n\")", "1 a\n2 b\n"),
         (f"{ninja} best <(cat n.jsonl)", "u a b\nv a b\n"),
-        (f"{ninja} best <(cat made.ark) --words <(printf '<eps> 0\\na 1\\nb 2\\n')", "u a b\nv a b\n"),
+        (f"{ninja} best <(cat pipe.ark) --words <(printf '<eps> 0\\na 1\\nb 2\\n')", "u a b\nv a b\n"),
     ):
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == expected, command
+        process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+        assert process.returncode == 0, process.stderr
+        assert process.stdout == expected, command
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_transcripts_that_are_scored_may_come_out_of_a_pipe(pipe, capfd, packed):
+def test_scored_transcripts_may_be_read_from_a_pipe(pipe, capfd, packed):
     Path("text").write_text("u a b\nv c\n")
     content = Path("text").read_bytes()
     assert main(["score", "text", pipe("hypotheses", gzip.compress(content) if packed else content)]) == 0
     assert capfd.readouterr().out.startswith("%WER 0.00 [ 0 / 3,")
     command = f"cat text | {sys.executable} -m ninja score text /dev/stdin"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert done.stdout.startswith("%WER 0.00 [ 0 / 3,"), done.stderr
+    process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert process.stdout.startswith("%WER 0.00 [ 0 / 3,"), process.stderr

@@ -1,4 +1,4 @@
-"""Files named by URLs: fsspec's memory://, and s3:// with moto's server if the extra test-cloud is installed."""
+"""Files with URLs: memory:// of fsspec, and s3:// with the server of moto if the extra test-cloud is installed."""
 
 import gzip
 import io
@@ -21,7 +21,7 @@ from ninja.files.remote import RemoteFile
 from ninja.files.stream import Guard, Place, is_remote, open_stream
 from ninja.io.inputs import Inputs
 
-fsspec = pytest.importorskip("fsspec")  # torch brings it
+fsspec = pytest.importorskip("fsspec")  # installed with torch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ARCHIVE = EXAMPLES / "lat.ark.gz"
@@ -37,7 +37,7 @@ def scratch(tmp_path, monkeypatch):
 
 @pytest.fixture
 def memory():
-    """Return the file system of memory://, with the example's lattices and words in the folder in/."""
+    """Return the file system of memory:// with the example lattices and symbol table in the folder in/."""
     system = fsspec.filesystem("memory")
     system.store.clear()
     system.pseudo_dirs[:] = [""]
@@ -49,29 +49,29 @@ def memory():
 
 @pytest.fixture
 def pruned(ninja, tmp_path):
-    """Prune the example from file to file."""
+    """Return the bytes of the pruned example archive, made with local files."""
     assert ninja(*PRUNE, ARCHIVE, "-o", tmp_path / "pruned.ark")[0] == 0
     return (tmp_path / "pruned.ark").read_bytes()
 
 
-def half_written(place):
-    """Raise an exception while an output of several lattices is written."""
+def interrupt_writing(target):
+    """Write several lattices to a target and raise an exception before the end."""
 
     def lattices():
         yield from (lattice for _, lattice in package.read(ARCHIVE))
         raise RuntimeError
 
-    with pytest.raises(RuntimeError), package.write(place) as output:  # noqa: PT012
+    with pytest.raises(RuntimeError), package.write(target) as output:  # noqa: PT012
         for lattice in lattices():
             output.write(lattice)
 
 
-def test_urls_are_told_from_paths_and_specifiers():
+def test_urls_are_distinguished_from_paths_and_specifiers():
     assert all(map(is_remote, ("s3://b/x", "gs://b/x", "hdfs://host:9000/x", "memory://x")))
     assert not any(map(is_remote, ("lat.ark", "/s3:/x", "ark:x", "C://x", "s3://", "file:///x", "ark,scp:s3://b/x")))
 
 
-def test_a_url_is_read_and_written_as_a_file_is(ninja, memory, pruned, scratch):
+def test_urls_are_read_and_written_like_files(ninja, memory, pruned, scratch):
     assert ninja(*PRUNE, "memory://in/lat.ark.gz", "-o", "memory://out/p.ark")[0] == 0
     assert memory.cat_file("/out/p.ark") == pruned
     assert ninja(*PRUNE, "ark:gunzip -c memory://in/lat.ark.gz |", "-o", "ark:memory://out/q.ark")[0] == 0
@@ -79,7 +79,7 @@ def test_a_url_is_read_and_written_as_a_file_is(ninja, memory, pruned, scratch):
     assert os.listdir(scratch) == []
 
 
-def test_patterns_and_folders_of_urls(ninja, memory, pruned):
+def test_url_patterns_and_folders_are_read_and_written(ninja, memory, pruned):
     for number in (10, 2):
         memory.pipe_file(f"/many/lat.{number}.gz", ARCHIVE.read_bytes())
     memory.pipe_file("/many/README.md", b"about them")
@@ -90,7 +90,7 @@ def test_patterns_and_folders_of_urls(ninja, memory, pruned):
     assert gzip.decompress(memory.cat_file("/outs/lat.10.gz")) == pruned
     assert ninja(*PRUNE, "memory://many/", "-o", "memory://out/all.ark")[0] == 0
     assert memory.cat_file("/out/all.ark") == 2 * pruned
-    names = [each.place.path for each in package.io.sources.tables("memory://many/lat.*.gz")]
+    names = [table.place.path for table in package.io.sources.tables("memory://many/lat.*.gz")]
     assert names == ["memory:///many/lat.2.gz", "memory:///many/lat.10.gz"]
     with pytest.raises(InputError, match="no file matches"):
         list(package.read("memory://many/none.*.gz"))
@@ -109,12 +109,12 @@ def test_a_script_file_of_urls_is_written_and_read_with_its_offsets(ninja, memor
     lines = memory.cat_file("/out/p.scp").decode().splitlines()
     assert lines[1].split()[1].startswith("memory://out/p.ark:")
     memory.pipe_file("/out/turned.scp", "\n".join(reversed(lines)).encode())
-    found = [lattice for _, lattice in package.read("memory://out/turned.scp")]
-    for one, (_, other) in zip(reversed(found), package.read("memory://out/p.ark"), strict=True):
-        assert one.identical(other)
+    lattices = [lattice for _, lattice in package.read("memory://out/turned.scp")]
+    for lattice, (_, expected) in zip(reversed(lattices), package.read("memory://out/p.ark"), strict=True):
+        assert lattice.identical(expected)
 
 
-def test_a_list_of_urls_and_words_beside_them(ninja, memory):
+def test_a_list_of_urls_is_read_with_a_symbol_table_url(ninja, memory):
     memory.pipe_file("/in/list.txt", b"memory://in/lat.ark.gz\n")
     expected = ninja("best", ARCHIVE, "--words", EXAMPLES / "words.txt")
     assert ninja("best", "memory://in/list.txt", "--words", "memory://in/words.txt") == expected
@@ -122,7 +122,7 @@ def test_a_list_of_urls_and_words_beside_them(ninja, memory):
     assert len(memory.ls("/out/slf")) == len(list(package.read(ARCHIVE)))
 
 
-def test_formats_that_map_a_file_are_read_from_a_url(ninja, memory, pruned):
+def test_memory_mapped_formats_are_read_from_urls(ninja, memory, pruned):
     pytest.importorskip("pyarrow")
     assert ninja("convert", "memory://in/lat.ark.gz", "-o", "memory://out/a.arrow")[0] == 0
     assert ninja(*PRUNE, "memory://out/a.arrow", "-o", "memory://out/p.ark")[0] == 0
@@ -130,56 +130,56 @@ def test_formats_that_map_a_file_are_read_from_a_url(ninja, memory, pruned):
 
 
 @pytest.mark.parametrize("output", ["memory://in/lat.ark.gz", "memory:///in/lat.ark.gz"])
-def test_no_output_replaces_an_input(ninja, memory, output):
+def test_url_outputs_do_not_replace_inputs(ninja, memory, output):
     for source in ("memory://in/lat.ark.gz", "memory://in/", "memory://in/list"):
         memory.pipe_file("/in/list", b"memory://in/lat.ark.gz\n")
         code, _, errors = ninja(*PRUNE, source, "-o", output)
         assert (code, "is an input and would be overwritten" in errors) == (2, True)
-    guard = Guard()  # the input is known only once it is read
+    guard = Guard()  # the input is known only after reading
     list(Inputs("memory://in/lat.ark.gz", guard=guard).lattices())
     with pytest.raises(OptionError, match="would be overwritten"), package.write(output, guard=guard):
         pass
     assert memory.cat_file("/in/lat.ark.gz") == ARCHIVE.read_bytes()
 
 
-def test_an_exception_publishes_nothing(memory, scratch):
-    half_written("memory://out/a.ark")
+def test_an_exception_uploads_nothing(memory, scratch):
+    interrupt_writing("memory://out/a.ark")
     assert not memory.exists("/out/a.ark")
     assert os.listdir(scratch) == []
 
 
-def test_an_upload_that_fails_keeps_the_local_file(memory, pruned, scratch, monkeypatch, ninja):
+def test_an_upload_that_fails_keeps_the_local(memory, pruned, scratch, monkeypatch, ninja):
     memory.pipe_file("/out/p.ark", b"before")
 
-    def half(path, name):
+    def fail_halfway(path, name):
         memory.pipe_file(name, Path(path).read_bytes()[:100])
         raise PermissionError(13, "Forbidden")
 
-    monkeypatch.setattr(memory, "put_file", half)
+    monkeypatch.setattr(memory, "put_file", fail_halfway)
     code, _, errors = ninja(*PRUNE, ARCHIVE, "-o", "memory://out/p.ark")
-    (kept,) = scratch.iterdir()
+    (local,) = scratch.iterdir()
     assert code == 1
-    assert f"memory://out/p.ark: cannot be written: Forbidden; the complete file is {kept} on this machine" in errors
-    assert kept.read_bytes() == pruned
+    assert f"memory://out/p.ark: cannot be written: Forbidden; the complete file is {local} on this machine" in errors
+    assert local.read_bytes() == pruned
     assert memory.cat_file("/out/p.ark") == b"before"
     assert memory.ls("/out", detail=False) == ["/out/p.ark"]
 
 
 @pytest.mark.parametrize("renames_onto", [True, False])
 @pytest.mark.parametrize("fails_at", [None, 0, 1, 2, 3])
-def test_the_old_object_is_there_until_the_new_one_is(memory, scratch, monkeypatch, renames_onto, fails_at):
+def test_the_old_object_exists_until_it_is_replaced(memory, scratch, monkeypatch, renames_onto, fails_at):
     old, new = b"before", b"after"
     memory.pipe_file("/out/p.ark", old)
-    moved = []
+    renames = []
     move = type(memory).mv
 
     def mv(first, second):
-        moved.append(second)
-        if len(moved) - 1 == fails_at:
+        renames.append(second)
+        if len(renames) - 1 == fails_at:
             raise ConnectionResetError(104, "Connection reset by peer")
         if memory.exists(second) and not renames_onto:
             raise FileExistsError(17, "File exists", second)
-        assert any(memory.cat_file(each) == old for each in memory.find("/out"))  # never without it
+        assert any(memory.cat_file(name) == old for name in memory.find("/out"))  # the old object is never missing
         move(memory, first, second)
 
     monkeypatch.setattr(memory, "mv", mv)
@@ -187,19 +187,19 @@ def test_the_old_object_is_there_until_the_new_one_is(memory, scratch, monkeypat
     try:
         with package.files.output.opened("memory://out/p.ark") as file:
             file.write(new)
-    except OutputError as found:
-        error = found
+    except OutputError as failure:
+        error = failure
     if error is None:
         assert memory.cat_file("/out/p.ark") == new
         assert memory.find("/out") == ["/out/p.ark"]
     else:
         assert str(error).startswith("memory://out/p.ark: cannot be written: ")
-        (kept,) = scratch.iterdir()
-        assert kept.read_bytes() == new
-    assert old in [memory.cat_file(each) for each in memory.find("/out")] or memory.cat_file("/out/p.ark") == new
+        (local,) = scratch.iterdir()
+        assert local.read_bytes() == new
+    assert old in [memory.cat_file(name) for name in memory.find("/out")] or memory.cat_file("/out/p.ark") == new
 
 
-def test_a_key_of_a_chain_of_urls_names_no_file(memory, ninja, tmp_path):
+def test_a_key_with_a_chained_url_is_refused_as_file_name(memory, ninja, tmp_path):
     words = package.SymbolTable([("<eps>", 0), ("one", 1)])
     write_all(
         tmp_path / "in.ark",
@@ -215,26 +215,26 @@ def test_a_key_of_a_chain_of_urls_names_no_file(memory, ninja, tmp_path):
     assert memory.find("/out") == ["/out/slf/good.slf"]
 
 
-def test_a_file_that_stops_coming_ends_the_run_and_publishes_nothing(memory, monkeypatch, ninja):
+def test_a_failed_download_ends_the_run_without_an_upload(memory, monkeypatch, ninja):
     monkeypatch.setattr(remote, "FIRST_RANGE", 1 << 12)
     monkeypatch.setattr(remote, "LARGEST_RANGE", 1 << 12)
-    ask = memory.cat_file
+    cat_file = memory.cat_file
 
-    def cut(name, start=None, end=None):
+    def disconnect(name, start=None, end=None):
         if start and start > 1 << 15:
             raise ConnectionResetError(104, "Connection reset by peer")
-        return ask(name, start=start, end=end)
+        return cat_file(name, start=start, end=end)
 
-    monkeypatch.setattr(memory, "cat_file", cut)
+    monkeypatch.setattr(memory, "cat_file", disconnect)
     code, _, errors = ninja(*PRUNE, "memory://in/lat.ark.gz", "-o", "memory://out/p.ark")
     assert (code, memory.exists("/out/p.ark")) == (1, False)
     assert "memory://in/lat.ark.gz: cannot be read: Connection reset by peer" in errors
-    monkeypatch.setattr(memory, "cat_file", lambda name, start, end: ask(name, start=start, end=end)[:-1])
+    monkeypatch.setattr(memory, "cat_file", lambda name, start, end: cat_file(name, start=start, end=end)[:-1])
     with pytest.raises(StoreError, match="was the file overwritten"):
         package.SymbolTable.read("memory://in/words.txt")
 
 
-def test_a_file_that_is_overwritten_while_it_is_read_is_refused(memory, monkeypatch):
+def test_a_remote_file_overwritten_during_reading_is_refused(memory, monkeypatch):
     monkeypatch.setattr(remote, "FIRST_RANGE", 64)
     with open_stream(Place("memory://in/words.txt")) as stream:
         size = len(stream.head(100))
@@ -244,14 +244,14 @@ def test_a_file_that_is_overwritten_while_it_is_read_is_refused(memory, monkeypa
     assert size == 100
 
 
-def test_a_folder_is_no_empty_file(ninja, memory):
+def test_a_folder_url_without_slash_is_refused(ninja, memory):
     for arguments in (["memory://in"], ["memory://in/lat.ark.gz", "--words", "memory://in"]):
         code, _, errors = ninja("best", *arguments)
         assert (code, "memory://in: is a folder, not a file; append /" in errors) == (1, True)
     assert ninja("best", "memory://in/")[0] == 0
 
 
-def test_messages_name_what_is_missing(memory, monkeypatch):
+def test_missing_files_protocols_and_packages_are_named_in_errors(memory, monkeypatch):
     with pytest.raises(InputError, match=r"^memory://in/x.gz: cannot be read: no such file or bucket$"):
         list(package.read("memory://in/x.gz"))
     for url in ("no1://in/x.gz", "ftp://host/x", "http://host/x", "reference://x::data:;base64,e30="):
@@ -269,7 +269,7 @@ def test_messages_name_what_is_missing(memory, monkeypatch):
         list(package.read("s3://in/x.gz"))
 
 
-def test_the_temporary_folder_must_be_ones_own(monkeypatch, memory):
+def test_a_temporary_folder_of_another_user_is_refused(monkeypatch, memory):
     monkeypatch.setattr(os, "getuid", lambda: os.stat("/").st_uid + 1)
     with pytest.raises(OutputError, match="belongs to another user; set TMPDIR"):
         remote.part_of("memory://out/x")
@@ -280,42 +280,42 @@ def test_the_temporary_folder_must_be_ones_own(monkeypatch, memory):
     steps=st.lists(st.tuples(st.none() | st.integers(0, 400), st.integers(0, 120)), max_size=12),
     first=st.integers(1, 40),
 )
-def test_ranges_give_the_bytes_of_the_file(size, steps, first):
+def test_range_requests_return_the_bytes_of_the_file(size, steps, first):
     content = bytes(number % 251 for number in range(size))
     fsspec.filesystem("memory").pipe_file("/ranges", content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(remote, "FIRST_RANGE", first)
         patch.setattr(remote, "LARGEST_RANGE", 3 * first)
-        file, twin = RemoteFile("memory://ranges"), io.BytesIO(content)
+        remote_file, expected = RemoteFile("memory://ranges"), io.BytesIO(content)
         for offset, count in steps:
             if offset is not None:
-                file.seek(offset)
-                twin.seek(offset)
-            got = b""
-            while len(got) < count and (more := file.read(count - len(got))):
-                got += more
-            assert got == twin.read(count)
+                remote_file.seek(offset)
+                expected.seek(offset)
+            content_read = b""
+            while len(content_read) < count and (chunk := remote_file.read(count - len(content_read))):
+                content_read += chunk
+            assert content_read == expected.read(count)
 
 
-# What follows needs the extra test-cloud.
+# The following tests need the extra test-cloud.
 
 
 @pytest.fixture(scope="module")
 def server():
-    """Return the address of an S3 server in this process, with a bucket."""
+    """Start an S3 server in this process and return its address."""
     moto = pytest.importorskip("moto.server", reason="the extra test-cloud is not installed")
     pytest.importorskip("s3fs", reason="the extra test-cloud is not installed")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
-    running.stop()
+    server.stop()
 
 
 @pytest.fixture
 def bucket(server, monkeypatch):
-    """Create an empty bucket, and set the environment for programs that access it."""
+    """Create a bucket with the example files, and set the environment of programs that access it."""
     for name, value in {
         "AWS_ENDPOINT_URL": server,
         "AWS_ACCESS_KEY_ID": "key",
@@ -335,7 +335,7 @@ def bucket(server, monkeypatch):
 def test_lattices_are_read_and_written_through_s3(ninja, bucket, pruned, scratch):
     assert ninja(*PRUNE, "s3://bucket/in/lat.ark.gz", "-o", "s3://bucket/out/p.ark")[0] == 0
     assert bucket.cat_file("bucket/out/p.ark") == pruned
-    bucket.call_s3("put_object", Bucket="bucket", Key="in/", Body=b"")  # as consoles create a folder
+    bucket.call_s3("put_object", Bucket="bucket", Key="in/", Body=b"")  # cloud consoles create folders like this
     assert ninja(*PRUNE, "s3://bucket/in/", "-o", "s3://bucket/outs/")[0] == 0
     assert gzip.decompress(bucket.cat_file("bucket/outs/lat.ark.gz")) == pruned
     code, _, errors = ninja(*PRUNE, "s3://bucket/in/lat.ark.gz", "-o", "s3a://bucket/in/lat.ark.gz")
@@ -347,56 +347,56 @@ def test_lattices_are_read_and_written_through_s3(ninja, bucket, pruned, scratch
     assert os.listdir(scratch) == []
 
 
-def test_an_exception_publishes_nothing_in_s3(bucket, scratch):
-    half_written("s3://bucket/out/a.ark")
+def test_an_exception_uploads_nothing_to_s3(bucket, scratch):
+    interrupt_writing("s3://bucket/out/a.ark")
     assert not bucket.exists("bucket/out/a.ark")
     assert os.listdir(scratch) == []
 
 
-def test_a_listing_is_outdated_once_another_process_writes_a_file(bucket):
-    other = type(bucket)(skip_instance_cache=True)
+def test_files_written_by_another_process_are_listed(bucket):
+    other_system = type(bucket)(skip_instance_cache=True)
     assert len(package.io.sources.tables("s3://bucket/in/*")) == 2
     for name in ("words.txt", "more.txt"):
-        other.pipe_file(f"bucket/in/{name}", b"<eps> 0\n")
+        other_system.pipe_file(f"bucket/in/{name}", b"<eps> 0\n")
         assert len(package.SymbolTable.read(f"s3://bucket/in/{name}")) == 1
 
 
-KILLED = """
+KILLING_SCRIPT = """
 import os, signal, sys
 from ninja.cli.main import main
 from ninja.files.output import PartFile
 from ninja.io import resume
 
-resume.CHECKPOINT_INTERVAL = 0.0  # each lattice is written at once
-written, write = 0, PartFile.write
+resume.CHECKPOINT_INTERVAL = 0.0  # write each lattice immediately
+bytes_written, write = 0, PartFile.write
 
-def counted(self, content):
-    global written
-    found = write(self, content)
-    written += len(content)
-    if written > 10_000:
+def write_until_killed(self, content):
+    global bytes_written
+    size = write(self, content)
+    bytes_written += len(content)
+    if bytes_written > 10_000:
         os.kill(os.getpid(), signal.SIGKILL)
-    return found
+    return size
 
-PartFile.write = counted
+PartFile.write = write_until_killed
 main(sys.argv[1:])
 """
 
 
-def test_rescoring_through_s3_goes_on_where_it_was_killed(ninja, bucket, scratch, tmp_path, monkeypatch):
-    write_all("s3://bucket/in/few.ark", (lattice for _, lattice in [*package.read(ARCHIVE)][:6]))
-    arguments = ["rescore", "s3://bucket/in/few.ark", "--beam", 3, "--resume"]
-    plain = tmp_path / "whole.ark.gz"
-    assert ninja(*arguments, "-o", plain)[0] == 0
+def test_killed_rescoring_to_s3_is_resumed(ninja, bucket, scratch, tmp_path, monkeypatch):
+    write_all("s3://bucket/in/subset.ark", (lattice for _, lattice in [*package.read(ARCHIVE)][:6]))
+    arguments = ["rescore", "s3://bucket/in/subset.ark", "--beam", 3, "--resume"]
+    local_output = tmp_path / "whole.ark.gz"
+    assert ninja(*arguments, "-o", local_output)[0] == 0
     arguments = [*map(str, arguments), "-o", "s3://bucket/out/rescored.ark.gz"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], env=environment, capture_output=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    process = subprocess.run([sys.executable, "-c", KILLING_SCRIPT, *arguments], env=environment, capture_output=True)
+    assert process.returncode == -signal.SIGKILL, process.stderr
     assert not bucket.exists("bucket/out/rescored.ark.gz")
     code, _, errors = ninja(*arguments)
     assert (code, "resuming after" in errors and "of an earlier attempt" in errors) == (0, True)
-    expected = gzip.decompress(plain.read_bytes())
+    expected = gzip.decompress(local_output.read_bytes())
     assert gzip.decompress(bucket.cat_file("bucket/out/rescored.ark.gz")) == expected
-    assert [path.suffix for path in scratch.iterdir()] == [".run"]  # the facts, for a later run
-    code, _, errors = ninja(*arguments)  # the finished one is taken up, too
+    assert [path.suffix for path in scratch.iterdir()] == [".run"]  # the record of the run, for resuming
+    code, _, errors = ninja(*arguments)  # a finished output can be resumed, too
     assert (code, gzip.decompress(bucket.cat_file("bucket/out/rescored.ark.gz"))) == (0, expected)

@@ -1,4 +1,4 @@
-"""A stream that is closed while another thread reads it."""
+"""Closing a stream while another thread reads it."""
 
 import threading
 
@@ -8,17 +8,17 @@ from ninja.files.stream import Stream
 
 
 class SlowFile:
-    """A file whose reads end when `may_end` is set."""
+    """A file whose reads return only after `may_end` is set."""
 
     def __init__(self):
         self.closed = False
-        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.started, self.may_end = threading.Event(), threading.Event()
 
     def read(self, size):
         return b"ab"[:size]
 
     def readinto(self, buffer):
-        self.begun.set()
+        self.started.set()
         assert self.may_end.wait(60)
         assert not self.closed
         buffer[:1] = b"c"
@@ -43,21 +43,21 @@ def seek(stream):
 
 
 @pytest.mark.parametrize("use", [read, seek])
-def test_a_file_is_closed_after_the_read_of_another_thread(use):
+def test_close_waits_for_a_read_in_another_thread(use):
     file = SlowFile()
     stream = Stream(file, "slow")
-    assert stream.readinto(memoryview(bytearray(2))) == 2  # bytes that were read for detection
+    assert stream.readinto(memoryview(bytearray(2))) == 2  # the bytes that were read to detect the format
     thread = threading.Thread(target=use, args=(stream,))
     thread.start()
-    assert file.begun.wait(60)
+    assert file.started.wait(60)
     stream.close()
-    assert not file.closed  # its descriptor could be given to another file
+    assert not file.closed  # closing now could pass its descriptor to another file
     file.may_end.set()
     thread.join()
     assert file.closed
 
 
-def test_a_file_that_is_not_read_is_closed_at_once():
+def test_an_idle_file_is_closed_immediately():
     file = SlowFile()
     Stream(file, "slow").close()
     assert file.closed

@@ -1,4 +1,4 @@
-"""Two writers of one output, one of which is rejected, and writers that are interrupted or forked."""
+"""Two writers of one output, of which one is refused, and interrupted or forked writers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = 50 if os.environ.get("NINJA_SLOW") else 6
-MOST_RUNS = 100  # on a busy machine, the processes may not meet in the first runs
-NUMBER = 12  # lattices of an output
+MAX_RUNS = 100  # on a busy machine, the processes may not overlap in the first runs
+NUM_LATTICES = 12  # per output
 
-# Writes lattices whose cost is its name's, with random pauses: before, between and behind them.
+# Write lattices whose cost identifies the process, with random pauses before, between and after them.
 WORKER = """
 import random, sys, time
 import ninja
@@ -33,18 +33,18 @@ from ninja.errors import NinjaError
 from ninja.graph import from_arcs
 
 outputs, cost, seed, *options = sys.argv[1:]
-draw = random.Random(int(seed))
+generator = random.Random(int(seed))
 print("ready", flush=True)
 sys.stdin.readline()
 for name in outputs.split("|"):
     try:
-        time.sleep(0.03 * draw.random())
+        time.sleep(0.03 * generator.random())
         with ninja.write(name, resume="resume" in options) as output:
             for number in range(int(options[0])):
-                time.sleep(0.005 * draw.random())
+                time.sleep(0.005 * generator.random())
                 if f"k{number}" not in output.keys_done:
                     output.write(from_arcs(f"k{number}", [0], [1], [1], [float(cost)], finals={1: 0.0}))
-            time.sleep(0.02 * draw.random())
+            time.sleep(0.02 * generator.random())
         print("done", flush=True)
     except NinjaError as error:
         print(type(error).__name__, error, flush=True)
@@ -54,35 +54,35 @@ for name in outputs.split("|"):
 
 @contextlib.contextmanager
 def workers(names, options=(), environment=None):
-    """Start two processes that write outputs with these names on request."""
-    given = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
-    line = [sys.executable, "-c", WORKER, "|".join(names)]
-    running = [
+    """Start two processes that write the outputs with these names, one per request."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+    command = [sys.executable, "-c", WORKER, "|".join(names)]
+    processes = [
         subprocess.Popen(
-            [*line, str(cost), str(cost), str(NUMBER), *options],
+            [*command, str(cost), str(cost), str(NUM_LATTICES), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=given,
+            env=variables,
         )
         for cost in (1, 2)
     ]
     try:
-        for each in running:
-            assert each.stdout.readline() == "ready\n"
-        yield running
+        for process in processes:
+            assert process.stdout.readline() == "ready\n"
+        yield processes
     finally:
-        for each in running:
-            each.kill()
-            each.communicate()
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
-def together(running):
-    """Let both processes write their next output; return their messages."""
-    for each in running:
-        each.stdin.write("go\n")
-        each.stdin.flush()
-    return [each.stdout.readline().strip() for each in running]
+def write_next(processes):
+    """Make both processes write their next output and return their messages."""
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [process.stdout.readline().strip() for process in processes]
 
 
 def lattice(key, cost=1.0):
@@ -91,48 +91,48 @@ def lattice(key, cost=1.0):
 
 @pytest.mark.parametrize("form", ["out.{}.ark", "out.{}.ark.gz", "ark,scp:out.{0}.ark,out.{0}.scp"])
 @pytest.mark.parametrize("options", [(), ("resume",)])
-def test_of_two_processes_with_one_output_one_says_that_the_other_writes_it(form, options):
-    names = [form.format(number) for number in range(MOST_RUNS)]
-    refused = 0
-    with workers(names, options) as running:
+def test_concurrent_processes_with_one_output_are_refused_except_the_first(form, options):
+    names = [form.format(number) for number in range(MAX_RUNS)]
+    num_refused = 0
+    with workers(names, options) as processes:
         for number, name in enumerate(names):
-            if number >= RUNS and refused:
+            if number >= RUNS and num_refused:
                 break
-            said = together(running)
-            costs = {key: float(found.graph[0]) for key, found in package.read(name.rpartition(",")[2])}
-            assert list(costs) == [f"k{number}" for number in range(NUMBER)], said
-            done = [cost for cost, each in zip((1.0, 2.0), said, strict=True) if each == "done"]
-            assert done, said
+            messages = write_next(processes)
+            costs = {key: float(result.graph[0]) for key, result in package.read(name.rpartition(",")[2])}
+            assert list(costs) == [f"k{number}" for number in range(NUM_LATTICES)], messages
+            finished_costs = [cost for cost, message in zip((1.0, 2.0), messages, strict=True) if message == "done"]
+            assert finished_costs, messages
             assert len(set(costs.values())) == 1
-            assert set(costs.values()) <= set(done), said
-            for each in said:
-                if each != "done":
-                    assert each.startswith("OutputError out."), said
-                    assert "is being written by another process" in each
-                    refused += 1
-    assert refused  # else they never met
-    assert not [each for each in os.listdir() if each.startswith(".")]
+            assert set(costs.values()) <= set(finished_costs), messages
+            for message in messages:
+                if message != "done":
+                    assert message.startswith("OutputError out."), messages
+                    assert "is being written by another process" in message
+                    num_refused += 1
+    assert num_refused  # otherwise the processes never overlapped
+    assert not [name for name in os.listdir() if name.startswith(".")]
 
 
-def entered(name, **how):
-    """Return a writer within its ``with`` block."""
-    return package.write(name, **how).__enter__()
+def open_writer(name, **options):
+    """Return a writer after entering its ``with`` block."""
+    return package.write(name, **options).__enter__()
 
 
-@pytest.mark.parametrize("how", [{}, {"resume": True}])
-def test_a_second_writer_of_an_output_is_refused_before_it_writes(how):
-    first = entered("out.ark", **how)
+@pytest.mark.parametrize("options", [{}, {"resume": True}])
+def test_a_second_writer_of_an_output_is_refused_on_entry(options):
+    first = open_writer("out.ark", **options)
     first.write(lattice("a"))
     with pytest.raises(OutputError, match=r"^out\.ark: is being written by another process \(/.*/\.out\.ark\.part\); "):
-        entered("out.ark", **how)
+        open_writer("out.ark", **options)
     first.__exit__(None, None, None)
     assert list(package.keys("out.ark")) == ["a"]
-    with package.write("out.ark") as output:  # the lock went with the first
+    with package.write("out.ark") as output:  # the first writer released the lock
         output.write(lattice("b"))
     assert list(package.keys("out.ark")) == ["b"]
 
 
-def test_texts_have_one_writer_too():
+def test_a_second_writer_of_a_text_file_is_refused():
     with opened_as_text("out.txt") as first:
         first.write("first\n")
         with pytest.raises(OutputError, match="is being written by another process"), opened_as_text("out.txt"):
@@ -140,7 +140,7 @@ def test_texts_have_one_writer_too():
     assert Path("out.txt").read_text() == "first\n"
 
 
-def test_files_of_a_killed_writer_are_no_obstacle():
+def test_files_of_a_killed_writer_are_replaced():
     script = """
 import os, ninja
 output = ninja.write("out.ark").__enter__()
@@ -158,14 +158,14 @@ os.kill(os.getpid(), 9)
 def no_locks(monkeypatch):
     """Simulate a file system without locks."""
 
-    def refused(descriptor, flags):
+    def fail(descriptor, flags):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("fcntl.flock", refused)
+    monkeypatch.setattr("fcntl.flock", fail)
 
 
-def test_without_locks_the_writer_whose_file_was_replaced_says_so(no_locks):
-    first, second = entered("out.ark"), entered("out.ark")
+def test_without_locks_a_replaced_partial_file_is_an_error(no_locks):
+    first, second = open_writer("out.ark"), open_writer("out.ark")
     first.write(lattice("a"))
     second.write(lattice("b", 2.0))
     with pytest.raises(
@@ -173,20 +173,20 @@ def test_without_locks_the_writer_whose_file_was_replaced_says_so(no_locks):
     ):
         first.__exit__(None, None, None)
     second.__exit__(None, None, None)
-    assert [(key, found.graph[0]) for key, found in package.read("out.ark")] == [("b", 2.0)]
+    assert [(key, result.graph[0]) for key, result in package.read("out.ark")] == [("b", 2.0)]
     assert os.listdir() == ["out.ark"]
 
 
-def test_without_locks_no_writer_removes_the_file_of_another(no_locks):
-    first, second = entered("out.ark"), entered("out.ark")
+def test_without_locks_a_writer_does_not_remove_the_file_of_another(no_locks):
+    first, second = open_writer("out.ark"), open_writer("out.ark")
     del first
     second.write(lattice("b"))
     second.__exit__(None, None, None)
     assert list(package.keys("out.ark")) == ["b"]
 
 
-def test_a_temporary_file_that_is_gone_is_an_error(no_locks):
-    output = entered("out.ark")
+def test_a_removed_temporary_file_is_an_error(no_locks):
+    output = open_writer("out.ark")
     os.remove(".out.ark.part")
     with pytest.raises(OutputError, match="another process replaced"):
         output.__exit__(None, None, None)
@@ -195,7 +195,7 @@ def test_a_temporary_file_that_is_gone_is_an_error(no_locks):
 
 @pytest.fixture
 def synced(monkeypatch) -> list[tuple[str, int]]:
-    """The names that are synced, in order, and the number of files that have their final name by then."""
+    """Record the synced names in order, each with the number of files that have their final name by then."""
     calls, sync = [], os.fsync
 
     def sync_and_record(descriptor):
@@ -207,18 +207,18 @@ def synced(monkeypatch) -> list[tuple[str, int]]:
     return calls
 
 
-def test_a_file_and_its_folder_are_on_the_disk_before_it_is_done(synced):
+def test_a_file_and_its_folder_are_synced_before_writing_ends(synced):
     write_all("out.ark", [lattice("a")])
     assert synced == [(".out.ark.part", 0), (".", 1)]
 
 
-def test_a_folder_is_on_the_disk_once_all_its_files_are(synced):
+def test_a_folder_is_synced_after_all_its_files(synced):
     words = package.SymbolTable([("<eps>", 0), ("one", 1)])
     write_all("out/", [lattice(key).with_words(words) for key in "ab"], to="slf")
     assert synced == [("out/.a.slf.part", 0), ("out/.b.slf.part", 1), ("out", 2)]
 
 
-def test_a_disk_that_fails_as_it_is_synced_leaves_no_output(monkeypatch):
+def test_a_disk_error_in_fsync_leaves_no_output(monkeypatch):
     def broken(descriptor):
         raise OSError(5, "Input/output error")
 
@@ -228,21 +228,21 @@ def test_a_disk_that_fails_as_it_is_synced_leaves_no_output(monkeypatch):
     assert os.listdir() == []
 
 
-def test_two_writers_of_one_url_are_one_too_many(tmp_path, monkeypatch):
+def test_a_second_writer_of_a_url_is_refused(tmp_path, monkeypatch):
     system = pytest.importorskip("fsspec").filesystem("memory")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with package.write("memory://out/two.ark") as first:
         first.write(lattice("a"))
         with pytest.raises(OutputError, match="is being written by another process"):
-            entered("memory://out/two.ark")
+            open_writer("memory://out/two.ark")
     assert list(package.keys("memory://out/two.ark")) == ["a"]
     system.store.clear()
 
 
-@pytest.mark.parametrize("how", [{"to": "slf"}, {"to": "espnet"}])
-def test_of_two_writers_of_one_folder_one_says_that_the_other_wrote_there(how):
+@pytest.mark.parametrize("options", [{"to": "slf"}, {"to": "espnet"}])
+def test_two_writers_of_one_folder_with_equal_keys_raise_an_error(options):
     words = package.SymbolTable([("<eps>", 0), ("one", 1)])
-    first, second = entered("out/", **how), entered("out/", **how)
+    first, second = open_writer("out/", **options), open_writer("out/", **options)
     for output, key in ((first, "a"), (first, "b"), (second, "b"), (second, "c")):
         output.write(lattice(key).with_words(words))
     second.__exit__(None, None, None)
@@ -250,9 +250,9 @@ def test_of_two_writers_of_one_folder_one_says_that_the_other_wrote_there(how):
         first.__exit__(None, None, None)
 
 
-def test_writers_of_one_folder_with_other_keys_are_welcome():
+def test_two_writers_of_one_folder_may_write_different_keys():
     words = package.SymbolTable([("<eps>", 0), ("one", 1)])
-    first, second = entered("out/", to="slf"), entered("out/", to="slf")
+    first, second = open_writer("out/", to="slf"), open_writer("out/", to="slf")
     first.write(lattice("a").with_words(words))
     second.write(lattice("b").with_words(words))
     for output in (first, second):
@@ -261,7 +261,7 @@ def test_writers_of_one_folder_with_other_keys_are_welcome():
 
 
 @pytest.mark.parametrize("length", [250, 255])
-def test_the_name_of_an_output_may_be_as_long_as_that_of_a_file(length, ninja, tmp_path):
+def test_output_names_may_have_the_maximum_length_of_file_names(length, ninja, tmp_path):
     write_all("in.ark", [lattice("a")])
     for ending in (".ark", ".gz"):
         name = "n" * (length - len(ending)) + ending
@@ -277,31 +277,31 @@ def test_the_name_of_an_output_may_be_as_long_as_that_of_a_file(length, ninja, t
 
 
 @pytest.mark.parametrize("name", ["out.ark", "out.txt.gz", "out.slf", "out.jsonl"])
-def test_a_writer_that_was_interrupted_before_its_block_leaves_nothing(name):
-    writer = entered(name)
+def test_a_writer_interrupted_before_its_block_leaves_no_file(name):
+    writer = open_writer(name)
     assert len(os.listdir()) == 1
     del writer
     assert not os.listdir()
 
 
-def test_a_process_that_is_forked_removes_nothing():
-    writer = [entered("out.ark")]
+def test_a_forked_process_does_not_remove_the_output():
+    writer = [open_writer("out.ark")]
     assert forked_exit_code(writer.clear) == 0
     assert os.listdir() == [".out.ark.part"]
 
 
-def test_an_output_that_is_taken_up_again_stays():
-    writer = entered("out.ark", resume=True)
+def test_a_resumed_output_is_kept_when_its_writer_is_deleted():
+    writer = open_writer("out.ark", resume=True)
     del writer
     assert os.listdir() == [".out.ark.part"]
 
 
-def test_an_interrupt_as_the_file_is_made_leaves_nothing(monkeypatch):
+def test_an_interrupt_during_file_creation_leaves_no_file(monkeypatch):
     def interrupted(path, *, keep):
         os.close(open_locked(path, keep=keep))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(output_files, "open_locked", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        entered("out.ark")
+        open_writer("out.ark")
     assert not os.listdir()

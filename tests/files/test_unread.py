@@ -1,4 +1,4 @@
-"""Messages name the kind of files that are not lattices; lists of files can also be read from standard input."""
+"""Errors name the format of files without lattices; lists of files can be read from standard input."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def parquet() -> bytes:
 SLF = write_slf(chain("a")) * 5
 KINDS = {
     "bzip2": (lambda: bz2.compress(SLF), r"the file is compressed with bzip2; decompress it first \(bunzip2\)"),
-    "bzip2 of nothing": (lambda: bz2.compress(b""), "the file is compressed with bzip2"),
+    "empty bzip2": (lambda: bz2.compress(b""), "the file is compressed with bzip2"),
     "xz": (lambda: lzma.compress(SLF), r"the file is compressed with xz; decompress it first \(unxz\)"),
     "lzma": (lambda: lzma.compress(SLF, lzma.FORMAT_ALONE), "the file is compressed with lzma"),
     "zstd": (
@@ -92,7 +92,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_of_other_makers_are_said_to_be_what_they_are(kind: str, folder: Path) -> None:
+def test_errors_name_the_format_of_unsupported_files(kind: str, folder: Path) -> None:
     make, message = KINDS[kind]
     Path("lat.ark").write_bytes(make())
     with pytest.raises(FormatError, match=f"^lat.ark: {message}"):
@@ -100,14 +100,14 @@ def test_files_of_other_makers_are_said_to_be_what_they_are(kind: str, folder: P
 
 
 @pytest.mark.parametrize("kind", ["bzip2", "xz", "zstd", "torch", "Parquet"])
-def test_matrices_in_them_are_refused_alike(kind: str) -> None:
+def test_matrices_in_unsupported_files_are_refused(kind: str) -> None:
     make, message = KINDS[kind]
     with pytest.raises(FormatError, match=f"^logits.pt: {message}"):
         list(matrices_in(Stream(io.BytesIO(make()), "logits.pt"), "utt", "logits.pt"))
 
 
 @pytest.mark.parametrize("name", ["w.slf.bz2", "w.ark.xz", "w.fst.zst", "w.pt"])
-def test_packed_lattices_in_a_folder_are_reported(name: str, folder: Path) -> None:
+def test_unsupported_lattice_files_in_a_folder_are_reported(name: str, folder: Path) -> None:
     Path("all").mkdir()
     Path("all/u.slf").write_bytes(SLF[: len(SLF) // 5])
     Path(f"all/{name}").write_bytes(TORCH if name == "w.pt" else bz2.compress(SLF))
@@ -117,11 +117,11 @@ def test_packed_lattices_in_a_folder_are_reported(name: str, folder: Path) -> No
     assert [error.path for error in errors] == [f"all/{name}"]
 
 
-def test_parquet_converted_as_the_message_says_is_read(folder: Path) -> None:
+def test_parquet_converted_as_advised_is_read(folder: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     feather, pq = pytest.importorskip("pyarrow.feather"), pytest.importorskip("pyarrow.parquet")
-    write_all("own.arrow", [chain("a")])
-    with pa.ipc.open_file("own.arrow") as file:
+    write_all("native.arrow", [chain("a")])
+    with pa.ipc.open_file("native.arrow") as file:
         pq.write_table(file.read_all(), "lat.parquet")
     feather.write_feather(pq.read_table("lat.parquet"), "lat.arrow", compression="uncompressed")
     ((key, lattice),) = ninja.read("lat.arrow")
@@ -131,10 +131,10 @@ def test_parquet_converted_as_the_message_says_is_read(folder: Path) -> None:
 
 @pytest.fixture
 def best(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
-    """Run ``ninja best`` on standard input, and return the exit code, keys and messages."""
+    """Return a function that runs ``ninja best`` on standard input and returns exit code, keys and messages."""
 
-    def run(given: bytes, source: str = "-") -> tuple[int, list[str], str]:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    def run(content: bytes, source: str = "-") -> tuple[int, list[str], str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
         code = main(["best", source])
         out, err = capfd.readouterr()
         return code, [line.split()[0] for line in out.splitlines()], err
@@ -144,7 +144,7 @@ def best(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
 
 LISTS = {
     "list": b"u.slf\nv.slf\n",
-    "list without an end": b"u.slf\nv.slf",
+    "list without a final newline": b"u.slf\nv.slf",
     "list of script files": b"two.scp\n",
     "script file": b"",
     "script file of files": b"u u.slf\nv v.slf\n",
@@ -160,28 +160,28 @@ def test_a_list_is_read_from_the_standard_input(kind: str, best: Any) -> None:
 
 
 @pytest.mark.parametrize("ids", [False, True])
-def test_a_list_comes_slowly_through_a_pipe_of_a_shell(ids: bool, folder: Path) -> None:
+def test_a_list_is_read_from_a_slow_pipe(ids: bool, folder: Path) -> None:
     names = ("two.scp",) if ids else ("u.slf", "v.slf")
     script = "; ".join(f"printf {name[:2]}; sleep 0.05; printf '{name[2:]}\\n'" for name in names)
     command = f"({script}) | {sys.executable} -m ninja best -"
-    found = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
-    assert [line.split()[0] for line in found.splitlines()] == (["x", "y"] if ids else ["u", "v"])
+    stdout = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[0] for line in stdout.splitlines()] == (["x", "y"] if ids else ["u", "v"])
 
 
-def test_a_long_list_is_read_whole(best: Any) -> None:
+def test_a_long_list_is_read_completely(best: Any) -> None:
     assert best(b"u.slf\n" * 2000)[:2] == (0, ["u"] * 2000)
 
 
 @pytest.mark.parametrize(("name", "keys"), [("two.ark", ["x", "y"]), ("u.slf", ["stdin"])])
-def test_lattices_on_the_standard_input_are_read_as_before(name: str, keys: list[str], best: Any) -> None:
+def test_lattices_are_read_from_standard_input(name: str, keys: list[str], best: Any) -> None:
     assert best(Path(name).read_bytes())[:2] == (0, keys)
 
 
-def test_a_script_file_is_known_by_its_lines_under_any_name(folder: Path) -> None:
+def test_a_script_file_is_recognised_by_content_with_any_name(folder: Path) -> None:
     Path("lattices.lst").write_bytes(Path("two.scp").read_bytes())
     assert [key for key, _ in ninja.read("lattices.lst")] == ["x", "y"]
     Path("1").touch()
-    Path("utt").write_bytes(b"name 1\nnumaligns 1\nposterior 1\nalign 0 a 1\n")  # a mesh names no file
+    Path("utt").write_bytes(b"name 1\nnumaligns 1\nposterior 1\nalign 0 a 1\n")  # a mesh lists no files
     assert [key for key, _ in ninja.read("utt")] == ["1"]
 
 
@@ -199,10 +199,10 @@ def test_a_script_file_is_known_by_its_lines_under_any_name(folder: Path) -> Non
         ),
     ],
 )
-def test_a_list_that_is_read_as_an_archive_is_said_to_be_one(content: bytes, message: str, best: Any) -> None:
-    code, _, said = best(content, "ark:-")
+def test_a_list_read_as_an_archive_is_refused_with_advice(content: bytes, message: str, best: Any) -> None:
+    code, _, stderr = best(content, "ark:-")
     assert code == 1
-    assert f"standard input: {message}" in said
+    assert f"standard input: {message}" in stderr
     with pytest.raises(FormatError, match=f"lat.x: {message.replace(':-', ':lat.x')}"):
         recognised(content, "lat.x")
 
@@ -211,12 +211,12 @@ def test_a_list_that_is_read_as_an_archive_is_said_to_be_one(content: bytes, mes
     "content",
     [b"utt 1 0 3 hello\nutt 1 3 4 world\n", b"utt 1 0 3 hello 0.9\nutt 1 3 4 world 1\n", b"1 1 0 3 a\n1 1 3 4 b\n"],
 )
-def test_a_ctm_of_whole_seconds_is_known_by_its_extension(content: bytes, folder: Path) -> None:
+def test_a_ctm_with_whole_seconds_is_recognised_by_its_extension(content: bytes, folder: Path) -> None:
     Path("x.ctm").write_bytes(content)
     assert len(list(ninja.read("x.ctm"))) == len(list(ninja.read("x.ctm", format="ctm"))) == 1
 
 
-def test_other_texts_get_no_advice() -> None:
+def test_other_text_files_are_not_recognised() -> None:
     for content in (
         b"utt\t0\t90\t1\t50450\n",
         b"utt1 the cat\n",
@@ -228,7 +228,7 @@ def test_other_texts_get_no_advice() -> None:
         assert recognised(content, "file") is None
 
 
-def test_no_lattice_is_taken_for_something_else() -> None:
+def test_lattices_are_not_recognised_as_other_files() -> None:
     random = np.random.default_rng(0)
     for _ in range(200):
         key = random.integers(33, 127, 8, np.uint8).tobytes().replace(b"|", b"x")
@@ -236,18 +236,18 @@ def test_no_lattice_is_taken_for_something_else() -> None:
 
 
 @pytest.mark.parametrize("begin", [b"", b"\x1f\x8b", b"\x1f\x8b\x08", b"\x1f\x8b\x08\0\0\0\0\0\0\x03"])
-def test_a_few_bytes_behind_a_gzip_stream_are_said_to_be_none(begin: bytes, folder: Path) -> None:
+def test_a_few_bytes_after_a_gzip_stream_are_an_error(begin: bytes, folder: Path) -> None:
     packed = gzip.compress(Path("two.ark").read_bytes())
     random = np.random.default_rng(len(begin))
     for length in range(1, 21):
         for _ in range(5):
-            behind = (begin + random.integers(1, 256, length, np.uint8).tobytes())[:length]
-            Path("junk.gz").write_bytes(packed + behind)
+            trailing = (begin + random.integers(1, 256, length, np.uint8).tobytes())[:length]
+            Path("junk.gz").write_bytes(packed + trailing)
             errors: list[NinjaError] = []
             keys = [key for key, _ in ninja.read("junk.gz", on_error=errors.append)]
             assert len(errors) == 1
-            rest = "incomplete" if behind.startswith(b"\x1f\x8b") else "unexpected"
-            place = f"junk.gz, byte {len(packed)}: "
-            message = f"{place}{rest} data after the end of the gzip stream; was something appended"
-            assert str(errors[0]).startswith(message), behind
+            adjective = "incomplete" if trailing.startswith(b"\x1f\x8b") else "unexpected"
+            prefix = f"junk.gz, byte {len(packed)}: "
+            message = f"{prefix}{adjective} data after the end of the gzip stream; was something appended"
+            assert str(errors[0]).startswith(message), trailing
             assert keys == ["x", "y"]
