@@ -1,4 +1,4 @@
-"""Fixtures of the pipeline's tests."""
+"""Fixtures of the pipeline tests."""
 
 import shutil
 
@@ -10,8 +10,8 @@ import ninja as package
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """Work in a folder with the example as a plain archive of 40 lattices, and its words."""
+def example_folder(tmp_path, monkeypatch):
+    """Change to a folder with the example as an uncompressed archive of 40 lattices and its symbol table."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(WORDS, ".")
     write_all("lat.ark", (lattice for _, lattice in package.read(ARCHIVE)))

@@ -15,7 +15,7 @@ def lattice(key):
 
 
 @pytest.fixture
-def there(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     """Create a folder d with three gzip archives of two lattices each, and an empty folder d2."""
     monkeypatch.chdir(tmp_path)
     os.mkdir("d")
@@ -27,92 +27,92 @@ def there(tmp_path, monkeypatch):
     return tmp_path
 
 
-def written(folder="d2"):
-    names = [name for name in sorted(os.listdir(folder)) if not name.endswith(".run")]  # which --resume leaves
-    return {name: list(package.keys(f"{folder}/{name}")) for name in names}
+def written_keys(output_folder="d2"):
+    names = [name for name in sorted(os.listdir(output_folder)) if not name.endswith(".run")]  # written by --resume
+    return {name: list(package.keys(f"{output_folder}/{name}")) for name in names}
 
 
-EACH = {f"lat.{number}.gz": [f"a{number}", f"b{number}"] for number in (1, 10, 2)}
+EXPECTED = {f"lat.{number}.gz": [f"a{number}", f"b{number}"] for number in (1, 10, 2)}
 
 
 @pytest.mark.parametrize("source", [["d/lat.JOB.gz"], ["d/lat.1.gz", "d/lat.2.gz", "d/lat.10.gz"], ["d"], ["lat.list"]])
 @pytest.mark.parametrize("output", ["d2/lat.JOB.gz", "d2/", "d2", "new/"])
 @pytest.mark.parametrize("options", [[], ["--resume"]])
-def test_each_input_has_its_output(there, ninja, source, output, options):
+def test_one_output_is_written_per_input_file(folder, ninja, source, output, options):
     code, _, errors = ninja("prune", *source, "-o", output, *options)
     assert (code, errors.splitlines()[-1].split(",")[0]) == (0, "ninja: 6 lattices"), errors
-    assert written("new" if output == "new/" else "d2") == EACH
+    assert written_keys("new" if output == "new/" else "d2") == EXPECTED
 
 
-def test_workers_serve_all_outputs(there, ninja):
+def test_several_jobs_write_one_output_per_input_file(folder, ninja):
     assert ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--jobs", "2")[0] == 0
-    assert written() == EACH
+    assert written_keys() == EXPECTED
 
 
 @pytest.mark.parametrize("verb", ["merge", "copy", "to-nbest", "push", "determinize", "minimize"])
-def test_many_commands_take_them(there, ninja, verb):
+def test_commands_write_archives_and_script_files_per_input_file(folder, ninja, verb):
     code, _, errors = ninja(verb, "d/lat.*.gz", "-o", "ark,scp:d2/x-JOB.ark,d2/x-JOB.scp")
     assert code == 0, errors
     assert sorted(os.listdir("d2")) == [f"x-{number}.{end}" for number in (1, 10, 2) for end in ("ark", "scp")]
     assert [key[:3].rstrip("-") for key in package.keys("scp:d2/x-10.scp")] == ["a10", "b10"]
 
 
-def test_names_get_the_extension_of_the_format(there, ninja):
+def test_names_get_the_extension_of_the_format(folder, ninja):
     assert ninja("convert", "d", "--words", "words.txt", "--to", "json", "-o", "d2")[0] == 0
     assert sorted(os.listdir("d2")) == ["lat.1.jsonl", "lat.10.jsonl", "lat.2.jsonl"]
     assert ninja("convert", "d/lat.1.gz", "--words", "words.txt", "--to", "slf", "-o", "slf/")[0] == 0
-    assert sorted(os.listdir("slf")) == ["a1.slf", "b1.slf"]  # which has a file for each lattice
+    assert sorted(os.listdir("slf")) == ["a1.slf", "b1.slf"]  # SLF has one file per lattice
     assert ninja("prune", "slf", "--to", "binary", "-o", "new/")[0] == 0
     assert {name for name in os.listdir("new") if name.endswith("ark")} == {"a1.ark", "b1.ark"}
 
 
 @pytest.mark.parametrize("verb", ["prune", "convert", "push", "copy", "1best", "scale", "determinize"])
-def test_files_in_a_folder_keep_their_format(there, ninja, verb):
+def test_files_in_a_folder_keep_their_format(folder, ninja, verb):
     assert ninja("convert", "d/lat.1.gz", "--words", "words.txt", "--to", "slf", "-o", "slf/")[0] == 0
-    os.rename("slf/b1.slf", "slf/b1")  # known by its content
+    os.rename("slf/b1.slf", "slf/b1")  # recognised by its content
     os.mkdir("out")
     for output in ("out", "new/"):
         code, _, errors = ninja(verb, "slf", "-o", output)
         assert code == 0, errors
         assert sorted(os.listdir(output)) == ["a1.slf", "b1.slf"]
         for name in os.listdir(output):
-            assert (there / output / name).read_bytes().startswith(b"VERSION=1.1")
+            assert (folder / output / name).read_bytes().startswith(b"VERSION=1.1")
             (lattice,) = [lattice for _, lattice in package.read(f"{output}/{name}")]
             assert lattice.words.spell(lattice.word[lattice.word > 0]) == ["five", "six"]
 
 
-def test_files_of_rescored_lattices_keep_their_format(there, ninja):
+def test_files_of_rescored_lattices_keep_their_format(folder, ninja):
     pytest.importorskip("torch")
     assert ninja("convert", "d/lat.1.gz", "--words", "words.txt", "--to", "slf", "-o", "slf/")[0] == 0
     code, _, errors = ninja("rescore", "slf/", "-o", "out/")
     assert code == 0, errors
     assert [name for name in sorted(os.listdir("out")) if not name.endswith(".toml")] == ["a1.slf", "b1.slf"]
-    assert (there / "out/a1.slf").read_bytes().startswith(b"VERSION=1.1")
+    assert (folder / "out/a1.slf").read_bytes().startswith(b"VERSION=1.1")
 
 
-def test_a_format_that_is_only_read_is_not_kept(there, ninja):
+def test_a_read_only_format_is_refused_for_outputs(folder, ninja):
     os.mkdir("t")
-    (there / "t/y.columns").write_text("y-1 -10.5 -2 | five six\n")
+    (folder / "t/y.columns").write_text("y-1 -10.5 -2 | five six\n")
     code, _, errors = ninja("convert", "t/y.columns", "-o", "new/")
     assert (code, "cannot be written to one file per input; use --to" in errors) == (2, True), errors
 
 
-def test_an_interrupted_run_goes_on_with_the_output_it_was_at(there, ninja, monkeypatch):
+def test_an_interrupted_run_is_resumed_at_its_current_output(folder, ninja, monkeypatch):
     with interrupt_at(4, monkeypatch):
         assert ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")[0] == 130
     code, _, errors = ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")
     assert code == 0
     assert ".lat.2.gz.part: resuming after 1 lattice of an earlier attempt" in errors
     assert "skipped 3 lattices that are already in the output" in errors
-    assert written() == EACH
+    assert written_keys() == EXPECTED
 
 
-def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(there, ninja):
-    (there / "d/lat.1.gz").write_bytes(b"")
-    (there / "d/lat.2.ark").write_bytes(b"")
+def test_empty_inputs_have_empty_outputs_and_damaged_inputs_none(folder, ninja):
+    (folder / "d/lat.1.gz").write_bytes(b"")
+    (folder / "d/lat.2.ark").write_bytes(b"")
     code, _, errors = ninja("prune", "d/lat.1.gz", "d/lat.2.ark", "d/lat.10.gz", "-o", "d2/lat.JOB.ark")
     assert code == 1
-    assert written() == {"lat.10.ark": ["a10", "b10"], "lat.2.ark": []}
+    assert written_keys() == {"lat.10.ark": ["a10", "b10"], "lat.2.ark": []}
     assert "d2/lat.1.ark: the only lattice failed; no output is written" in errors
 
 
@@ -147,30 +147,30 @@ def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(
         ("best d -o new/", "new/ is a folder, but the output is a single file; add a file name"),
     ],
 )
-def test_impossible_outputs_are_refused_before_anything_is_written(there, ninja, line, message):
+def test_invalid_outputs_are_refused_before_writing(folder, ninja, line, message):
     os.mkdir("e")
     for name in ("none.gz", "lat.1.gz"):
-        (there / "e" / name).write_bytes((there / "d/lat.1.gz").read_bytes())
+        (folder / "e" / name).write_bytes((folder / "d/lat.1.gz").read_bytes())
     code, _, errors = ninja(*line.split())
     assert (code, message in errors, len(errors.splitlines())) == (2, True, 1), errors
-    assert written() == {}
-    assert written("d") == EACH
+    assert written_keys() == {}
+    assert written_keys("d") == EXPECTED
 
 
-def test_the_number_is_the_one_that_job_stands_for(there, ninja):
+def test_job_in_the_output_is_the_number_matched_in_the_input(folder, ninja):
     for number in (1, 2):
         os.rename(f"d/lat.{number}.gz", f"d/lat.{number}.8.gz")
     assert ninja("prune", "ark:d/lat.JOB.8.gz", "-o", "d2/JOB.ark")[0] == 0
     assert sorted(os.listdir("d2")) == ["1.ark", "2.ark"]
 
 
-def test_a_name_with_job_in_a_word_is_a_name(there, ninja):
+def test_job_within_a_longer_word_is_not_replaced(folder, ninja):
     assert ninja("prune", "d", "-o", "d2/JOBS.ark")[0] == 0
-    assert len(written()["JOBS.ark"]) == 6
+    assert len(written_keys()["JOBS.ark"]) == 6
 
 
 @pytest.mark.parametrize("output", ["JOB/JOBS-{}.ark", "ark,t:JOB/JOBS-{}.ark", "ark,scp:JOB/JOBS-{}.ark,JOB/{}.scp"])
-def test_only_whole_words_in_file_names_are_replaced(there, ninja, output):
+def test_job_is_replaced_only_as_a_whole_word_of_file_names(folder, ninja, output):
     os.mkdir("JOB")
     code, _, errors = ninja("prune", "d", "-o", output.format("JOB", "JOB"))
     assert code == 0, errors
@@ -179,31 +179,31 @@ def test_only_whole_words_in_file_names_are_replaced(there, ninja, output):
     ]
 
 
-def test_notes_on_all_outputs_are_reported_once(there, ninja):
+def test_similar_notes_of_several_outputs_are_reported_once(folder, ninja):
     code, _, errors = ninja("convert", "d", "--words", "words.txt", "--to", "slf", "-o", "d2")
     assert code == 0
     for number in (1, 2, 10):
-        (there / f"d/lat.{number}.gz.scales.toml").write_text("acoustic_scale = 0.5\nword_penalty = 0.0\n")
+        (folder / f"d/lat.{number}.gz.scales.toml").write_text("acoustic_scale = 0.5\nword_penalty = 0.0\n")
     code, _, errors = ninja("prune", "d/lat.*.gz", "-o", "d2/")
     assert code == 0
     assert errors.count("wrote the scales to") == 1, errors
     assert "2 other outputs have similar notes" in errors
 
 
-@pytest.mark.timeout(60)  # a pipe that is never written to never ends
-def test_a_name_of_a_list_that_cannot_be_read_costs_no_other(there, ninja):
+@pytest.mark.timeout(60)  # reading a pipe without a writer never ends
+def test_unreadable_files_in_a_list_do_not_affect_other_files(folder, ninja):
     os.mkfifo("pipe")
-    (there / "lat.list").write_text(
+    (folder / "lat.list").write_text(
         "d/lat.1.gz\npipe\nd/lat.2.gz\ns3://b/lat.3.gz\nnone\nark:touch ran |\nd/lat.10.gz\n"
     )
     code, _, errors = ninja("prune", "lat.list", "-o", "d2/", "--allow-pipes")
     assert code == 1
-    assert written() == EACH
-    assert not (there / "ran").exists()
-    for said in (
+    assert written_keys() == EXPECTED
+    assert not (folder / "ran").exists()
+    for message in (
         "pipe: cannot be read: a file that is named in another file must be a regular file",
         "lat.list:4: 's3://b/lat.3.gz' is a URL",
         "none: cannot",
     ):
-        assert said in errors, errors
+        assert message in errors, errors
     assert "4 failed" in errors

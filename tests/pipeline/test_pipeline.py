@@ -1,4 +1,4 @@
-"""The pipeline: order, errors of single lattices, threads, outputs."""
+"""The pipeline: order, failures of single lattices, threads and outputs."""
 
 import shutil
 import threading
@@ -23,78 +23,78 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
 
 
-def lattices(number, *, words=None, seen=None):
+def lattices(number, *, words=None, indices=None):
     for index in range(number):
-        if seen is not None:
-            seen.append(index)
+        if indices is not None:
+            indices.append(index)
         key = f"utt{index}"
         yield key, Lattice.from_arrays(key, [0, 1, 1], [1], [1 + index % 2], [index], [0], [np.inf, 0], words=words)
 
 
 def cost(lattice):
     if lattice.graph[0] == 3:
-        raise LatticeError("it is the third")
+        raise LatticeError("the third lattice fails")
     return float(lattice.graph[0])
 
 
-def spelled(lattice):
+def add_one(lattice):
     assert lattice.words is not None
     return lattice.with_costs(lattice.graph + 1)
 
 
-def crowded(lattice):
+def run_out_of_memory(lattice):
     raise MemoryError
 
 
 @dataclass(slots=True)
 class CountingLog(Log):
-    """A log with its own count."""
+    """A log with an additional count."""
 
-    seen: int = 0
+    num_pairs: int = 0
 
 
-def counted(lattices, log):
+def count_lattices(lattices, log):
     log.note("model loaded")
     for key, lattice in lattices:
-        log.seen += 1
+        log.num_pairs += 1
         yield key, lattice.words is WORDS
 
 
-JOBS = pytest.mark.parametrize("how", [{"jobs": 1}, {"jobs": 2}], ids=["one thread", "two threads"])
+JOBS = pytest.mark.parametrize("options", [{"jobs": 1}, {"jobs": 2}], ids=["one thread", "two threads"])
 
 
 @JOBS
-def test_results_come_in_input_order_and_a_failure_is_its_lattices_own(how):
+def test_results_are_in_input_order_and_failures_affect_single_lattices(options):
     failures = []
     log = Log(on_error=failures.append)
-    answers = list(stream(lattices(9), OnLattices(cost), log=log, **how))
-    assert answers == [(f"utt{index}", float(index)) for index in range(9) if index != 3]
-    assert [str(failure) for failure in failures] == ["key 'utt3': it is the third"]
+    results = list(stream(lattices(9), OnLattices(cost), log=log, **options))
+    assert results == [(f"utt{index}", float(index)) for index in range(9) if index != 3]
+    assert [str(failure) for failure in failures] == ["key 'utt3': the third lattice fails"]
     assert (log.lattices, log.failures) == (8, failures)
 
 
 @JOBS
-def test_without_a_listener_the_first_failure_is_raised_behind_the_results_before_it(how):
-    answers = []
-    with pytest.raises(LatticeError, match="key 'utt3': it is the third"):
-        answers.extend(key for key, _ in stream(lattices(9), OnLattices(cost), **how))
-    assert answers == ["utt0", "utt1", "utt2"]
+def test_without_on_error_the_first_failure_is_raised_in_input_order(options):
+    results = []
+    with pytest.raises(LatticeError, match="key 'utt3': the third lattice fails"):
+        results.extend(key for key, _ in stream(lattices(9), OnLattices(cost), **options))
+    assert results == ["utt0", "utt1", "utt2"]
 
 
-def thread_of(lattice):
+def thread_id(lattice):
     time.sleep(0.01)
     return threading.get_ident()
 
 
-def test_workers_are_several_threads():
-    answers = dict(stream(lattices(100), OnLattices(thread_of), jobs=2))
-    assert threading.get_ident() not in answers.values()
-    assert 1 <= len(set(answers.values())) <= 2
+def test_jobs_run_on_worker_threads():
+    results = dict(stream(lattices(100), OnLattices(thread_id), jobs=2))
+    assert threading.get_ident() not in results.values()
+    assert 1 <= len(set(results.values())) <= 2
 
 
 @JOBS
-def test_words_reach_the_stage_and_come_back_as_the_same_table(how):
-    for index, (key, lattice) in enumerate(stream(lattices(3, words=WORDS), OnLattices(spelled), **how)):
+def test_stages_keep_the_symbol_table_of_lattices(options):
+    for index, (key, lattice) in enumerate(stream(lattices(3, words=WORDS), OnLattices(add_one), **options)):
         assert lattice.key == key
         assert lattice.words is WORDS
         assert lattice.graph[0] == index + 1
@@ -102,40 +102,40 @@ def test_words_reach_the_stage_and_come_back_as_the_same_table(how):
         assert not lattice.dst.flags.writeable
 
 
-def test_a_lattice_too_large_for_the_memory_is_one_failure():
+def test_out_of_memory_is_a_failure_of_one_lattice():
     failures = []
-    assert list(stream(lattices(1), OnLattices(crowded), log=Log(on_error=failures.append))) == []
+    assert list(stream(lattices(1), OnLattices(run_out_of_memory), log=Log(on_error=failures.append))) == []
     assert "out of memory; prune the lattice first" in str(failures[0])
 
 
-def test_input_is_read_no_further_than_threads_need():
-    seen = []
+def test_reading_ahead_of_threads_is_bounded():
+    indices = []
     log = Log(on_error=[].append)
-    results = stream(lattices(1000, seen=seen), OnLattices(cost), jobs=2, log=log)
+    results = stream(lattices(1000, indices=indices), OnLattices(cost), jobs=2, log=log)
     next(results)
-    assert len(seen) < 150
+    assert len(indices) < 150
     results.close()
 
 
-def test_keys_already_done_are_left_out_and_counted():
+def test_keys_already_done_are_skipped_and_counted():
     log = Log()
-    answers = dict(stream(lattices(4), OnLattices(cost), done={"utt0", "utt3"}, log=log))
-    assert answers == {"utt1": 1.0, "utt2": 2.0}
+    results = dict(stream(lattices(4), OnLattices(cost), done={"utt0", "utt3"}, log=log))
+    assert results == {"utt1": 1.0, "utt2": 2.0}
     assert (log.lattices, log.skipped) == (2, 2)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_stream_stage_writes_to_the_log_of_the_run(jobs):
-    told = []
-    log = CountingLog(on_note=told.append)
-    results = list(stream(lattices(7), counted, jobs=jobs, log=log))
-    assert (len(results), log.lattices, log.seen) == (7, 7, 7)
-    assert log.notes == told == ["model loaded"]
+    notes = []
+    log = CountingLog(on_note=notes.append)
+    results = list(stream(lattices(7), count_lattices, jobs=jobs, log=log))
+    assert (len(results), log.lattices, log.num_pairs) == (7, 7, 7)
+    assert log.notes == notes == ["model loaded"]
 
 
 @JOBS
-def test_no_input_gives_no_results(how):
-    assert list(stream(lattices(0), OnLattices(cost), **how)) == []
+def test_an_empty_input_yields_no_results(options):
+    assert list(stream(lattices(0), OnLattices(cost), **options)) == []
 
 
 @pytest.mark.parametrize("jobs", [0, 2**31])
@@ -148,20 +148,22 @@ def totals(batch):
     return [float(lattice.graph.sum()) for lattice in batch]
 
 
-def refuses_the_third(batch):
+def costs(batch):
     return [cost(lattice) for lattice in batch]
 
 
 @JOBS
-def test_a_function_of_batches_gives_a_result_for_each_lattice(how):
-    assert dict(stream(lattices(40), OnBatches(totals), **how)) == {f"utt{index}": float(index) for index in range(40)}
+def test_a_batch_function_returns_a_result_for_each_lattice(options):
+    assert dict(stream(lattices(40), OnBatches(totals), **options)) == {
+        f"utt{index}": float(index) for index in range(40)
+    }
 
 
 @JOBS
-def test_a_lattice_that_fails_a_function_of_batches_does_not_cost_the_others(how):
+def test_a_failure_in_a_batch_does_not_affect_other_lattices(options):
     log = Log(on_error=[].append)
-    answers = dict(stream(lattices(9), OnBatches(refuses_the_third), log=log, **how))
-    assert set(answers) == {f"utt{index}" for index in range(9) if index != 3}
+    results = dict(stream(lattices(9), OnBatches(costs), log=log, **options))
+    assert set(results) == {f"utt{index}" for index in range(9) if index != 3}
     assert [failure.key for failure in log.failures] == ["utt3"]
 
 
@@ -171,22 +173,22 @@ def test_repeated_keys_are_noted_once_for_each_repetition():
     assert log.repeated == ["utt0", "utt1"]
 
 
-def arcs(lattice):
+def num_arcs(lattice):
     return lattice.num_arcs
 
 
-def leaves(lattice):
+def exit_process(lattice):
     raise SystemExit(9)
 
 
-@pytest.mark.parametrize("how", ["read to its end", "left early", "a thread failed"])
-def test_no_thread_outlives_a_stream(how):
+@pytest.mark.parametrize("ending", ["exhausted", "closed early", "failed thread"])
+def test_threads_end_with_their_stream(ending):
     before = set(threading.enumerate())
-    results = stream(lattices(80), OnLattices(leaves if how == "a thread failed" else arcs), jobs=2)
-    if how == "a thread failed":
+    results = stream(lattices(80), OnLattices(exit_process if ending == "failed thread" else num_arcs), jobs=2)
+    if ending == "failed thread":
         with pytest.raises(SystemExit):
             next(results)
-    elif how == "left early":
+    elif ending == "closed early":
         next(results)
         results.close()
     else:
@@ -194,7 +196,7 @@ def test_no_thread_outlives_a_stream(how):
     assert not [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith("ninja-worker")]
 
 
-# Scripts of the library write the bytes of the commands.
+# Scripts that use the library write the same bytes as the commands.
 
 SCRIPTS = {
     "prune": (
@@ -209,14 +211,16 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("name", ["out.ark", "out.ark.gz", "out.jsonl", "folder/"])
 @pytest.mark.parametrize("command", SCRIPTS)
-def test_a_script_writes_the_bytes_of_the_command(ninja, tmp_path, monkeypatch, command, name):
+def test_a_script_writes_the_same_bytes_as_the_command(ninja, tmp_path, monkeypatch, command, name):
     monkeypatch.chdir(tmp_path)
     for file in ("lat.ark.gz", "words.txt"):
         shutil.copy(EXAMPLES / file, file)
-    line, stage = SCRIPTS[command]
-    assert ninja(*line.format(f"by_command.{name}").split())[0] == 0
-    inputs = pipeline.Inputs("lat.ark.gz", words="words.txt" if "words" in line else None, log=Log(on_error=print))
-    scales = package.Scales(acoustic=0.1) if "--acoustic-scale" in line else None
+    command_line, stage = SCRIPTS[command]
+    assert ninja(*command_line.format(f"by_command.{name}").split())[0] == 0
+    inputs = pipeline.Inputs(
+        "lat.ark.gz", words="words.txt" if "words" in command_line else None, log=Log(on_error=print)
+    )
+    scales = package.Scales(acoustic=0.1) if "--acoustic-scale" in command_line else None
     summary = pipeline.run(inputs, stage(), pipeline.Output(f"by_script.{name}", scales=scales))
     assert (summary.lattices, summary.failures) == (40, ())
     by_command, by_script = Path(f"by_command.{name}"), Path(f"by_script.{name}")
@@ -225,26 +229,26 @@ def test_a_script_writes_the_bytes_of_the_command(ninja, tmp_path, monkeypatch, 
     assert by_command.read_bytes() == by_script.read_bytes()
 
 
-def test_a_script_goes_on_with_an_output(tmp_path, monkeypatch):
+def test_a_script_resumes_an_interrupted_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     archive = str(EXAMPLES / "lat.ark.gz")
     stage = pipeline.OnBatches(partial(package.graph.prune, beam=6.0))
     output = pipeline.Output("out.ark", resume=True, settings={"beam": 6.0})
 
-    def fails_at_last(batch):
-        return [raises(lattice) for lattice in batch]
+    def fail_batch(batch):
+        return [fail(lattice) for lattice in batch]
 
-    def raises(lattice):
+    def fail(lattice):
         raise LatticeError("it fails", key=lattice.key)
 
-    def interrupted(inputs):
+    def read_until_interrupted(inputs):
         for number, pair in enumerate(inputs.lattices()):
             if number == 17:
                 raise KeyboardInterrupt
             yield pair
 
     with pytest.raises(KeyboardInterrupt):
-        pipeline.run(pipeline.Inputs(archive), stage, output, jobs=1, read=interrupted)
+        pipeline.run(pipeline.Inputs(archive), stage, output, jobs=1, read=read_until_interrupted)
     assert not Path("out.ark").exists()
     summary = pipeline.run(pipeline.Inputs(archive), stage, output)
     assert (summary.lattices + summary.skipped, summary.skipped > 0) == (40, True)
@@ -252,11 +256,11 @@ def test_a_script_goes_on_with_an_output(tmp_path, monkeypatch):
     assert Path("out.ark").read_bytes() == Path("whole.ark").read_bytes()
     inputs = pipeline.Inputs(archive, log=Log(on_error=[].append))
     with pytest.raises(LatticeError, match="all 40 lattices failed"):
-        pipeline.run(inputs, pipeline.OnBatches(fails_at_last), pipeline.TextOutput("none.txt"))
+        pipeline.run(inputs, pipeline.OnBatches(fail_batch), pipeline.TextOutput("none.txt"))
     assert not Path("none.txt").exists()
 
 
-def test_lines_of_a_function_are_a_text(tmp_path, ninja):
+def test_lines_returned_by_a_function_are_written_to_a_text_file(tmp_path, ninja):
     archive = EXAMPLES / "lat.ark.gz"
     lines = pipeline.OnLattices(lambda lattice: f"{lattice.key} {lattice.num_arcs}\n")
     results = []
@@ -268,7 +272,7 @@ def test_lines_of_a_function_are_a_text(tmp_path, ninja):
     assert (tmp_path / "arcs.txt").read_text().splitlines() == expected
 
 
-def test_outputs_of_each_file_name_the_reason_why_ids_have_no_names(tmp_path):
+def test_outputs_per_file_report_differing_symbol_tables(tmp_path):
     for name, word in (("one", "a"), ("two", "b")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "words.txt").write_text(f"<eps> 0\n{word} 1\n")
@@ -280,39 +284,41 @@ def test_outputs_of_each_file_name_the_reason_why_ids_have_no_names(tmp_path):
         pipeline.run(inputs, OnLattices(lambda lattice: lattice), output)
 
 
-def test_a_second_run_with_the_same_inputs_counts_for_itself(tmp_path):
+def test_runs_with_the_same_inputs_have_separate_summaries(tmp_path):
     inputs = pipeline.Inputs(EXAMPLES / "lat.ark.gz", log=Log(on_error=[].append))
 
-    def fails(lattice):
+    def fail_first(lattice):
         if lattice.key == first:
             raise LatticeError("it fails")
         return lattice
 
     first = next(iter(package.keys(EXAMPLES / "lat.ark.gz")))
-    one = pipeline.run(inputs, OnLattices(fails), pipeline.Output(str(tmp_path / "one.ark")))
-    two = pipeline.run(inputs, OnLattices(lambda lattice: lattice), pipeline.Output(str(tmp_path / "two.ark")))
-    assert (one.lattices, len(one.failures)) == (39, 1)
-    assert (two.lattices, len(two.failures)) == (40, 0)
+    first_summary = pipeline.run(inputs, OnLattices(fail_first), pipeline.Output(str(tmp_path / "one.ark")))
+    second_summary = pipeline.run(
+        inputs, OnLattices(lambda lattice: lattice), pipeline.Output(str(tmp_path / "two.ark"))
+    )
+    assert (first_summary.lattices, len(first_summary.failures)) == (39, 1)
+    assert (second_summary.lattices, len(second_summary.failures)) == (40, 0)
 
 
-def test_repeated_keys_stay_in_the_summary(tmp_path):
+def test_repeated_keys_are_in_the_summary(tmp_path):
     archive = str(EXAMPLES / "lat.ark.gz")
     stage = OnBatches(lambda batch: batch)
     summary = pipeline.run(pipeline.Inputs([archive, archive]), stage, pipeline.Output(str(tmp_path / "out.ark")))
     assert len(summary.repeated) == 40
 
 
-def test_a_word_without_a_name_does_not_cost_the_other_lattices_of_a_batch():
+def test_an_unknown_word_id_fails_only_one_lattice_of_a_batch():
     log = Log(on_error=[].append)
 
     def spelled_words(batch):
         return [lattice.words.word(int(lattice.word[0]) + 5 * (lattice.key == "utt1")) for lattice in batch]
 
-    answers = dict(stream(lattices(3, words=WORDS), OnBatches(spelled_words), log=log))
-    assert (set(answers), [failure.key for failure in log.failures]) == ({"utt0", "utt2"}, ["utt1"])
+    results = dict(stream(lattices(3, words=WORDS), OnBatches(spelled_words), log=log))
+    assert (set(results), [failure.key for failure in log.failures]) == ({"utt0", "utt2"}, ["utt1"])
 
 
-def test_arguments_of_another_type_are_refused(tmp_path):
+def test_arguments_of_the_wrong_type_are_refused(tmp_path):
     with pytest.raises(OptionError, match="inputs has type str"):
         pipeline.run("lat.ark", OnLattices(cost), pipeline.TextOutput(str(tmp_path / "out.txt")))
     with pytest.raises(OptionError, match=r"stage is cost, but must be OnBatches\(function\), OnLattices\(function\)"):
@@ -325,11 +331,11 @@ def test_arguments_of_another_type_are_refused(tmp_path):
         stream(pipeline.Inputs(EXAMPLES / "lat.ark.gz"), OnLattices(cost), log=Log())
 
 
-def test_a_script_does_not_go_on_with_an_output_of_other_settings(tmp_path, monkeypatch):
+def test_a_script_does_not_resume_an_output_with_other_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stage = OnBatches(lambda batch: batch)
 
-    def interrupted(inputs):
+    def read_until_interrupted(inputs):
         for number, pair in enumerate(inputs.lattices()):
             if number == 17:
                 raise KeyboardInterrupt
@@ -339,7 +345,7 @@ def test_a_script_does_not_go_on_with_an_output_of_other_settings(tmp_path, monk
         output = pipeline.Output("out.ark", resume=True, settings=settings or None)
         return pipeline.run(pipeline.Inputs(EXAMPLES / "lat.ark.gz"), stage, output, jobs=1, read=read)
 
-    read = interrupted
+    read = read_until_interrupted
     with pytest.raises(KeyboardInterrupt):
         run(beam=6.0)
     read = None

@@ -1,4 +1,4 @@
-"""Processes that are forked, spawned, or interrupted at any time."""
+"""Forked and spawned processes, and interrupts at random times."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from ninja.errors import ClosedError, InputError
 OPTIONS = ninja.RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
 LATTICES = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(8)]
 TEXT = "".join(f"{word} {id}\n" for word, id in symbols())
-MANY = 600  # lattices of a file that is read ahead in many batches
+NUM_LATTICES = 600  # enough for many batches of read-ahead
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     write_all(
-        tmp_path / "lat.ark", (LATTICES[number % len(LATTICES)].with_key(f"utt{number}") for number in range(MANY))
+        tmp_path / "lat.ark",
+        (LATTICES[number % len(LATTICES)].with_key(f"utt{number}") for number in range(NUM_LATTICES)),
     )
     return tmp_path / "lat.ark"
 
@@ -36,37 +37,39 @@ def work(path: str) -> list[tuple[int, int, int]]:
     lattices = [(key, lattice.with_words(symbols())) for key, lattice in ninja.read(path)][:8]
     rescored = ninja.rescore(lattices, FakeLM(), OPTIONS)
     return [
-        (lattice.num_arcs, ninja.graph.prune(lattice, 2.0).num_arcs, made.num_arcs)
-        for (_, lattice), (_, made) in zip(lattices, rescored, strict=True)
+        (lattice.num_arcs, ninja.graph.prune(lattice, 2.0).num_arcs, rescored_lattice.num_arcs)
+        for (_, lattice), (_, rescored_lattice) in zip(lattices, rescored, strict=True)
     ]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_processes_started_after_the_import_do_what_this_one_does(archive: Path, method: str) -> None:
+def test_forked_and_spawned_processes_return_the_same_results(archive: Path, method: str) -> None:
     expected = work(str(archive))
     with multiprocessing.get_context(method).Pool(2) as pool:
         assert pool.map(work, [str(archive)] * 4) == [expected] * 4
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_that_is_being_read_is_the_first_processs(archive: Path, packed: bool) -> None:
+def test_an_open_reading_cannot_be_used_in_a_forked_process(archive: Path, packed: bool) -> None:
     path = archive
     if packed:
         path = archive.with_suffix(".ark.gz")
         path.write_bytes(gzip.compress(archive.read_bytes(), 1))
     reading = ninja.read(path, batches=True)
-    keys = [each.key for each in next(reading)]
+    keys = [lattice.key for lattice in next(reading)]
 
-    def go_on() -> None:
+    def continue_reading() -> None:
         with pytest.raises(InputError, match="opened before this process was forked; open"):
             list(reading)
 
-    assert forked_exit_code(go_on) == 0
+    assert forked_exit_code(continue_reading) == 0
     assert forked_exit_code(reading.close) == 0
-    assert keys + [each.key for batch in reading for each in batch] == [f"utt{number}" for number in range(MANY)]
+    assert keys + [lattice.key for batch in reading for lattice in batch] == [
+        f"utt{number}" for number in range(NUM_LATTICES)
+    ]
 
 
-def test_a_rescorer_is_the_first_processs() -> None:
+def test_a_rescorer_cannot_be_used_in_a_forked_process() -> None:
     with ninja.Rescorer(FakeLM(), OPTIONS) as rescorer:
         expected = rescorer.submit(LATTICES[0]).result().dst.tolist()
 
@@ -79,16 +82,16 @@ def test_a_rescorer_is_the_first_processs() -> None:
 
 
 @pytest.fixture
-def few(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     write_all(tmp_path / "lat.ark", LATTICES)
     (tmp_path / "words.txt").write_text(TEXT)
     return tmp_path
 
 
-def test_signals_at_random_moments_leave_whole_files_or_none(few: Path) -> None:
-    assert interrupt_commands(few, 3, random.Random(3))
+def test_signals_at_random_times_leave_complete_files_or_none(folder: Path) -> None:
+    assert interrupt_commands(folder, 3, random.Random(3))
 
 
-def test_a_program_goes_on_after_an_interrupt_at_a_random_moment(few: Path) -> None:
+def test_library_calls_work_after_an_interrupt_at_a_random_time(folder: Path) -> None:
     with ninja.Rescorer(FakeLM(), OPTIONS) as rescorer:
-        assert interrupt_calls(few, rescorer, 12, random.Random(4))
+        assert interrupt_calls(folder, rescorer, 12, random.Random(4))

@@ -1,5 +1,4 @@
-"""Progress on a terminal: the part of the bytes that is done and the remaining time, for every verb that reads
-lattices."""
+"""The progress line on a terminal: the share of bytes read and the remaining time, for verbs that read lattices."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ from ninja.io.sources import Sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WORDS = EXAMPLES / "words.txt"
-# Verbs that read no lattices: texts, matrices, n-gram counts; what each shows is in `OTHERS`, or it takes no second.
-WITHOUT = {
+# Verbs that read no lattices, but texts, matrices, n-gram counts or nothing.
+VERBS_WITHOUT_LATTICES = {
     *(
         "gather",
         "shard-script",
@@ -53,45 +52,45 @@ def commands() -> Iterator[tuple[str, click.Command, set[str]]]:
     for name in COMMANDS:
         command = group.get_command(context, name)
         assert command is not None
-        yield name, command, {each.name or "" for each in command.params if each.required}
+        yield name, command, {parameter.name or "" for parameter in command.params if parameter.required}
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):  # type: ignore[no-untyped-def]
-    """Write a few lattices of the example with spelled words in one file, and the other files that commands need."""
+    """Write a few example lattices, one file with spelled words, and other files that commands need."""
     folder = tmp_path_factory.mktemp("files")
-    few = list(islice(package.read(EXAMPLES / "lat.ark.gz", words=WORDS), 6))
+    lattices = list(islice(package.read(EXAMPLES / "lat.ark.gz", words=WORDS), 6))
     for name in ("a.ark.gz", "b.ark.gz", "a.jsonl"):
         write_all(
-            folder / name, (package.graph.prune(lattice, 2.0, package.Scales(acoustic=0.1)) for _, lattice in few)
+            folder / name, (package.graph.prune(lattice, 2.0, package.Scales(acoustic=0.1)) for _, lattice in lattices)
         )
     write_all(
         folder / "one.ark",
         (
             package.graph.path_lattice(lattice, package.graph.best_path(lattice)).with_key(lattice.key + "-1")
-            for _, lattice in few
+            for _, lattice in lattices
         ),
     )
     (folder / "text").write_text((EXAMPLES / "text").read_text())
-    (folder / "segments").write_text("".join(f"{key} {key} 0 9\n" for key, _ in few))
+    (folder / "segments").write_text("".join(f"{key} {key} 0 9\n" for key, _ in lattices))
     (folder / "hot.txt").write_text("the man\n")
     (folder / "words.txt").write_bytes(WORDS.read_bytes())
-    words = [word for word, _ in few[0][1].words][:50]
+    words = [word for word, _ in lattices[0][1].words][:50]
     model = package.lm.train_ngram([words[n : n + 5] for n in range(5, 40)])
     model.write_arpa(folder / "lm.arpa")
     return folder
 
 
 class Recorder:
-    """Records the calls of a progress line."""
+    """Record the calls of a progress line."""
 
-    made: ClassVar[list[Recorder]] = []
+    instances: ClassVar[list[Recorder]] = []
 
     def __init__(self, unit: str, *, by_reading: bool = False) -> None:
         self.unit, self.by_reading = unit, by_reading
         self.shares: list[float | None] = []
-        self.state = "made"
-        self.made.append(self)
+        self.state = "created"
+        self.instances.append(self)
 
     def step(self, description: str, count: int | None = None, *, share: float | None = None) -> None:
         assert self.state == "started"
@@ -108,7 +107,7 @@ class Recorder:
 
 
 class Stream:
-    """A standard stream of this process that is or is not a terminal."""
+    """A standard stream of this process whose `isatty` returns a fixed value."""
 
     def __init__(self, name: str, is_terminal: bool) -> None:
         self.name, self.isatty = name, lambda: is_terminal
@@ -126,11 +125,11 @@ def terminal_system(*, prints: bool) -> SimpleNamespace:
 def terminal(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
     monkeypatch.setattr(entry, "sys", terminal_system(prints=False))
     monkeypatch.setattr("ninja.cli.progress_bar.ProgressBar", Recorder)
-    Recorder.made.clear()
-    return Recorder.made
+    Recorder.instances.clear()
+    return Recorder.instances
 
 
-def arguments(name: str, command: click.Command, needed: set[str], files: Path, out: Path) -> list[object]:
+def arguments(name: str, command: click.Command, required: set[str], files: Path, out: Path) -> list[object]:
     """Return the arguments of a command from the names of its parameters."""
     values: dict[str, object] = {
         "source": files / ("one.ark" if "nbest-to" in name else "a.ark.gz"),
@@ -144,19 +143,20 @@ def arguments(name: str, command: click.Command, needed: set[str], files: Path, 
         "entities": files / "hot.txt",
         "lm": files / "lm.arpa",
     }
-    made: list[object] = [name]
-    for each in command.params:
-        if each.name in needed and each.name in values:
-            made += [values[each.name]] if isinstance(each, click.Argument) else [each.opts[-1], values[each.name]]
-    present = {each.name for each in command.params}
+    command_arguments: list[object] = [name]
+    for parameter in command.params:
+        if parameter.name in required and parameter.name in values:
+            value = values[parameter.name]
+            command_arguments += [value] if isinstance(parameter, click.Argument) else [parameter.opts[-1], value]
+    present = {parameter.name for parameter in command.params}
     if "words" in present:
-        made += ["--words", files / "words.txt"]
+        command_arguments += ["--words", files / "words.txt"]
     if "output_file" in present:
         file = {"split": "out.JOB.ark", "show": "out.html", "report": "out.html"}.get(name, "out.ark")
-        made += ["-o", out / file]
+        command_arguments += ["-o", out / file]
     if "acoustic_scale" in present:
-        made += ["--acoustic-scale", "0.1"]
-    more: dict[str, list[object]] = {
+        command_arguments += ["--acoustic-scale", "0.1"]
+    verb_options: dict[str, list[object]] = {
         "lmrescore": ["--max-unknown", 1],
         "rescore": ["--output", "best"],
         "score": ["--mode", "present"],
@@ -165,50 +165,52 @@ def arguments(name: str, command: click.Command, needed: set[str], files: Path, 
         "stitch": ["--segments", files / "segments"],
         "tune": ["--rnnlm", files / "lm.arpa", "--max-unknown", 1],
     }
-    return made + more.get(name, [])
+    return command_arguments + verb_options.get(name, [])
 
 
-READS = [name for name, _, needed in commands() if name not in WITHOUT and "model" not in needed]
+VERBS_WITH_LATTICES = [
+    name for name, _, required in commands() if name not in VERBS_WITHOUT_LATTICES and "model" not in required
+]
 
 
-def test_no_verb_is_forgotten() -> None:
-    for name, command, needed in commands():
-        reads = {"source", "first", "before"} & {each.name for each in command.params}
-        assert bool(reads) != (name in WITHOUT), name
-        assert name in READS or name in WITHOUT or "model" in needed
+def test_every_verb_is_in_one_of_the_lists() -> None:
+    for name, command, required in commands():
+        reads = {"source", "first", "before"} & {parameter.name for parameter in command.params}
+        assert bool(reads) != (name in VERBS_WITHOUT_LATTICES), name
+        assert name in VERBS_WITH_LATTICES or name in VERBS_WITHOUT_LATTICES or "model" in required
 
 
-@pytest.mark.parametrize("name", READS)
-def test_every_verb_that_reads_lattices_shows_how_much_of_them_is_done(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
-    ((_, command, needed),) = [each for each in commands() if each[0] == name]
-    given = arguments(name, command, needed, files, tmp_path)
-    code, _, said = ninja(*given)
-    assert code == 0, said
-    assert terminal, f"{given} showed nothing"
-    assert {each.state for each in terminal} == {"stopped"}
-    known = [[share for share in each.shares if share is not None] for each in terminal]
-    assert any(shares and shares[-1] > 0.5 for shares in known), [each.shares for each in terminal]
-    assert all(low <= high for shares in known for low, high in pairwise(shares))
+@pytest.mark.parametrize("name", VERBS_WITH_LATTICES)
+def test_verbs_that_read_lattices_show_the_share_already_read(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
+    ((_, command, required),) = [row for row in commands() if row[0] == name]
+    command_arguments = arguments(name, command, required, files, tmp_path)
+    code, _, stderr = ninja(*command_arguments)
+    assert code == 0, stderr
+    assert terminal, f"{command_arguments} showed no progress line"
+    assert {recorder.state for recorder in terminal} == {"stopped"}
+    all_shares = [[share for share in recorder.shares if share is not None] for recorder in terminal]
+    assert any(shares and shares[-1] > 0.5 for shares in all_shares), [recorder.shares for recorder in terminal]
+    assert all(low <= high for shares in all_shares for low, high in pairwise(shares))
 
 
 @pytest.mark.parametrize("name", ["lm score", "train ngram"])
-def test_verbs_of_texts_show_how_far_they_are(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
+def test_verbs_that_read_texts_show_progress(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
     if name == "lm score":
         text = tmp_path / "text"
         text.write_text("".join(f"utt{number} the man\n" for number in range(600)))
-        code, _, said = ninja("lm", "score", files / "lm.arpa", text, "-o", tmp_path / "out")
-        assert [share for each in terminal for share in each.shares] == [256 / 600, 512 / 600, 1.0]
+        code, _, stderr = ninja("lm", "score", files / "lm.arpa", text, "-o", tmp_path / "out")
+        assert [share for recorder in terminal for share in recorder.shares] == [256 / 600, 512 / 600, 1.0]
     else:
-        code, _, said = ninja("train", "ngram", files / "text", "-o", tmp_path / "out.arpa")
-    assert code == 0, said
-    assert {each.state for each in terminal} == {"stopped"}
+        code, _, stderr = ninja("train", "ngram", files / "text", "-o", tmp_path / "out.arpa")
+    assert code == 0, stderr
+    assert {recorder.state for recorder in terminal} == {"stopped"}
 
 
 FORMATS = ["x.ark", "x.ark.gz", "x.jsonl", "x.jsonl.gz", "folder", "folder.gz", "list", "x.scp", "two"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_share_of_bytes_rises_to_the_whole(form: str, files: Path, tmp_path: Path) -> None:
+def test_the_share_of_bytes_read_rises_to_one(form: str, files: Path, tmp_path: Path) -> None:
     lattices = list(package.read(files / "a.ark.gz", words=WORDS))
     target: object = tmp_path / form
     if form.startswith("folder") or form == "list":
@@ -238,26 +240,26 @@ def test_the_share_of_bytes_rises_to_the_whole(form: str, files: Path, tmp_path:
     assert shares[-1] == pytest.approx(1.0, abs=0.02)
 
 
-def test_the_share_of_a_pipe_is_not_known(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_share_of_a_pipe_is_unknown(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = gzip.decompress((files / "a.ark.gz").read_bytes())
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content))))  # type: ignore[arg-type]
     reading = Reading(Sources("-"), ReadOptions(Words(package.SymbolTable.growing())))
     assert {reading.share for _ in reading.lattices()} == {None}
 
 
-def drawn(line: ProgressBar, width: int = 100) -> str:
+def render(line: ProgressBar, width: int = 100) -> str:
     screen = Terminal(file=io.StringIO(), width=width)
     screen.print(line._progress.get_renderable())
     return screen.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
-def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
+def test_the_progress_line_has_share_and_remaining_time_or_a_rate() -> None:
     line = ProgressBar("lattices")
     task = line._progress.tasks[0]
     task.get_time = lambda: 100.0  # type: ignore[method-assign]
     task.start_time = 70.0
     line.step("utt[1]", share=0.25)
-    text = drawn(line)
+    text = render(line)
     assert "25%  1 lattices  0:00:30  0:01:30 left" in text
     assert "━" in text
     assert "utt[1]" in text
@@ -265,7 +267,7 @@ def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
     line._progress.tasks[0].get_time = lambda: 100.0  # type: ignore[method-assign]
     line._progress.tasks[0].start_time = 70.0
     line.step("utt2", 60)
-    text = drawn(line)
+    text = render(line)
     assert "60 lattices  2/s  0:00:30" in text
     assert "%" not in text
     assert "━" not in text
@@ -273,15 +275,15 @@ def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("share", [0.25, None])
-def test_the_line_is_one_line_on_a_narrow_terminal(width: int, share: float | None) -> None:
+def test_the_progress_line_fits_on_a_narrow_terminal(width: int, share: float | None) -> None:
     line = ProgressBar("lattices")
     line.step("libri-1089-134686-0003-of-a-long-recording", 1, share=share)
-    text = drawn(line, width)
+    text = render(line, width)
     assert text.count("\n") == 1
     assert "1 l" in text
 
 
-def test_a_line_is_removed_if_its_start_is_interrupted(
+def test_the_progress_line_is_removed_if_its_start_is_interrupted(
     files: Path, terminal: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(line: Recorder) -> None:
@@ -292,10 +294,10 @@ def test_a_line_is_removed_if_its_start_is_interrupted(
     assert [line.state for line in terminal] == ["stopped"]
 
 
-def test_no_line_is_drawn_among_results_on_the_terminal(
+def test_no_progress_line_is_drawn_if_results_are_printed_to_the_terminal(
     files: Path, terminal: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entry, "sys", terminal_system(prints=True))
-    found = CliRunner().invoke(group, ["best", str(files / "a.ark.gz")])
-    assert found.exit_code == 0, found.output
+    result = CliRunner().invoke(group, ["best", str(files / "a.ark.gz")])
+    assert result.exit_code == 0, result.output
     assert not terminal

@@ -1,4 +1,4 @@
-"""Outputs that are resumed: their scales, and the parts that remain after an interruption."""
+"""Resumed outputs: their scales, and the partial files after an interruption."""
 
 import contextlib
 import os
@@ -17,16 +17,16 @@ from ninja.graph import from_arcs
 
 pytestmark = pytest.mark.usefixtures("folder")
 
-HALF = ChosenScales(Scales(0.1), lm_weight=0.5)
-MORE = ChosenScales(Scales(0.1), lm_weight=0.9)
+HALF_WEIGHT = ChosenScales(Scales(0.1), lm_weight=0.5)
+HIGHER_WEIGHT = ChosenScales(Scales(0.1), lm_weight=0.9)
 
 
 def lattice(key):
     return from_arcs(key, [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0})
 
 
-def interrupt(name="a.gz", chosen=HALF, keys=("a", "b"), **how):
-    output = package.write(name, resume=True, chosen=chosen, **how)
+def interrupt(name="a.gz", chosen=HALF_WEIGHT, keys=("a", "b"), **options):
+    output = package.write(name, resume=True, chosen=chosen, **options)
     with contextlib.suppress(KeyboardInterrupt), output:
         for key in keys:
             output.write(lattice(key))
@@ -39,63 +39,63 @@ def contents():
 
 
 @pytest.mark.parametrize("name", ["a.gz", "a.ark", "ark,t:a.txt", "ark,scp:a.ark,a.scp"])
-def test_an_interrupted_output_is_not_taken_up_with_other_scales(name):
+def test_an_interrupted_output_is_not_resumed_with_other_scales(name):
     assert interrupt(name).num_saved == 2
     before = contents()
     with pytest.raises(
         OptionError, match=r"was run with lm_weight 0\.5, but this attempt with 0\.9; use the same options, or omit"
     ):
-        interrupt(name, MORE)
+        interrupt(name, HIGHER_WEIGHT)
     with pytest.raises(OptionError, match=r"run with acoustic_scale 0\.1 and .*, but this attempt with no scales; use"):
         interrupt(name, None)
     assert contents() == before
-    with package.write(name, resume=True, chosen=HALF) as output:
+    with package.write(name, resume=True, chosen=HALF_WEIGHT) as output:
         assert set(output.keys_done) == {"a", "b"}
         output.write(lattice("c"))
-    assert package.find_scales(name.split(",")[-1].split(":")[-1]) == HALF
-    assert not [each for each in os.listdir() if ".part" in each]
+    assert package.find_scales(name.split(",")[-1].split(":")[-1]) == HALF_WEIGHT
+    assert not [name for name in os.listdir() if ".part" in name]
 
 
-def test_a_finished_output_is_not_taken_up_with_other_scales():
-    write_all("a.gz", [lattice("a")], chosen=HALF)
+def test_a_finished_output_is_not_resumed_with_other_scales():
+    write_all("a.gz", [lattice("a")], chosen=HALF_WEIGHT)
     before = contents()
     with pytest.raises(
         OptionError, match=r"a\.gz: an earlier attempt was run with lm_weight 0\.5, but this attempt with 0\.9"
     ):
-        interrupt(chosen=MORE)
+        interrupt(chosen=HIGHER_WEIGHT)
     assert contents() == before
-    with package.write("a.gz", resume=True, chosen=HALF) as output:
+    with package.write("a.gz", resume=True, chosen=HALF_WEIGHT) as output:
         assert set(output.keys_done) == {"a"}
-    assert contents() == before  # no byte is added where no lattice is
+    assert contents() == before  # no byte is written without new lattices
 
 
-def test_an_output_begun_anew_forgets_the_scales_of_an_earlier_attempt():
+def test_a_new_output_discards_the_scales_of_an_earlier_attempt():
     interrupt()
-    write_all("a.gz", [lattice("a")], chosen=MORE)
-    assert package.find_scales("a.gz") == MORE
-    interrupt(chosen=MORE)
+    write_all("a.gz", [lattice("a")], chosen=HIGHER_WEIGHT)
+    assert package.find_scales("a.gz") == HIGHER_WEIGHT
+    interrupt(chosen=HIGHER_WEIGHT)
     write_all("a.gz", [lattice("a")])
     assert os.listdir() == ["a.gz"]
     write_all("a.gz", [lattice("b")], resume=True)
     os.remove("a.gz")
-    Path(".a.gz.scales.toml.part").write_text("lm_weight = 0.5\n")  # of an output that is gone
-    interrupt(chosen=MORE)
+    Path(".a.gz.scales.toml.part").write_text("lm_weight = 0.5\n")  # of a removed output
+    interrupt(chosen=HIGHER_WEIGHT)
 
 
-def test_an_attempt_without_a_lattice_leaves_nothing():
+def test_an_attempt_without_lattices_leaves_no_file():
     assert interrupt(keys=()).num_saved == 0
     assert os.listdir() == []
 
 
 @pytest.fixture
-def broken(monkeypatch):
+def interrupted(monkeypatch):
     """Interrupt a command at its third lattice."""
     write_all("in.ark", (lattice(key) for key in "abcd"))
     with interrupt_at(3, monkeypatch):
         yield
 
 
-def test_an_interrupted_command_says_what_is_kept(ninja, broken):
+def test_an_interrupted_command_reports_the_number_of_saved_lattices(ninja, interrupted):
     code, _, errors = ninja("prune", "in.ark", "-o", "out.gz", "--resume")
     messages = ["ninja: 2 lattices were saved; run the same command with --resume to continue", "ninja: interrupted"]
     assert (code, [*filter(None, errors.splitlines())]) == (130, messages)
@@ -105,43 +105,43 @@ def test_an_interrupted_command_says_what_is_kept(ninja, broken):
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("name", ["out.ark", "out.gz"])
-def test_lattices_on_a_full_disk_are_counted(ninja, name, jobs):
-    line = ["copy", "in.ark", "-o", name, "--resume", "--jobs", jobs]
+def test_lattices_saved_before_a_write_error_are_counted_and_resumed(ninja, name, jobs):
+    command = ["copy", "in.ark", "-o", name, "--resume", "--jobs", jobs]
     write_all("in.ark", map(lattice, map(str, range(9999))))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        code, _, errors = ninja(*line)
+        code, _, errors = ninja(*command)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     (count,) = re.findall(r"(\d+) lattices were saved; run the same command with --resume", errors)
     assert (code, errors.count("cannot be written: File too large")) == (1, 1)
-    assert f"resuming after {count} lattices of an earlier attempt" in ninja(*line)[2]
+    assert f"resuming after {count} lattices of an earlier attempt" in ninja(*command)[2]
     assert list(package.keys(name)) == list(map(str, range(9999)))
 
 
-def test_an_interrupted_command_without_resume_leaves_no_folder(ninja, broken):
+def test_an_interrupted_command_without_resume_leaves_no_folder(ninja, interrupted):
     code, _, errors = ninja("prune", "in.ark", "-o", "new/")
     assert (code, errors.strip()) == (130, "ninja: interrupted")
     assert os.listdir() == ["in.ark"]
 
 
-def test_no_output_of_several_is_written_where_one_has_other_scales(ninja):
+def test_no_output_is_written_if_one_of_several_has_other_scales(ninja):
     for number in (1, 2):
         write_all(f"lat.{number}.gz", [lattice(str(number))])
     Path("words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
     Path("names.txt").write_text("five\n")
     os.mkdir("out")
     interrupt("out/lat.2.gz", ChosenScales(Scales(0.5)))
-    line = ["context", "lat.JOB.gz", "--words", "words.txt", "--entities", "names.txt", "-o", "out/lat.JOB.gz"]
-    code, _, errors = ninja(*line, "--resume")
+    command = ["context", "lat.JOB.gz", "--words", "words.txt", "--entities", "names.txt", "-o", "out/lat.JOB.gz"]
+    code, _, errors = ninja(*command, "--resume")
     assert code == 2
-    made = "out/lat.2.gz: an earlier attempt was run with --acoustic-scale 0.5, but this attempt with 0.1"
-    assert errors == f"ninja: error: {made}; use the same options, or omit --resume to start again\n"
+    message = "out/lat.2.gz: an earlier attempt was run with --acoustic-scale 0.5, but this attempt with 0.1"
+    assert errors == f"ninja: error: {message}; use the same options, or omit --resume to start again\n"
     assert sorted(os.listdir("out")) == [".lat.2.gz.part", ".lat.2.gz.scales.toml.part"]
 
 
-def test_folders_with_something_in_them_stay(ninja):
+def test_output_folders_with_files_are_kept(ninja):
     write_all("in.ark", [lattice("a")])
     assert ninja("prune", "in.ark", "-o", "new/")[0] == 0
     assert os.listdir("new") == ["in.ark"]
@@ -158,72 +158,78 @@ def files(monkeypatch):
         Path(name).write_text(f"{head}{costs[0]} five\n{costs[1]} six\n\n\\end\\\n")
 
 
-BESIDE = ["rescore", "in.ark", "--rnnlm", "one.arpa", "--unk-penalty", "1", "-o", "out.gz"]  # words.txt is beside
+# words.txt is found next to in.ark.
+RESCORE_WITHOUT_WORDS = ["rescore", "in.ark", "--rnnlm", "one.arpa", "--unk-penalty", "1", "-o", "out.gz"]
 RESCORE = ["rescore", "in.ark", "--words", "words.txt", "--rnnlm", "one.arpa", "--unk-penalty", "1", "-o", "out.gz"]
 
-PACKED = ["prune", "in.ark.gz", "-o", "a.ark"]
+PRUNE_GZIP = ["prune", "in.ark.gz", "-o", "a.ark"]
 
 
-def touched(name):
-    """Make a file look as if it had been rewritten with the same size."""
+def touch(name):
+    """Change the modification time of a file, but not its size."""
     os.utime(name, (1e9, 1e9))
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "change", "made"),
+    ("first", "second", "touched_file", "message"),
     [
         (RESCORE, [*RESCORE[:5], "two.arpa", *RESCORE[6:]], None, r"another --rnnlm"),
         (RESCORE, [*RESCORE, "--beam", "3"], None, r"another --beam"),
         (RESCORE, [*RESCORE, "--lm-weight", "0.9"], None, r"--lm-weight 0\.5, but this attempt with 0\.9"),
         (RESCORE, RESCORE, "one.arpa", r"another --rnnlm: one\.arpa has changed"),
         (RESCORE, RESCORE, "words.txt", r"another --words: words\.txt has changed"),
-        (BESIDE, BESIDE, "words.txt", r"another --words: words\.txt has changed"),
+        (RESCORE_WITHOUT_WORDS, RESCORE_WITHOUT_WORDS, "words.txt", r"another --words: words\.txt has changed"),
         (RESCORE, RESCORE, "in.ark", r"other sources: in\.ark has changed"),
         (RESCORE, ["prune", "in.ark", "-o", "out.gz"], None, "."),
         (["prune", "in.ark", "-o", "out.gz"], ["prune", "in.ark.gz", "-o", "out.gz"], None, "other sources"),
         (["prune", "in.ark", "-o", "out.gz"], ["copy", "in.ark", "-o", "out.gz"], None, "another command, prune"),
-        (PACKED, PACKED, "in.ark.gz", r"other sources: in\.ark\.gz has changed"),
+        (PRUNE_GZIP, PRUNE_GZIP, "in.ark.gz", r"other sources: in\.ark\.gz has changed"),
         (["prune", "in.ark", "-o", "o/"], ["prune", "in.ark", "-o", "o/in.ark", "--beam", "2"], None, "another --beam"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_no_run_goes_on_with_the_output_of_another(files, ninja, monkeypatch, first, second, change, made):
+def test_a_run_does_not_resume_the_output_of_a_different_run(
+    files, ninja, monkeypatch, first, second, touched_file, message
+):
     pytest.importorskip("torch")
     with interrupt_at(3, monkeypatch):
         code, _, errors = ninja(*first, "--resume")
     assert (code, "2 lattices were saved" in errors) == (130, True), errors
-    if change is not None:
-        touched(change)
+    if touched_file is not None:
+        touch(touched_file)
     before = {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
     code, _, errors = ninja(*second, "--resume")
     assert code == 2, errors
-    assert re.search(rf"an earlier attempt was run with {made}", errors), errors
+    assert re.search(rf"an earlier attempt was run with {message}", errors), errors
     assert "use the same options, or omit --resume to start again" in errors
     assert {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
-    if change is not None:
+    if touched_file is not None:
         assert ninja(*second)[0] == 0
         assert not [*Path().rglob(".*")]
         return
     code, _, errors = ninja(*first, "--resume", "--jobs", "2", "--on-error", "raise")
     assert (code, "resuming after 2 lattices of an earlier attempt" in errors) == (0, True), errors
-    code, _, errors = ninja(*second, "--resume")  # the finished one is that run's, too
+    code, _, errors = ninja(*second, "--resume")  # a finished output is refused, too
     assert code == 2
-    assert re.search(rf"an earlier attempt was run with {made}", errors), errors
+    assert re.search(rf"an earlier attempt was run with {message}", errors), errors
     assert [path.suffix for path in Path().rglob(".*")] == [".run"]
 
 
-def test_lattices_that_failed_are_added_to_the_finished_output_of_the_same_run(files, ninja, monkeypatch):
-    beam = package.graph.prune
+def test_resuming_adds_failed_lattices_to_the_finished_output(files, ninja, monkeypatch):
+    prune = package.graph.prune
 
-    def fails(lattice, *args, **how):
+    def prune_with_failure(lattice, *args, **options):
         if lattice.key == "b":
             raise LatticeError("no memory, for example", key="b")
-        return beam(lattice, *args, **how)
+        return prune(lattice, *args, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr("ninja.io.writer.KaldiWriter.prepared", lambda self, batch: None)
-        put = package.io.writer.KaldiWriter._put
-        patch.setattr("ninja.io.writer.KaldiWriter._put", lambda self, key, item: put(self, key, fails(item, 8.0)))
+        put_item = package.io.writer.KaldiWriter._put
+        patch.setattr(
+            "ninja.io.writer.KaldiWriter._put",
+            lambda self, key, item: put_item(self, key, prune_with_failure(item, 8.0)),
+        )
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 1
     assert list(package.keys("out.ark")) == ["a", "c", "d"]
     assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 0
@@ -232,15 +238,15 @@ def test_lattices_that_failed_are_added_to_the_finished_output_of_the_same_run(f
 
 @pytest.mark.parametrize("count", [2, 4, 9])
 @pytest.mark.parametrize("name", ["out.ark", "ark,t:out.txt", "out.gz"])
-def test_lattices_are_resumed_after_others_of_their_keys_failed(ninja, monkeypatch, name, count):
-    fails = dict.fromkeys("ABC", 1e38)
-    weights = [(key.lower(), fails.get(key, number)) for number, key in enumerate("AabababBAbcC")]
+def test_lattices_are_resumed_after_failures_with_the_same_keys(ninja, monkeypatch, name, count):
+    weights_out_of_range = dict.fromkeys("ABC", 1e38)
+    weights = [(key.lower(), weights_out_of_range.get(key, number)) for number, key in enumerate("AabababBAbcC")]
     write_all("in.ark", (from_arcs(key, [0], [1], [5], [weight], finals={1: 0.0}) for key, weight in weights))
-    line = ["scale", "--lm-scale", "10", "in.ark", "--resume", "-o"]
-    ninja(*line, "whole.ark")
+    command = ["scale", "--lm-scale", "10", "in.ark", "--resume", "-o"]
+    ninja(*command, "whole.ark")
     with interrupt_at(count, monkeypatch):
-        assert ninja(*line, name)[0] == (1 if count == 9 else 130)
-    code, _, errors = ninja(*line, name)
+        assert ninja(*command, name)[0] == (1 if count == 9 else 130)
+    code, _, errors = ninja(*command, name)
     assert (code, errors.count("range of float32")) == (1, 4)
     whole, resumed = (
         [(key, lattice.graph.tolist()) for key, lattice in package.read(source)] for source in ("whole.ark", name)
@@ -248,17 +254,17 @@ def test_lattices_are_resumed_after_others_of_their_keys_failed(ninja, monkeypat
     assert whole == resumed
 
 
-def test_nothing_is_added_to_a_finished_output(files, ninja):
-    write_all("few.ark", [lattice("a")])
-    assert ninja("prune", "few.ark", "-o", "out.ark")[0] == 0
+def test_a_finished_output_of_an_unknown_run_is_not_extended(files, ninja):
+    write_all("single.ark", [lattice("a")])
+    assert ninja("prune", "single.ark", "-o", "out.ark")[0] == 0
     before = Path("out.ark").read_bytes()
-    code, _, errors = ninja("prune", "few.ark", "-o", "out.ark", "--resume", "--beam", "2")
+    code, _, errors = ninja("prune", "single.ark", "-o", "out.ark", "--resume", "--beam", "2")
     assert (code, "skipped 1 lattice that is already in the output" in errors) == (0, True), errors
     code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume", "--beam", "2")
     assert code == 2
     assert "out.ark: is complete but does not contain b, and the run that wrote it is unknown; " in errors
     assert Path("out.ark").read_bytes() == before
-    assert not [each for each in os.listdir() if each.startswith(".")]
+    assert not [name for name in os.listdir() if name.startswith(".")]
 
 
 DAMAGED = [b"", b"{", b"[1]", b"[" * 100_000, b'{"options": 1, "sources": [[1]]}', b'{"version": "0.1.0"}', b"\xff"]
@@ -276,29 +282,29 @@ def test_outputs_of_an_unknown_run_are_not_resumed(files, ninja, monkeypatch, re
     assert "written by an unknown run; remove it, or omit --resume to start again" in errors
     assert Path(".out.ark.part").exists()
     assert ninja("prune", "in.ark", "-o", "out.ark")[0] == 0
-    assert not [each for each in os.listdir() if each.startswith(".")]
+    assert not [name for name in os.listdir() if name.startswith(".")]
 
 
-def test_a_link_at_the_name_of_the_record_is_not_followed(files, ninja, monkeypatch):
-    Path("theirs").write_text("precious")
-    os.symlink("theirs", ".out.ark.run")
+def test_a_symbolic_link_at_the_path_of_the_record_is_not_followed(files, ninja, monkeypatch):
+    Path("target").write_text("precious")
+    os.symlink("target", ".out.ark.run")
     with interrupt_at(3, monkeypatch):
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
-    assert Path("theirs").read_text() == "precious"
+    assert Path("target").read_text() == "precious"
     assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 0
 
 
 @pytest.mark.parametrize("name", ["ninja.files.output.dumped", "ninja.io.resume.complete_entries"])
-def test_a_run_that_ends_before_it_resumes_can_be_resumed(files, ninja, monkeypatch, name):
+def test_a_run_interrupted_before_resuming_can_be_resumed(files, ninja, monkeypatch, name):
     with interrupt_at(3, monkeypatch):
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
     before = contents()
 
-    def ends(*_):
+    def interrupt_run(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(name, ends)
+        patch.setattr(name, interrupt_run)
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
     assert contents() == before
     code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume")

@@ -1,4 +1,4 @@
-"""Shards of sources in an object store, with parts in the store as well."""
+"""Shards of sources in an object store, with parts in the same store."""
 
 import os
 import socket
@@ -11,14 +11,14 @@ import ninja as package
 from ninja.errors import InputError
 from ninja.pipeline.shard_folder import ShardFolder
 
-fsspec = pytest.importorskip("fsspec")  # torch brings it
+fsspec = pytest.importorskip("fsspec")  # installed with torch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path, monkeypatch):
-    """Create a separate folder for attempts, with the example as a plain archive."""
+    """Change to a folder with the example as an uncompressed archive and a separate folder for attempts."""
     monkeypatch.chdir(tmp_path)
     os.mkdir("scratch")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
@@ -27,7 +27,7 @@ def scratch(tmp_path, monkeypatch):
 
 @pytest.fixture
 def memory():
-    """Return the file system of memory://, with the archive as in/lat.ark, and listed in in/lat.scp."""
+    """Return the file system of memory:// with the archive in/lat.ark and its script file in/lat.scp."""
     system = fsspec.filesystem("memory")
     system.store.clear()
     system.pseudo_dirs[:] = [""]
@@ -39,12 +39,12 @@ def memory():
     system.store.clear()
 
 
-def left():
+def scratch_files():
     return [str(path) for path in Path("scratch").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("source", ["lat.ark", "lat.scp"])
-def test_parts_in_a_store_are_joined_to_the_bytes_of_one_run(ninja, memory, source):
+def test_joined_parts_in_a_store_equal_the_output_of_a_single_run(ninja, memory, source):
     assert ninja("prune", "lat.ark", "--beam", "4", "-o", "one.ark")[0] == 0
     command = ["prune", f"memory://in/{source}", "--beam", "4", "-o", "memory://out/out.ark", "--shard"]
     for number in (3, 1):
@@ -60,11 +60,11 @@ def test_parts_in_a_store_are_joined_to_the_bytes_of_one_run(ninja, memory, sour
     assert code == 0, errors
     assert memory.cat_file("/out/out.ark") == Path("one.ark").read_bytes()
     assert memory.find("/out") == ["/out/out.ark"]
-    assert not left()
+    assert not scratch_files()
 
 
 @pytest.mark.parametrize("options", [[], ["--words", "memory://in/words.txt"]])
-def test_a_symbol_table_in_a_store_belongs_to_the_plan(ninja, memory, options):
+def test_a_changed_symbol_table_in_a_store_is_refused(ninja, memory, options):
     memory.pipe_file("/in/words.txt", (EXAMPLES / "words.txt").read_bytes())
     command = ["best", "memory://in/lat.ark", *options, "-o", "memory://out/text"]
     for number in (1, 2):
@@ -76,7 +76,7 @@ def test_a_symbol_table_in_a_store_belongs_to_the_plan(ninja, memory, options):
     assert "run with another --words" in ninja(*command, "--shard", "1/2")[2]
 
 
-def test_only_a_missing_folder_has_no_files(memory, monkeypatch):
+def test_a_missing_folder_is_empty_but_an_unreadable_folder_is_an_error(memory, monkeypatch):
     assert ShardFolder("memory://out/no").names() == []
 
     def refuse(*_: object, **__: object) -> None:
@@ -87,7 +87,7 @@ def test_only_a_missing_folder_has_no_files(memory, monkeypatch):
         ShardFolder("memory://in").names()
 
 
-def test_another_plan_and_changed_sources_are_refused(ninja, memory):
+def test_changed_options_and_sources_in_a_store_are_refused(ninja, memory):
     command = ["prune", "memory://in/lat.ark", "-o", "memory://out/out.ark", "--shard"]
     assert ninja(*command, "1/2")[0] == 0
     assert "run with another --beam" in ninja(*command, "2/2", "--beam", "3")[2]
@@ -98,12 +98,12 @@ def test_another_plan_and_changed_sources_are_refused(ninja, memory):
     assert "other sources: memory://in/lat.ark has changed since then" in errors
 
 
-def test_killed_attempts_of_this_machine_are_removed(ninja, memory):
+def test_files_of_killed_attempts_on_this_machine_are_removed(ninja, memory):
     command = ["prune", "memory://in/lat.ark", "-o", "memory://out/out.ark", "--shard"]
     assert ninja(*command, "1/2")[0] == 0
     (attempts,) = Path("scratch").glob("ninja-*/*.shards")
-    dead = attempts / f".00002-of-00002.{socket.gethostname()}-4194305-0123abcd"
-    dead.mkdir()
-    (dead / "half").write_bytes(b"x")
+    attempt = attempts / f".00002-of-00002.{socket.gethostname()}-4194305-0123abcd"
+    attempt.mkdir()
+    (attempt / "half").write_bytes(b"x")
     assert ninja(*command, "2/2")[0] == 0
-    assert not left()
+    assert not scratch_files()

@@ -1,4 +1,4 @@
-"""Plans and records of shards from untrusted sources can only name parts and outputs in their folder."""
+"""Untrusted plans and records of shards can name only parts and outputs in their folder."""
 
 import contextlib
 import hashlib
@@ -20,16 +20,16 @@ def lattice(key):
 
 @pytest.fixture
 def parts(tmp_path, monkeypatch, ninja):
-    """Write the parts of two shards, with a script file and a symbol table."""
+    """Write the parts of two shards, including a script file and a symbol table."""
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path / "home")
     Path("words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
     write_all("in.ark", (lattice(key) for key in "abcd"))
     Path(".bashrc").write_text("precious")
     Path("notes").write_text("precious")
-    line = ["prune", "in.ark", "--words", "words.txt", "-o", "ark,scp:out.ark,out.scp", "--words-out", "table.txt"]
+    command = ["prune", "in.ark", "--words", "words.txt", "-o", "ark,scp:out.ark,out.scp", "--words-out", "table.txt"]
     for number in (1, 2):
-        assert ninja(*line, "--shard", f"{number}/2")[0] == 0
+        assert ninja(*command, "--shard", f"{number}/2")[0] == 0
     return tmp_path
 
 
@@ -37,46 +37,47 @@ def files():
     return {path: path.read_bytes() for path in Path("..").rglob("*") if path.is_file()}
 
 
-def changed(path, change):
-    facts = json.loads(path.read_text())
-    change(facts)
-    path.write_text(json.dumps(facts))
+def edit_json(file, change):
+    fields = json.loads(file.read_text())
+    change(fields)
+    file.write_text(json.dumps(fields))
 
 
-ELSEWHERE = ["/tmp/evil.ark", "../evil.ark", "x/evil.ark", ".bashrc", "..", ".", "a\0b", "s3://b/x", "n" * 300]
+FORBIDDEN_NAMES = ["/tmp/evil.ark", "../evil.ark", "x/evil.ark", ".bashrc", "..", ".", "a\0b", "s3://b/x", "n" * 300]
+FORBIDDEN_WSPECIFIERS = ["ark,scp:out.ark,../out.scp", "ark,scp:/tmp/evil.ark,out.scp"]
 
 
-@pytest.mark.parametrize("name", [*ELSEWHERE, "notes", "ark,scp:out.ark,../out.scp", "ark,scp:/tmp/evil.ark,out.scp"])
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_plan_names_no_file_elsewhere(parts, ninja, name, place):
-    def change(facts):
-        facts["outputs"][place][1] = name
+@pytest.mark.parametrize("name", [*FORBIDDEN_NAMES, "notes", *FORBIDDEN_WSPECIFIERS])
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_plan_cannot_name_files_outside_its_folder(parts, ninja, name, index):
+    def change(fields):
+        fields["outputs"][index][1] = name
 
-    old = json.loads(PLAN.read_text())["outputs"][place][1].rpartition(",")[2]
-    changed(PLAN, change)
+    old_name = json.loads(PLAN.read_text())["outputs"][index][1].rpartition(",")[2]
+    edit_json(PLAN, change)
     digest = hashlib.sha256(json.dumps(json.loads(PLAN.read_text()), sort_keys=True).encode()).hexdigest()
     base = os.path.basename(name.rpartition(",")[2])
-    for number in (1, 2):  # the records and the parts fit
+    for number in (1, 2):  # make the records and parts consistent with the plan
         stem = f"0000{number}-of-00002"
         with contextlib.suppress(OSError, ValueError):
-            os.rename(f"out.ark.shards/{stem}.{old}", f"out.ark.shards/{stem}.{base}")
+            os.rename(f"out.ark.shards/{stem}.{old_name}", f"out.ark.shards/{stem}.{base}")
 
-        def fit(facts, stem=stem):
-            facts["plan"] = digest
-            facts["parts"] = {
-                f"{stem}.{base}" if key.endswith(old) else key: part for key, part in facts["parts"].items()
+        def adjust_record(fields, stem=stem):
+            fields["plan"] = digest
+            fields["parts"] = {
+                f"{stem}.{base}" if key.endswith(old_name) else key: part for key, part in fields["parts"].items()
             }
 
-        changed(RECORD.with_name(f"{stem}.json"), fit)
+        edit_json(RECORD.with_name(f"{stem}.json"), adjust_record)
     before = files()
-    code, _, said = ninja("gather", "out.ark")
-    assert code in (1, 2), said
-    assert "internal error" not in said
-    assert "plan.json" in said or "must still be run" in said
+    code, _, stderr = ninja("gather", "out.ark")
+    assert code in (1, 2), stderr
+    assert "internal error" not in stderr
+    assert "plan.json" in stderr or "must still be run" in stderr
     assert files() == before
 
 
-def test_a_file_that_the_user_did_not_name_is_not_replaced(parts, ninja):
+def test_an_output_listed_only_in_the_plan_does_not_replace_a_file(parts, ninja):
     Path("table.txt").write_text("precious")
     code, _, message = ninja("gather", "out.ark")
     assert code == 1
@@ -91,75 +92,75 @@ def test_a_file_that_the_user_did_not_name_is_not_replaced(parts, ninja):
     assert Path("table.txt").exists()
 
 
-@pytest.mark.parametrize("name", [*ELSEWHERE, "00001-of-00002./tmp/evil", "00001-of-00002.notes", "notes"])
+@pytest.mark.parametrize("name", [*FORBIDDEN_NAMES, "00001-of-00002./tmp/evil", "00001-of-00002.notes", "notes"])
 @pytest.mark.parametrize("option", [None, "output_file"])
-def test_a_record_names_parts_alone(parts, ninja, name, option):
+def test_a_record_can_name_only_parts_of_its_shard(parts, ninja, name, option):
     content = b"precious"
 
-    def change(facts):
-        facts["parts"][name] = {"option": option, "size": 8, "sha256": hashlib.sha256(content).hexdigest()}
+    def change(fields):
+        fields["parts"][name] = {"option": option, "size": 8, "sha256": hashlib.sha256(content).hexdigest()}
 
-    changed(RECORD, change)
+    edit_json(RECORD, change)
     before = files()
-    code, _, said = ninja("gather", "out.ark")
-    assert (code, "shard 1 of 2 must still be run" in said) == (1, True), said
+    code, _, stderr = ninja("gather", "out.ark")
+    assert (code, "shard 1 of 2 must still be run" in stderr) == (1, True), stderr
     assert files() == before
 
 
-WRONG = [None, [], {}, "x", -1, 1e300, True, [[1]], {"a": 1}, 10**30]
+INVALID_VALUES = [None, [], {}, "x", -1, 1e300, True, [[1]], {"a": 1}, 10**30]
 
 
-@pytest.mark.parametrize("value", WRONG, ids=map(repr, WRONG))
+@pytest.mark.parametrize("value", INVALID_VALUES, ids=map(repr, INVALID_VALUES))
 @pytest.mark.parametrize("file", [PLAN, RECORD], ids=["plan", "record"])
-def test_fields_of_another_type_are_refused(parts, ninja, value, file):
-    whole = file.read_text()
-    for name, right in json.loads(whole).items():
-        if isinstance(value, type(right)) and value != -1 and not isinstance(value, bool):
+def test_fields_of_invalid_types_are_refused(parts, ninja, value, file):
+    content = file.read_text()
+    for name, valid_value in json.loads(content).items():
+        if isinstance(value, type(valid_value)) and value != -1 and not isinstance(value, bool):
             continue
-        changed(file, lambda facts, name=name: facts.update({name: value}))
-        code, _, said = ninja("gather", "out.ark")
-        assert code in (1, 2), (name, said)
-        assert "internal error" not in said
+        edit_json(file, lambda fields, name=name: fields.update({name: value}))
+        code, _, stderr = ninja("gather", "out.ark")
+        assert code in (1, 2), (name, stderr)
+        assert "internal error" not in stderr
         assert not Path("out.ark").exists()
-    file.write_text(whole)
+    file.write_text(content)
     assert ninja("gather", "out.ark")[0] == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"[" * 100_000, b"\xff", b'{"a":' * 100_000])
-def test_files_that_are_no_json_are_refused(parts, ninja, content):
+def test_plans_and_records_that_are_not_json_objects_are_refused(parts, ninja, content):
     for file in (RECORD, PLAN):
         file.write_bytes(content)
-        code, _, said = ninja("gather", "out.ark")
-        assert (code, "internal error" in said) == (1, False), said
+        code, _, stderr = ninja("gather", "out.ark")
+        assert (code, "internal error" in stderr) == (1, False), stderr
 
 
-def test_a_record_of_any_size_takes_no_memory(parts, ninja, monkeypatch):
+def test_an_oversized_plan_is_refused(parts, ninja, monkeypatch):
     monkeypatch.setattr("ninja.io.resume.LARGEST", 100)
-    code, _, said = ninja("gather", "out.ark")
+    code, _, stderr = ninja("gather", "out.ark")
     assert code == 1
-    assert "plan.json: is damaged" in said
+    assert "plan.json: is damaged" in stderr
 
 
 @pytest.mark.parametrize("row", [b"a", b"a :", b"a x:" + b"9" * 5000, b"a x:-1", b"a x:1 y"])
-def test_rows_of_a_script_file_are_checked(parts, ninja, row):
+def test_invalid_rows_of_script_file_parts_are_refused(parts, ninja, row):
     part = Path("out.ark.shards/00001-of-00002.out.scp")
     part.write_bytes(row + b"\n")
 
-    def change(facts):
+    def change(fields):
         size, checksum = len(row) + 1, hashlib.sha256(row + b"\n").hexdigest()
-        facts["parts"][part.name] |= {"size": size, "sha256": checksum}
+        fields["parts"][part.name] |= {"size": size, "sha256": checksum}
 
-    changed(RECORD, change)
-    code, _, said = ninja("gather", "out.ark")
+    edit_json(RECORD, change)
+    code, _, stderr = ninja("gather", "out.ark")
     assert code == 1
-    assert "internal error" not in said
-    assert "out.scp" in said
+    assert "internal error" not in stderr
+    assert "out.scp" in stderr
     assert not Path("out.ark").exists()
 
 
-def test_outputs_of_a_run_in_shards_lie_in_one_folder(parts, ninja):
+def test_outputs_of_shards_must_be_in_one_folder(parts, ninja):
     os.mkdir("lang")
-    line = ["prune", "in.ark", "--words", "words.txt", "-o", "new.ark", "--words-out", "lang/table.txt"]
-    code, _, message = ninja(*line, "--shard", "1/2")
+    command = ["prune", "in.ark", "--words", "words.txt", "-o", "new.ark", "--words-out", "lang/table.txt"]
+    code, _, message = ninja(*command, "--shard", "1/2")
     assert code == 2
     assert "with --shard, new.ark and lang/table.txt must be in the same folder" in message
