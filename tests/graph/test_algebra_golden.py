@@ -39,57 +39,57 @@ def archive(name: str) -> dict[str, Lattice]:
     return dict(read(GOLDEN / f"{name}.ark.gz"))
 
 
-def assert_like(ours: Lattice, theirs: Lattice, best: int = 50) -> None:
+def assert_like(lattice: Lattice, expected: Lattice, n: int = 50) -> None:
     """Check that word sequences and costs agree, and that the best ones have the same alignments."""
-    assert equivalent(ours, theirs, 1e-3, costs="both"), ours.key
-    wanted = {tuple(path.words): path for path in nbest(theirs, best)}
+    assert equivalent(lattice, expected, 1e-3, costs="both"), lattice.key
+    expected_paths = {tuple(path.words): path for path in nbest(expected, n)}
     shared = 0
-    for path in nbest(ours, best):
-        other = wanted.get(tuple(path.words))  # the last of them may be ties
-        if other is not None:
+    for path in nbest(lattice, n):
+        expected_path = expected_paths.get(tuple(path.words))  # the last of them may be ties
+        if expected_path is not None:
             shared += 1
-            assert np.array_equal(path.alignment, other.alignment), ours.key
-    assert shared >= min(best, len(wanted)) - 3
+            assert np.array_equal(path.alignment, expected_path.alignment), lattice.key
+    assert shared >= min(n, len(expected_paths)) - 3
 
 
 def test_union_is_kaldis() -> None:
-    ours, theirs = 0, 0
-    for key, wanted in archive("union").items():
-        found = union([archive("prune4")[key], archive("penalty")[key]])
-        assert_like(found, wanted)
-        ours, theirs = ours + found.num_states, theirs + wanted.num_states
-    assert ours <= 1.001 * theirs
+    num_states, expected_num_states = 0, 0
+    for key, expected in archive("union").items():
+        lattice = union([archive("prune4")[key], archive("penalty")[key]])
+        assert_like(lattice, expected)
+        num_states, expected_num_states = num_states + lattice.num_states, expected_num_states + expected.num_states
+    assert num_states <= 1.001 * expected_num_states
 
 
 def test_combination_is_kaldis() -> None:
-    for key, wanted in archive("combine").items():
-        found = combine([archive("lat")[key], archive("scale")[key]], [0.6, 0.4])
-        assert forward_backward(found).total == pytest.approx(forward_backward(wanted).total, abs=1e-3)
-        ours, theirs = nbest(remove_epsilons(found), 50), nbest(remove_epsilons(wanted), 50)
-        assert [path.cost() for path in ours] == pytest.approx([path.cost() for path in theirs], abs=1e-3)
-        likely = [np.sort(posteriors(lattice)[lattice.word > 0])[::-1][:50] for lattice in (found, wanted)]
-        assert likely[0] == pytest.approx(likely[1], abs=1e-3)
+    for key, expected in archive("combine").items():
+        combined = combine([archive("lat")[key], archive("scale")[key]], [0.6, 0.4])
+        assert forward_backward(combined).total == pytest.approx(forward_backward(expected).total, abs=1e-3)
+        paths, expected_paths = nbest(remove_epsilons(combined), 50), nbest(remove_epsilons(expected), 50)
+        assert [path.cost() for path in paths] == pytest.approx([path.cost() for path in expected_paths], abs=1e-3)
+        top_posteriors = [np.sort(posteriors(lattice)[lattice.word > 0])[::-1][:50] for lattice in (combined, expected)]
+        assert top_posteriors[0] == pytest.approx(top_posteriors[1], abs=1e-3)
 
 
 def test_interpolation_is_kaldis() -> None:
-    for key, wanted in archive("interp").items():
-        assert_like(interp(archive("lat")[key], archive("scale")[key], 0.3), wanted)
+    for key, expected in archive("interp").items():
+        assert_like(interp(archive("lat")[key], archive("scale")[key], 0.3), expected)
 
 
 def test_push_is_kaldis() -> None:
-    for key, wanted in archive("push").items():
-        found = push(archive("lat")[key])
-        assert_like(found, wanted)
+    for key, expected in archive("push").items():
+        pushed = push(archive("lat")[key])
+        assert_like(pushed, expected)
         # Labels are not only the same along paths, they stand on the same arcs.
-        assert found.ali.size == wanted.ali.size
+        assert pushed.ali.size == expected.ali.size
         assert np.array_equal(
-            np.diff(found.ali_begin)[: found.arc_begin[1]], np.diff(wanted.ali_begin)[: found.arc_begin[1]]
+            np.diff(pushed.ali_begin)[: pushed.arc_begin[1]], np.diff(expected.ali_begin)[: pushed.arc_begin[1]]
         )
 
 
 def test_minimize_is_kaldis() -> None:
-    for key, wanted in archive("minimize").items():
-        assert_like(minimize(archive("lat")[key]), wanted)
+    for key, expected in archive("minimize").items():
+        assert_like(minimize(archive("lat")[key]), expected)
 
 
 def test_real_lattices_keep_their_paths_when_expanded_and_lose_one_when_the_best_is_taken_out() -> None:

@@ -63,17 +63,17 @@ def arcs_of(lattice: Lattice, digits: int | None = None) -> list[tuple[object, .
 def assert_same(lattice: Lattice, expected: Lattice) -> None:
     """Check that all arcs agree, with costs to 1e-3 (Kaldi adds them in single precision)."""
     assert (lattice.num_states, lattice.num_arcs) == (expected.num_states, expected.num_arcs)
-    ours, theirs = arcs_of(lattice, 3), arcs_of(expected, 3)
-    assert [arc[:3] for arc in ours] == [arc[:3] for arc in theirs]
-    assert np.allclose([arc[3:] for arc in ours], [arc[3:] for arc in theirs], rtol=0.0, atol=2e-3)
+    arcs, expected_arcs = arcs_of(lattice, 3), arcs_of(expected, 3)
+    assert [arc[:3] for arc in arcs] == [arc[:3] for arc in expected_arcs]
+    assert np.allclose([arc[3:] for arc in arcs], [arc[3:] for arc in expected_arcs], rtol=0.0, atol=2e-3)
 
 
 def assert_identical(lattice: Lattice, expected: Lattice) -> None:
     """Check that the arrays agree: states and arcs in Kaldi's order, and every bit of their costs."""
     for field in ARRAYS:
-        ours, theirs = getattr(lattice, field), getattr(expected, field)
-        assert ours.dtype == theirs.dtype
-        assert ours.tobytes() == theirs.tobytes(), f"{expected.key}: {field}"
+        array, expected_array = getattr(lattice, field), getattr(expected, field)
+        assert array.dtype == expected_array.dtype
+        assert array.tobytes() == expected_array.tobytes(), f"{expected.key}: {field}"
 
 
 def test_words_are_aligned_as_lattice_align_words_aligns_them(model: TransitionModel, boundary: WordBoundary) -> None:
@@ -107,29 +107,29 @@ def test_a_lexicon_of_what_is_said_finds_the_words_that_word_boundaries_find(mod
         for word, labels in zip(lattice.word, np.split(lattice.ali, lattice.ali_begin[1:-1]), strict=True)
     }
     begin = np.cumsum([0, *map(len, sorted(entries))])
-    lexicon = AlignLexicon(np.array([each for entry in sorted(entries) for each in entry], np.int32), begin)
+    lexicon = AlignLexicon(np.array([number for entry in sorted(entries) for number in entry], np.int32), begin)
     align = LexiconAligner(model, lexicon)
     for key in list(expected)[::2]:
-        found = align(archive("lat.ark.gz")[key]).whole(key)
-        assert set(arcs_of(found)) == set(arcs_of(expected[key]))
-        if found.num_arcs < 800:
-            assert equivalent(found, expected[key], costs="both")
+        aligned = align(archive("lat.ark.gz")[key]).whole(key)
+        assert set(arcs_of(aligned)) == set(arcs_of(expected[key]))
+        if aligned.num_arcs < 800:
+            assert equivalent(aligned, expected[key], costs="both")
 
 
 def test_word_times_are_those_of_nbest_to_ctm(model: TransitionModel, boundary: WordBoundary) -> None:
-    lines: dict[str, list[tuple[float, float, str]]] = {}
+    expected: dict[str, list[tuple[float, float, str]]] = {}
     for line in gzip.decompress((GOLDEN / "ctm_best_aligned.gz").read_bytes()).decode().splitlines():
         key, _, begin, length, word = line.split()[:5]
-        lines.setdefault(key.rsplit("-1", 1)[0] if key not in archive("lat.ark.gz") else key, []).append(
+        expected.setdefault(key.rsplit("-1", 1)[0] if key not in archive("lat.ark.gz") else key, []).append(
             (float(begin), float(length), word)
         )
     align = WordAligner(model, boundary)
     for key, lattice in archive("lat.ark.gz").items():
         aligned = align(lattice).whole(key)
-        found = [(each.begin, each.duration, str(each.word)) for each in word_times(aligned, frame_shift=0.03)]
-        assert [each[2] for each in found] == [each[2] for each in lines.get(key, [])]
-        for ours, theirs in zip(found, lines.get(key, []), strict=True):
-            assert ours[:2] == pytest.approx(theirs[:2], abs=0.0051)
+        rows = [(word.begin, word.duration, str(word.word)) for word in word_times(aligned, frame_shift=0.03)]
+        assert [row[2] for row in rows] == [row[2] for row in expected.get(key, [])]
+        for row, expected_row in zip(rows, expected.get(key, []), strict=True):
+            assert row[:2] == pytest.approx(expected_row[:2], abs=0.0051)
 
 
 def test_raw_lattices_are_aligned_as_the_general_way_says(model: TransitionModel, boundary: WordBoundary) -> None:
@@ -142,21 +142,21 @@ def test_phone_lattices_say_the_phones_of_the_labels(model: TransitionModel) -> 
     for lattice in list(archive("lat.ark.gz").values())[:4]:
         labels = best_path(lattice).alignment
         begins = (model.hmm_state[labels] == 0) & ~model.is_self_loop[labels]
-        found = best_path(to_phone_lattice(lattice, model))
-        assert found.words.tolist() == model.phone[labels[begins]].tolist()
-        assert found.alignment.tolist() == labels.tolist()
-        kept = best_path(to_phone_lattice(lattice, model, replace_words=False))
-        assert kept.words.tolist() == best_path(lattice).words.tolist()
-        assert kept.alignment.tolist() == model.phone[labels[model.is_final[labels]]].tolist()
+        phone_path = best_path(to_phone_lattice(lattice, model))
+        assert phone_path.words.tolist() == model.phone[labels[begins]].tolist()
+        assert phone_path.alignment.tolist() == labels.tolist()
+        word_path = best_path(to_phone_lattice(lattice, model, replace_words=False))
+        assert word_path.words.tolist() == best_path(lattice).words.tolist()
+        assert word_path.alignment.tolist() == model.phone[labels[model.is_final[labels]]].tolist()
 
 
 def test_transition_costs_are_those_of_the_labels(model: TransitionModel) -> None:
     for lattice in list(archive("lat.ark.gz").values())[:4]:
-        way = best_path(lattice)
+        path = best_path(lattice)
         for transition_scale, self_loop_scale in ((1.0, 1.0), (1.0, 0.1), (0.5, 0.25)):
-            added = add_transition_costs(lattice, model, transition_scale, self_loop_scale)
-            expected = way.graph_cost
-            for label in way.alignment:
+            lattice_with_costs = add_transition_costs(lattice, model, transition_scale, self_loop_scale)
+            expected = path.graph_cost
+            for label in path.alignment:
                 log_prob = float(model.log_prob[label])
                 if transition_scale == self_loop_scale:
                     expected -= transition_scale * log_prob
@@ -165,41 +165,43 @@ def test_transition_costs_are_those_of_the_labels(model: TransitionModel) -> Non
                 else:
                     leaving = float(np.log(1 - np.exp(model.log_prob[label - 1])))  # in this model loops come first
                     expected -= self_loop_scale * leaving + transition_scale * (log_prob - leaving)
-            end = int(lattice.dst[way.arcs[-1]])
-            found = float(added.graph[way.arcs].astype(float).sum() + added.final_graph[end])
-            assert found == pytest.approx(expected, abs=1e-3)
+            final_state = int(lattice.dst[path.arcs[-1]])
+            cost = float(
+                lattice_with_costs.graph[path.arcs].astype(float).sum() + lattice_with_costs.final_graph[final_state]
+            )
+            assert cost == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.fixture
-def some(tmp_path: Path, model: TransitionModel, boundary: WordBoundary) -> Path:
+def damaged_archive(tmp_path: Path, model: TransitionModel, boundary: WordBoundary) -> Path:
     """Create four lattices, the second of them cut off within a word, and a fifth of another model."""
-    few = list(archive("lat.ark.gz").values())[:5]
+    lattices = list(archive("lat.ark.gz").values())[:5]
     begins = np.flatnonzero((boundary.kinds(model.phone) == KINDS["begin"]) & model.is_final)[:1].astype(np.int32)
-    ends = np.concatenate([[0], np.cumsum(few[1].is_final)])
-    few[1] = replace(few[1], final_ali=np.repeat(begins, ends[-1]), final_ali_begin=ends)
-    few[4] = replace(few[4], ali=few[4].ali + np.int32(10**6))
-    write_all(tmp_path / "some.ark", few)
+    ends = np.concatenate([[0], np.cumsum(lattices[1].is_final)])
+    lattices[1] = replace(lattices[1], final_ali=np.repeat(begins, ends[-1]), final_ali_begin=ends)
+    lattices[4] = replace(lattices[4], ali=lattices[4].ali + np.int32(10**6))
+    write_all(tmp_path / "some.ark", lattices)
     return tmp_path / "some.ark"
 
 
 ARGUMENTS = ("--model", KOREAN / "trans.mdl")
 
 
-def test_align_words_reports_what_is_damaged_and_writes_the_rest(ninja, some: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_align_words_reports_what_is_damaged_and_writes_the_rest(ninja, damaged_archive: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     keys = list(archive("lat.ark.gz"))[:5]
     boundary = ("--word-boundary", KOREAN / "word_boundary.int")
-    code, _, err = ninja("align-words", some, *boundary, *ARGUMENTS, "-o", tmp_path / "out.ark")
+    code, _, err = ninja("align-words", damaged_archive, *boundary, *ARGUMENTS, "-o", tmp_path / "out.ark")
     assert code == 1
     assert f"key '{keys[4]}': arc 0 has the label" in err
     assert f"key '{keys[1]}'" in err
     assert "only its aligned part is written" in err
     assert f"2 failed: {keys[1]}, {keys[4]}" in err
-    found = dict(package.read(tmp_path / "out.ark"))
-    assert list(found) == keys[:4]
+    lattices = dict(package.read(tmp_path / "out.ark"))
+    assert list(lattices) == keys[:4]
     for key in (keys[0], keys[2], keys[3]):
-        assert_same(found[key], archive("align_words.ark.gz")[key])
+        assert_same(lattices[key], archive("align_words.ark.gz")[key])
     strict = ("--output-error-lats=false", "-o", tmp_path / "strict.ark")
-    code, _, err = ninja("align-words", some, *boundary, *ARGUMENTS, *strict)
+    code, _, err = ninja("align-words", damaged_archive, *boundary, *ARGUMENTS, *strict)
     assert code == 1
     assert "not written" in err
     assert list(package.keys(tmp_path / "strict.ark")) == [keys[0], keys[2], keys[3]]
@@ -219,29 +221,29 @@ def test_align_phones_writes_phones(ninja, tmp_path: Path) -> None:  # type: ign
     assert sum(1 for _ in package.read(tmp_path / "phones.ark")) == 60
 
 
-def test_align_words_lexicon_passes_lattices_through_where_asked(ninja, some: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_align_words_lexicon_passes_lattices_through_where_asked(ninja, damaged_archive: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     keys = list(archive("lat.ark.gz"))[:5]
     words = {int(word) for key in keys for word in archive("lat.ark.gz")[key].word}
     (tmp_path / "align_lexicon.int").write_text(integer_lines([(word, word, 1) for word in sorted(words)]))
     options = ("--lexicon", tmp_path / "align_lexicon.int", *ARGUMENTS, "--max-expand", "1e-9")
     out = ("--output-if-empty", "true", "--output-error-lats=false", "-o", tmp_path / "out.ark")
-    code, _, err = ninja("align-words-lexicon", some, *options, *out)
+    code, _, err = ninja("align-words-lexicon", damaged_archive, *options, *out)
     assert code == 1
     assert "5 failed" in err
-    found = dict(package.read(tmp_path / "out.ark"))
-    assert all(lattice.num_arcs == archive("lat.ark.gz")[key].num_arcs for key, lattice in found.items())
+    lattices = dict(package.read(tmp_path / "out.ark"))
+    assert all(lattice.num_arcs == archive("lat.ark.gz")[key].num_arcs for key, lattice in lattices.items())
 
 
-def test_align_words_lexicon_passes_on_lattices_of_words_it_lacks(ninja, some: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_align_words_lexicon_passes_on_lattices_of_words_it_lacks(ninja, damaged_archive: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     keys = list(archive("lat.ark.gz"))[:5]
     (tmp_path / "align_lexicon.int").write_text("0 0 1\n")
-    run = ("align-words-lexicon", some, "--lexicon", tmp_path / "align_lexicon.int", *ARGUMENTS)
-    code, _, err = ninja(*run, "--output-if-empty", "true", "-o", tmp_path / "out.ark")
+    command = ("align-words-lexicon", damaged_archive, "--lexicon", tmp_path / "align_lexicon.int", *ARGUMENTS)
+    code, _, err = ninja(*command, "--output-if-empty", "true", "-o", tmp_path / "out.ark")
     assert code == 1
     assert f"is not in {tmp_path}/align_lexicon.int (and " in err
     assert err.count(": the lattice is written unchanged") == 4
     assert list(package.keys(tmp_path / "out.ark")) == keys[:4]
-    code, _, err = ninja(*run, "-o", tmp_path / "none.ark")
+    code, _, err = ninja(*command, "-o", tmp_path / "none.ark")
     assert code == 1
     assert err.count(": the lattice is not written") == 4
     assert not (tmp_path / "none.ark").exists()

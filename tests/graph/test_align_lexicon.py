@@ -47,14 +47,14 @@ def lexicon_of(entries: list[tuple[int, ...]]) -> AlignLexicon:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.one_of(labelled_trees(max_words=5), labelled_sausages(max_length=3)), st.sampled_from([COMPLETE, AMBIGUOUS]))
 def test_words_are_all_ways_to_cut_the_phones(spoken: LabelledLattice, entries: list[tuple[int, ...]]) -> None:
-    lexicon = {(word, *phones): put for word, put, *phones in entries}
+    lexicon = {(word, *phones): output for word, output, *phones in entries}
     expected: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
     for path in paths(spoken.lattice):
         units, _ = units_of_path(spoken.lattice, path, spoken.model, None, spoken.reorder)
         phones = [(int(spoken.model.phone[labels[0]]), labels) for _, labels in units if labels]
         words = [word for word, _ in units if word]
-        for cut in segmentations(words, phones, lexicon):
-            expected.setdefault(cut, set()).add(costs_of(spoken.lattice, path))
+        for segmentation in segmentations(words, phones, lexicon):
+            expected.setdefault(segmentation, set()).add(costs_of(spoken.lattice, path))
     aligner = LexiconAligner(spoken.model, lexicon_of(entries), LexiconAlignment(reorder=spoken.reorder))
     aligned = aligner(spoken.lattice)
     if not expected:
@@ -63,15 +63,15 @@ def test_words_are_all_ways_to_cut_the_phones(spoken: LabelledLattice, entries: 
     assert aligned.fault is None
     assert aligned.lattice is not None
     check(aligned.lattice)
-    found = paths_as_units(aligned.lattice)
-    assert all(costs <= expected[units] for units, costs in found.items())
-    assert least_costs(found) == least_costs(expected)
+    aligned_paths = paths_as_units(aligned.lattice)
+    assert all(costs <= expected[units] for units, costs in aligned_paths.items())
+    assert least_costs(aligned_paths) == least_costs(expected)
 
 
 def test_words_are_put_for_others_and_for_silence() -> None:
     lexicon = lexicon_of([(0, 70, 1), (1, 8, 6), (2, 0, 3, 4)])
-    found = align_words_lexicon(linear_lattice((1, [2, 12]), (2, [6, 8])), MODEL, lexicon)
-    assert list(paths_as_units(found)) == [((70, (2,)), (8, (12,)), (0, (6, 8)))]
+    aligned = align_words_lexicon(linear_lattice((1, [2, 12]), (2, [6, 8])), MODEL, lexicon)
+    assert list(paths_as_units(aligned)) == [((70, (2,)), (8, (12,)), (0, (6, 8)))]
 
 
 def test_an_epsilon_of_other_phones_takes_no_word_away() -> None:
@@ -84,10 +84,10 @@ def test_an_epsilon_of_other_phones_takes_no_word_away() -> None:
 
 def test_a_word_may_have_no_phones() -> None:
     lexicon = lexicon_of([(0, 0, 1), (1, 1, 6), (7, 7)])
-    found = align_words_lexicon(linear_lattice((7, [2]), (1, [12])), MODEL, lexicon)
-    assert ((7, ()), (0, (2,)), (1, (12,))) in paths_as_units(found)
-    found = align_words_lexicon(linear_lattice((1, []), (7, [12])), MODEL, lexicon)
-    assert list(paths_as_units(found)) == [((1, (12,)), (7, ()))]
+    aligned = align_words_lexicon(linear_lattice((7, [2]), (1, [12])), MODEL, lexicon)
+    assert ((7, ()), (0, (2,)), (1, (12,))) in paths_as_units(aligned)
+    aligned = align_words_lexicon(linear_lattice((1, []), (7, [12])), MODEL, lexicon)
+    assert list(paths_as_units(aligned)) == [((1, (12,)), (7, ()))]
 
 
 def test_a_word_the_lexicon_lacks_is_named() -> None:
@@ -96,30 +96,30 @@ def test_a_word_the_lexicon_lacks_is_named() -> None:
 
 
 def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
-    def between(*others: int) -> Lattice:
+    def lattice_with(*words: int) -> Lattice:
         return from_arcs(
             "utt",
-            [0, *(1 for _ in others), 1],
-            [1, *(2 for _ in others), 2],
-            [1, *others, 2],
-            range(len(others) + 2),
+            [0, *(1 for _ in words), 1],
+            [1, *(2 for _ in words), 2],
+            [1, *words, 2],
+            range(len(words) + 2),
             finals={2: 0.25},
-            labels=[[12], *([6, 8] for _ in others), [6, 8]],
+            labels=[[12], *([6, 8] for _ in words), [6, 8]],
             words=SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("five", 5)]),
         )
 
     aligner = LexiconAligner(MODEL, lexicon_of(COMPLETE[:4]))
-    found = aligner(between(5))
-    assert found.fault == "word 'five' (5) is not in small_lexicon.int"
-    assert found.lattice is not None
-    assert list(paths_as_units(found.lattice)) == [((1, (12,)), (2, (6, 8)))]
-    found = aligner(between(7, 8, 9))
-    assert found.fault is not None
-    assert re.fullmatch(r"word [789] is not in small_lexicon.int \(and 2 more\)", found.fault)
-    assert found.lattice is not None
-    assert list(paths_as_units(found.lattice)) == [((1, (12,)), (2, (6, 8)))]
-    found = aligner(linear_lattice((1, [12]), (5, [6, 8])))
-    assert (found.lattice, found.fault) == (None, "word 5 is not in small_lexicon.int")
+    aligned = aligner(lattice_with(5))
+    assert aligned.fault == "word 'five' (5) is not in small_lexicon.int"
+    assert aligned.lattice is not None
+    assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, (6, 8)))]
+    aligned = aligner(lattice_with(7, 8, 9))
+    assert aligned.fault is not None
+    assert re.fullmatch(r"word [789] is not in small_lexicon.int \(and 2 more\)", aligned.fault)
+    assert aligned.lattice is not None
+    assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, (6, 8)))]
+    aligned = aligner(linear_lattice((1, [12]), (5, [6, 8])))
+    assert (aligned.lattice, aligned.fault) == (None, "word 5 is not in small_lexicon.int")
 
 
 @given(st.one_of(labelled_trees(max_words=5), labelled_sausages(max_length=3)), st.sampled_from([1, 2, 3, 4, 5, 6]))
@@ -127,20 +127,20 @@ def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lack
     spoken: LabelledLattice, word: int
 ) -> None:
     options = LexiconAlignment(reorder=spoken.reorder)
-    short = lexicon_of([entry for entry in COMPLETE if entry[0] != word])
-    found = LexiconAligner(spoken.model, short, options)(spoken.lattice)
+    reduced_lexicon = lexicon_of([entry for entry in COMPLETE if entry[0] != word])
+    aligned = LexiconAligner(spoken.model, reduced_lexicon, options)(spoken.lattice)
     try:
-        rest = select_arcs(spoken.lattice, spoken.lattice.word != word)
-        expected = LexiconAligner(spoken.model, lexicon_of(COMPLETE), options)(rest)
+        lattice = select_arcs(spoken.lattice, spoken.lattice.word != word)
+        expected = LexiconAligner(spoken.model, lexicon_of(COMPLETE), options)(lattice)
     except LatticeError:  # no path is left, or none with labels
-        assert found.fault is not None
+        assert aligned.fault is not None
         return
     if expected.fault is None:
         assert expected.lattice is not None
-        assert found.lattice is not None
-        assert paths_as_units(found.lattice) == paths_as_units(expected.lattice)
+        assert aligned.lattice is not None
+        assert paths_as_units(aligned.lattice) == paths_as_units(expected.lattice)
     if word not in spoken.lattice.word:
-        assert found.fault == expected.fault
+        assert aligned.fault == expected.fault
 
 
 def test_phones_that_match_no_entry_are_reported_and_returned_whole() -> None:
@@ -176,8 +176,8 @@ def test_aligners_are_sent_to_other_processes() -> None:
     aligner = LexiconAligner(MODEL, lexicon_of(COMPLETE))
     lattice = linear_lattice((1, [2, 12]), (2, [6, 8]))
     expected = aligner(lattice).lattice
-    found = pickle.loads(pickle.dumps(aligner))(lattice).lattice
-    assert found.identical(expected)
+    aligned = pickle.loads(pickle.dumps(aligner))(lattice).lattice
+    assert aligned.identical(expected)
 
 
 def test_a_lexicon_is_read(tmp_path: Path) -> None:

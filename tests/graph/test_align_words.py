@@ -42,48 +42,48 @@ from ninja.lattice.word_phones import KINDS, WordBoundary
 
 Paths = dict[tuple[Unit, ...], set[tuple[float, float]]]
 MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
-slowly = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+few_examples = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-def generally(function, *arguments):
+def by_general_algorithm(function, *arguments):
     """Call a function with the fast algorithm disabled."""
     with mock.patch.object(_align, "align", return_value=None):
         return function(*arguments)
 
 
-def assert_paths_agree(found: Lattice, expected: Paths, *, every: bool) -> None:
+def assert_paths_agree(lattice: Lattice, expected: Paths, *, exhaustive: bool) -> None:
     """Check that every path is expected, at one of its costs, and that the best of each sequence exists.
 
     Args:
         every: All paths must be there; otherwise paths that differ in labels only may have been left out.
     """
-    check(found)
-    assert connect(found) is found
-    paths = paths_as_units(found)
+    check(lattice)
+    assert connect(lattice) is lattice
+    paths = paths_as_units(lattice)
     for units, costs in paths.items():
         assert costs <= expected[units]
-    assert not every or paths.keys() == expected.keys()
+    assert not exhaustive or paths.keys() == expected.keys()
     assert least_costs(paths) == least_costs(expected)
 
 
-def assert_agrees(aligned: Aligned, spoken: LabelledLattice, kinds: Kinds | None, *, every: bool = False) -> None:
+def assert_agrees(aligned: Aligned, spoken: LabelledLattice, kinds: Kinds | None, *, exhaustive: bool = False) -> None:
     expected, faulty = aligned_paths(spoken.lattice, spoken.model, kinds, spoken.reorder)
     assert (aligned.fault is not None) == faulty
     assert aligned.lattice is not None
-    assert_paths_agree(aligned.lattice, expected, every=every)
+    assert_paths_agree(aligned.lattice, expected, exhaustive=exhaustive)
 
 
-@slowly
+@few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
 def test_words_are_those_of_each_path_cut_on_its_own(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     aligned = aligner(spoken.lattice)
     assert aligned.fault is None
-    assert_agrees(aligned, spoken, PHONES, every=True)
-    assert_agrees(generally(aligner, spoken.lattice), spoken, PHONES)
+    assert_agrees(aligned, spoken, PHONES, exhaustive=True)
+    assert_agrees(by_general_algorithm(aligner, spoken.lattice), spoken, PHONES)
 
 
-@slowly
+@few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
 def test_lattices_of_decoders_take_the_fast_way(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
@@ -91,7 +91,7 @@ def test_lattices_of_decoders_take_the_fast_way(spoken: LabelledLattice) -> None
         aligner(spoken.lattice)
 
 
-@slowly
+@few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()), st.floats(0.01, 3.0))
 def test_both_ways_give_the_same_arcs_in_the_same_order_with_the_same_bits(
     spoken: LabelledLattice, factor: float
@@ -101,77 +101,77 @@ def test_both_ways_give_the_same_arcs_in_the_same_order_with_the_same_bits(
         WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder)),
         PhoneAligner(spoken.model, PhoneAlignment(reorder=spoken.reorder)),
     ):
-        fast, general = aligner(lattice).lattice, generally(aligner, lattice).lattice
+        fast, general = aligner(lattice).lattice, by_general_algorithm(aligner, lattice).lattice
         assert fast is not None
         assert general is not None
         assert fast.identical(general)
 
 
-@slowly
+@few_examples
 @given(damaged_lattices())
 def test_damaged_lattices_are_cut_as_far_as_they_go_and_reported(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     assert_agrees(aligner(spoken.lattice), spoken, PHONES)
-    assert_agrees(generally(aligner, spoken.lattice), spoken, PHONES)
+    assert_agrees(by_general_algorithm(aligner, spoken.lattice), spoken, PHONES)
 
 
-@slowly
+@few_examples
 @given(arbitrary_lattices())
 def test_lattices_of_any_shape_are_aligned_to_words(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     assert_agrees(aligner(spoken.lattice), spoken, PHONES)
 
 
-@slowly
+@few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages(), damaged_lattices(), arbitrary_lattices()))
 def test_phones_are_those_of_each_path_cut_on_its_own(spoken: LabelledLattice) -> None:
     aligner = PhoneAligner(spoken.model, PhoneAlignment(remove_epsilon=False, reorder=spoken.reorder))
-    assert_agrees(aligner(spoken.lattice), spoken, None, every=True)
-    assert_agrees(generally(aligner, spoken.lattice), spoken, None, every=True)
+    assert_agrees(aligner(spoken.lattice), spoken, None, exhaustive=True)
+    assert_agrees(by_general_algorithm(aligner, spoken.lattice), spoken, None, exhaustive=True)
 
 
-@slowly
+@few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()), st.booleans())
 def test_phones_in_the_place_of_words_are_those_of_the_labels(spoken: LabelledLattice, remove_epsilon: bool) -> None:
     options = PhoneAlignment(replace_output_symbols=True, remove_epsilon=remove_epsilon, reorder=spoken.reorder)
-    found = PhoneAligner(spoken.model, options)(spoken.lattice).whole("key")
-    cut, _ = aligned_paths(spoken.lattice, spoken.model, None, spoken.reorder)
+    aligned = PhoneAligner(spoken.model, options)(spoken.lattice).whole("key")
+    paths, _ = aligned_paths(spoken.lattice, spoken.model, None, spoken.reorder)
     expected: Paths = {}
-    for units, costs in cut.items():
+    for units, costs in paths.items():
         phones = tuple((int(spoken.model.phone[labels[0]]), labels) for _, labels in units if labels)
         expected.setdefault(phones, set()).update(costs)
-    assert_paths_agree(found, expected, every=not remove_epsilon)
+    assert_paths_agree(aligned, expected, exhaustive=not remove_epsilon)
 
 
 def test_words_of_the_same_phones_stay_paths_of_their_own_with_epsilons() -> None:
     lattice = from_arcs("utt", [0] * 3, [1] * 3, [7, 8, 9], [1.0, 2.0, 3.0], finals={1: 0.0}, labels=[[3, 4]] * 3)
-    found = align_phones(lattice, MODEL, PhoneAlignment(replace_output_symbols=True, remove_epsilon=False))
-    assert paths_as_units(found) == {((2, (3, 4)),): {(1.0, 0.0), (2.0, 0.0), (3.0, 0.0)}}
-    (one,) = paths_as_units(align_phones(lattice, MODEL, PhoneAlignment(replace_output_symbols=True))).values()
-    assert one == {(1.0, 0.0)}
+    aligned = align_phones(lattice, MODEL, PhoneAlignment(replace_output_symbols=True, remove_epsilon=False))
+    assert paths_as_units(aligned) == {((2, (3, 4)),): {(1.0, 0.0), (2.0, 0.0), (3.0, 0.0)}}
+    (costs,) = paths_as_units(align_phones(lattice, MODEL, PhoneAlignment(replace_output_symbols=True))).values()
+    assert costs == {(1.0, 0.0)}
 
 
-@slowly
+@few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
 def test_phones_joined_to_the_next_word_keep_words_and_costs(spoken: LabelledLattice) -> None:
-    found = align_phones(spoken.lattice, spoken.model, PhoneAlignment(reorder=spoken.reorder))
-    assert (found.word > 0).all()
-    assert best_sequences(found) == best_sequences(spoken.lattice)
+    aligned = align_phones(spoken.lattice, spoken.model, PhoneAlignment(reorder=spoken.reorder))
+    assert (aligned.word > 0).all()
+    assert best_sequences(aligned) == best_sequences(spoken.lattice)
 
 
-@slowly
+@few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages(), damaged_lattices()))
 def test_labels_of_its_own_go_to_what_is_no_word(spoken: LabelledLattice) -> None:
     plain = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))(spoken.lattice)
     options = WordAlignment(silence_label=77, partial_word_label=88, reorder=spoken.reorder)
-    found = WordAligner(spoken.model, BOUNDARY, options)(spoken.lattice)
+    labelled = WordAligner(spoken.model, BOUNDARY, options)(spoken.lattice)
     assert plain.lattice is not None
-    assert found.lattice is not None
+    assert labelled.lattice is not None
     kind = BOUNDARY.kinds(spoken.model.phone)
-    first = found.lattice.ali[found.lattice.ali_begin[:-1]] if found.lattice.ali.size else found.lattice.ali
+    first = labelled.lattice.ali[labelled.lattice.ali_begin[:-1]] if labelled.lattice.ali.size else labelled.lattice.ali
     zero = plain.lattice.word == 0
-    assert np.array_equal(plain.lattice.word[~zero], found.lattice.word[~zero])
-    assert (found.lattice.word[zero] == np.where(kind[first[zero]] == KINDS["nonword"], 77, 88)).all()
+    assert np.array_equal(plain.lattice.word[~zero], labelled.lattice.word[~zero])
+    assert (labelled.lattice.word[zero] == np.where(kind[first[zero]] == KINDS["nonword"], 77, 88)).all()
 
 
 @settings(max_examples=12)
@@ -182,48 +182,48 @@ def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: Labe
         for units in aligned_paths(spoken.lattice, spoken.model, PHONES, spoken.reorder)[0]
     }
     assume(len(length) == 1)
-    found = align_words(spoken.lattice, spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
-    assert found.final_ali.size == 0
-    assert state_times(found).max() == length.pop()
-    again = align_words(found, spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
-    assert paths_as_units(again) == paths_as_units(found)
+    aligned = align_words(spoken.lattice, spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    assert aligned.final_ali.size == 0
+    assert state_times(aligned).max() == length.pop()
+    realigned = align_words(aligned, spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    assert paths_as_units(realigned) == paths_as_units(aligned)
 
 
 def test_arrays_of_an_aligned_lattice_cannot_be_written_to_and_outlive_it() -> None:
     lattice = linear_lattice((1, [12]), (2, [12, 11]))
-    found = align_words(lattice, MODEL, BOUNDARY)
-    assert (found.key, found.kind, found.frame_shift, found.words) == ("utt", "compact", 0.03, None)
-    arrays = [value for name in found.__slots__ if isinstance(value := getattr(found, name), np.ndarray)]
+    aligned = align_words(lattice, MODEL, BOUNDARY)
+    assert (aligned.key, aligned.kind, aligned.frame_shift, aligned.words) == ("utt", "compact", 0.03, None)
+    arrays = [value for name in aligned.__slots__ if isinstance(value := getattr(aligned, name), np.ndarray)]
     copies = [array.copy() for array in arrays]
     assert len(arrays) == 11
     assert not any(array.flags.writeable for array in arrays)
     for array in arrays:
         with pytest.raises(ValueError, match="cannot set WRITEABLE"):
             array.flags.writeable = True
-    del found
-    others = [align_words(lattice, MODEL, BOUNDARY) for _ in range(100)]  # which take the memory if it is free
+    del aligned
+    realigned = [align_words(lattice, MODEL, BOUNDARY) for _ in range(100)]  # which take the memory if it is free
     assert all(np.array_equal(array, copy) for array, copy in zip(arrays, copies, strict=True))
-    assert all(other.identical(others[0]) for other in others)
+    assert all(result.identical(realigned[0]) for result in realigned)
 
 
 def test_a_word_ends_where_the_next_phone_begins() -> None:
     # Silence (1), then phones 3 and 4: the word stands on the arc with the silence, its labels partly on the next.
     lattice = linear_lattice((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
-    found = align_words(lattice, MODEL, BOUNDARY)
-    assert list(paths_as_units(found)) == [((0, (2, 1, 1)), (2, (6, 5, 8, 7)), (1, (12, 11)), (0, (2,)))]
-    assert found.frame_shift == 0.03
+    aligned = align_words(lattice, MODEL, BOUNDARY)
+    assert list(paths_as_units(aligned)) == [((0, (2, 1, 1)), (2, (6, 5, 8, 7)), (1, (12, 11)), (0, (2,)))]
+    assert aligned.frame_shift == 0.03
 
 
 def test_words_have_times_in_seconds() -> None:
     lattice = linear_lattice((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
-    found = align_words(lattice, MODEL, BOUNDARY)
-    times = word_times(found)
-    assert [each.word for each in times] == [2, 1]
-    assert [(each.begin, each.duration) for each in times] == [
+    aligned = align_words(lattice, MODEL, BOUNDARY)
+    times = word_times(aligned)
+    assert [word.word for word in times] == [2, 1]
+    assert [(word.begin, word.duration) for word in times] == [
         (pytest.approx(0.09), pytest.approx(0.12)),
         (pytest.approx(0.21), pytest.approx(0.06)),
     ]
-    assert word_times(found, frame_shift=0.01)[0].begin == pytest.approx(0.03)
+    assert word_times(aligned, frame_shift=0.01)[0].begin == pytest.approx(0.03)
 
 
 def test_times_need_a_frame_shift_and_labels() -> None:
@@ -298,21 +298,21 @@ def test_labels_of_any_number_are_copied_whole(lengths: list[tuple[int, int]], n
     # Each arc has the first labels of its word, behind the last ones of the word before.
     arcs: list[tuple[int, list[int]]] = []
     expected: list[Unit] = []
-    rest: list[int] = []
-    for word, (num_first, num_rest) in enumerate(lengths, start=1):
-        first = [12, *[11] * (num_first - 1)]
-        arcs.append((word, rest + first))
-        rest = [11] * num_rest
-        expected.append((word, (*first, *rest)))
+    remaining: list[int] = []
+    for word, (num_leading, num_remaining) in enumerate(lengths, start=1):
+        leading = [12, *[11] * (num_leading - 1)]
+        arcs.append((word, remaining + leading))
+        remaining = [11] * num_remaining
+        expected.append((word, (*leading, *remaining)))
     silence = [2, *[1] * (num_silent - 1)] if num_silent else []
     if silence:
         expected.append((0, tuple(silence)))
-    lattice = linear_lattice(*arcs, final=rest + silence)
+    lattice = linear_lattice(*arcs, final=remaining + silence)
     aligner = WordAligner(MODEL, BOUNDARY)
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
-        found = aligner(lattice).whole("utt")
-    assert list(paths_as_units(found)) == [tuple(expected)]
-    assert found.identical(generally(aligner, lattice).whole("utt"))
+        aligned = aligner(lattice).whole("utt")
+    assert list(paths_as_units(aligned)) == [tuple(expected)]
+    assert aligned.identical(by_general_algorithm(aligner, lattice).whole("utt"))
 
 
 def test_a_lattice_without_labels_is_refused() -> None:
@@ -327,9 +327,9 @@ def test_the_largest_word_id_does_no_harm() -> None:
 
 def test_max_expand_gives_lattices_up_that_grow() -> None:
     lattice = homophone_lattice(14)
-    free = WordAligner(MODEL, BOUNDARY)(lattice)
-    assert free.lattice is not None
-    assert free.lattice.num_states > 10000
+    unbounded = WordAligner(MODEL, BOUNDARY)(lattice)
+    assert unbounded.lattice is not None
+    assert unbounded.lattice.num_states > 10000
     bounded = WordAligner(MODEL, BOUNDARY, WordAlignment(max_expand=2.0))(lattice)
     assert bounded.fault == "the result has more states than max_expand allows; raise max_expand"
     with (
@@ -342,9 +342,9 @@ def test_max_expand_gives_lattices_up_that_grow() -> None:
 def test_states_that_lead_nowhere_are_left_out() -> None:
     arcs = ([0, 0, 1, 2], [1, 2, 4, 3], [1, 3, 2, 4], [1.0, 2.0, 3.0, 4.0])
     lattice = from_arcs("utt", *arcs, finals={4: 0.0}, labels=[[12], [12], [12], [12]])
-    for found in (align_words(lattice, MODEL, BOUNDARY), align_phones(lattice, MODEL)):
-        assert connect(found) is found
-        assert list(paths_as_units(found)) == [((1, (12,)), (2, (12,)))]
+    for aligned in (align_words(lattice, MODEL, BOUNDARY), align_phones(lattice, MODEL)):
+        assert connect(aligned) is aligned
+        assert list(paths_as_units(aligned)) == [((1, (12,)), (2, (12,)))]
 
 
 def test_a_place_within_a_way_turns_the_arcs_behind_it_round_and_is_where_sums_begin() -> None:
@@ -360,11 +360,11 @@ def test_a_place_within_a_way_turns_the_arcs_behind_it_round_and_is_where_sums_b
         labels=[[12, 6], [12], [], [6], [], [8, 12], [8, 12, 12]],
     )
     aligner = WordAligner(MODEL, BOUNDARY)
-    for found in (aligner(lattice).whole("utt"), generally(aligner, lattice).whole("utt")):
-        assert found.arc_begin.tolist() == [0, 2, 4, 6, 7, 8, 9, 9]
-        assert found.dst.tolist() == [2, 1, 3, 5, 5, 3, 4, 6, 6]
-        assert found.word.tolist() == [1, 2, 3, 3, 3, 3, 4, 6, 5]
-        assert found.graph.tolist() == [0.0, 0.0, 2.0, 0.0, large, large + 2.0, 0.0, 0.0, 0.0]
+    for aligned in (aligner(lattice).whole("utt"), by_general_algorithm(aligner, lattice).whole("utt")):
+        assert aligned.arc_begin.tolist() == [0, 2, 4, 6, 7, 8, 9, 9]
+        assert aligned.dst.tolist() == [2, 1, 3, 5, 5, 3, 4, 6, 6]
+        assert aligned.word.tolist() == [1, 2, 3, 3, 3, 3, 4, 6, 5]
+        assert aligned.graph.tolist() == [0.0, 0.0, 2.0, 0.0, large, large + 2.0, 0.0, 0.0, 0.0]
 
 
 def test_an_arc_may_be_read_in_two_ways() -> None:
@@ -397,12 +397,12 @@ def test_the_rest_of_an_arc_depends_on_the_path_to_it() -> None:
     )
     aligner = WordAligner(MODEL, BOUNDARY, WordAlignment(reorder=False))  # so that a loop may begin a phone
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
-        found = aligner(lattice).whole("utt")
-    assert set(paths_as_units(found)) == {
+        aligned = aligner(lattice).whole("utt")
+    assert set(paths_as_units(aligned)) == {
         ((1, (12,)), (0, (1, 2)), (3, (12,))),
         ((2, (12,)), (0, (2,)), (3, (12,))),
     }
-    assert found.identical(generally(aligner, lattice).whole("utt"))
+    assert aligned.identical(by_general_algorithm(aligner, lattice).whole("utt"))
 
 
 def test_a_loop_may_follow_the_end_of_a_phone_on_one_way_and_come_before_it_on_another() -> None:
@@ -418,29 +418,29 @@ def test_a_loop_may_follow_the_end_of_a_phone_on_one_way_and_come_before_it_on_a
     )
     aligner = WordAligner(MODEL, BOUNDARY)
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
-        found = aligner(lattice).whole("utt")
-    assert set(paths_as_units(found)) == {
+        aligned = aligner(lattice).whole("utt")
+    assert set(paths_as_units(aligned)) == {
         ((1, (12, 11)), (4, (12,)), (3, (12,))),
         ((2, (11, 11, 12)), (3, (12,))),
     }
-    assert found.identical(generally(aligner, lattice).whole("utt"))
+    assert aligned.identical(by_general_algorithm(aligner, lattice).whole("utt"))
 
 
 def test_many_places_that_differ_in_words_only_stay_apart() -> None:
     aligner = WordAligner(MODEL, BOUNDARY)
     lattice = homophone_lattice(8)
-    assert aligner(lattice).whole("grows").identical(generally(aligner, lattice).whole("grows"))
+    assert aligner(lattice).whole("grows").identical(by_general_algorithm(aligner, lattice).whole("grows"))
 
 
 def test_threads_share_an_aligner() -> None:
     aligner = WordAligner(MODEL, BOUNDARY)
     lattices = [homophone_lattice(size) for size in (3, 9, 5, 8, 10, 4, 7)] * 3
     with ThreadPoolExecutor(4) as pool:
-        for found, lattice in zip(pool.map(aligner, lattices), lattices, strict=True):
+        for aligned, lattice in zip(pool.map(aligner, lattices), lattices, strict=True):
             expected = aligner(lattice).lattice
-            assert found.lattice is not None
+            assert aligned.lattice is not None
             assert expected is not None
-            assert found.lattice.identical(expected)
+            assert aligned.lattice.identical(expected)
 
 
 @pytest.mark.parametrize(

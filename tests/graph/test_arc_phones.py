@@ -21,7 +21,7 @@ from ninja.lattice.symbols import SymbolTable
 
 KOREAN = SHARED / "data" / "korean"
 NAMES = ["<eps>", "SIL", "T_B", "AA1_I", "M_E", "sh_S"]  # of phones 0 to 5
-KNOWN = ["AA", "M", "SH", "T"]
+DICTIONARY_PHONES = ["AA", "M", "SH", "T"]
 PHONES = SymbolTable.from_words(NAMES)
 
 
@@ -44,62 +44,64 @@ def model(tmp_path_factory):
     return read_transition_model(path)
 
 
-def spoken(*phones):
+def labels_of(*phones):
     """Return labels of phones, each ended and then held for a frame, as in a reordered model."""
     return [label for phone in phones for label in (2 * phone, 2 * phone - 1)]
 
 
-def line(*labels, words=("<eps>", "said")):
+def linear_lattice(*labels, words=("<eps>", "said")):
     """Return a lattice of one path, with these labels on its arcs."""
     table = SymbolTable.from_words(words)
     count = len(labels)
-    ids = [min(1, len(each)) for each in labels]
+    ids = [min(1, len(arc_labels)) for arc_labels in labels]
     return from_arcs(
         "k", range(count), range(1, count + 1), ids, [0.0] * count, finals={count: 0.0}, labels=labels, words=table
     )
 
 
 def test_each_phone_counts_once_on_the_arc_where_it_ends(model):
-    heard = ArcPhones(model, PHONES, KNOWN)
-    lattice = line(spoken(2, 3), spoken(1, 4)[:-1], [7, 7], spoken(5))
-    assert heard.of_arcs(lattice) == [(3, 0), (1,), (), (2,)]
+    arc_phones = ArcPhones(model, PHONES, DICTIONARY_PHONES)
+    lattice = linear_lattice(labels_of(2, 3), labels_of(1, 4)[:-1], [7, 7], labels_of(5))
+    assert arc_phones.of_arcs(lattice) == [(3, 0), (1,), (), (2,)]
 
 
-@given(st.lists(st.lists(st.integers(1, 5), max_size=4), min_size=1, max_size=5), st.data())
-def test_arcs_have_the_phones_of_their_final_transitions(model, arcs, data):
-    heard = ArcPhones(model, PHONES, KNOWN)
-    labels = [[each for phone in phones for each in spoken(phone)] for phones in arcs]
+@given(st.lists(st.lists(st.integers(1, 5), max_size=4), min_size=1, max_size=5))
+def test_arcs_have_the_phones_of_their_final_transitions(model, arcs):
+    arc_phones = ArcPhones(model, PHONES, DICTIONARY_PHONES)
+    labels = [labels_of(*phones) for phones in arcs]
     if not any(labels):
         return
     spelling = {2: 3, 3: 0, 4: 1, 5: 2}
-    slow = [tuple(spelling[label // 2] for label in each if label % 2 == 0 and label != 2) for each in labels]
-    assert heard.of_arcs(line(*labels)) == slow
+    expected = [
+        tuple(spelling[label // 2] for label in arc_labels if label % 2 == 0 and label != 2) for arc_labels in labels
+    ]
+    assert arc_phones.of_arcs(linear_lattice(*labels)) == expected
 
 
 def test_a_phrase_is_found_by_what_was_heard_not_by_how_the_word_is_spelled(model):
     words = SymbolTable.from_words(["<eps>", "said", "tom"])
-    lattice = line(spoken(1, 2, 3, 4), words=("<eps>", "said", "tom"))
+    lattice = linear_lattice(labels_of(1, 2, 3, 4), words=("<eps>", "said", "tom"))
     pronouncer = Pronouncer({"said": ["S EH D"], "tom": ["T AA M"]})
     confusion = Confusion.articulatory()
     tom = PhraseList("", {"@name": (Phrase("tom"),)})
     options = AugmentOptions(max_distance=0.1)
-    heard = ArcPhones(model, PHONES, confusion.phones)
+    arc_phones = ArcPhones(model, PHONES, confusion.phones)
     assert not Augmenter(words, pronouncer, confusion, options)(lattice, [tom])[1]
-    (added,) = Augmenter(words, pronouncer, confusion, options, phones=heard)(lattice, [tom])[1]
+    (added,) = Augmenter(words, pronouncer, confusion, options, phones=arc_phones)(lattice, [tom])[1]
     assert (added.phrase, added.replaced, added.distance) == ("tom", ("said",), 0.0)
 
 
 def test_lattices_of_another_model_or_without_alignments_are_refused(model):
-    heard = ArcPhones(model, PHONES, KNOWN)
+    arc_phones = ArcPhones(model, PHONES, DICTIONARY_PHONES)
     with pytest.raises(LatticeError, match=r"key 'k': .* has the label 11, but the transition ids of .* are 1 to 10"):
-        heard.of_arcs(line([11]))
+        arc_phones.of_arcs(linear_lattice([11]))
     with pytest.raises(LatticeError, match="no alignments, which the transition model requires"):
-        heard.of_arcs(from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0}))
+        arc_phones.of_arcs(from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0}))
 
 
 def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
     with pytest.raises(SymbolError, match="5"):
-        ArcPhones(model, SymbolTable.from_words(NAMES[:5]), KNOWN)
+        ArcPhones(model, SymbolTable.from_words(NAMES[:5]), DICTIONARY_PHONES)
     with pytest.raises(VocabularyError, match="the phone 'M_E' is neither silence nor a phone"):
         ArcPhones(model, PHONES, ["AA", "T", "SH"])
     with pytest.raises(OptionError, match="belong together"):
@@ -107,13 +109,12 @@ def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
 
 
 def test_the_command_hears_names_by_the_model(ninja, tmp_path):
-
     (tmp_path / "final.mdl").write_text(model_text())
     (tmp_path / "phones.txt").write_text("".join(f"{name} {number}\n" for name, number in PHONES))
     (tmp_path / "words.txt").write_text("<eps> 0\nsaid 1\n")
     (tmp_path / "e.json").write_text('{"@name": ["tom"]}')
-    write_all(tmp_path / "lat.ark", [line(spoken(1, 2, 3, 4))])
-    given = [
+    write_all(tmp_path / "lat.ark", [linear_lattice(labels_of(1, 2, 3, 4))])
+    command = [
         "context",
         tmp_path / "lat.ark",
         "--entities",
@@ -122,29 +123,31 @@ def test_the_command_hears_names_by_the_model(ninja, tmp_path):
         "--report",
         tmp_path / "r",
     ]
-    assert ninja(*given, "-o", tmp_path / "out.ark")[0] == 0
+    assert ninja(*command, "-o", tmp_path / "out.ark")[0] == 0
     assert '"added": []' in (tmp_path / "r").read_text()
-    by_model = ["--transition-model", tmp_path / "final.mdl", "--phones", tmp_path / "phones.txt"]
-    code, _, errors = ninja(*given, *by_model, "-o", tmp_path / "out.ark")
+    model_options = ["--transition-model", tmp_path / "final.mdl", "--phones", tmp_path / "phones.txt"]
+    code, _, errors = ninja(*command, *model_options, "-o", tmp_path / "out.ark")
     assert code == 0, errors
     assert '"text": "tom"' in (tmp_path / "r").read_text()
-    assert ninja(*given, *by_model[:2], "-o", tmp_path / "out.ark")[0] == 2
+    assert ninja(*command, *model_options[:2], "-o", tmp_path / "out.ark")[0] == 2
 
 
 @pytest.mark.skipif(not (SHARED / "golden").exists(), reason="Kaldi's answers are not beside the project")
 def test_phones_are_those_that_kaldi_aligns(model):
     model = read_transition_model(KOREAN / "trans.mdl")
-    names = ["".join(chr(ord("a") + int(digit)) for digit in str(each)) for each in range(int(model.phones.max()) + 1)]
-    heard = ArcPhones(model, SymbolTable.from_words(names), names)
+    names = [
+        "".join(chr(ord("a") + int(digit)) for digit in str(number)) for number in range(int(model.phones.max()) + 1)
+    ]
+    arc_phones = ArcPhones(model, SymbolTable.from_words(names), names)
     aligned = dict(read(SHARED / "golden" / "korean" / "align_phones.ark.gz"))
-    compared = 0
+    num_phones = 0
     for key, lattice in read(SHARED / "golden" / "korean" / "lat.ark.gz"):
-        found = heard.of_arcs(lattice)
+        phones_of_arcs = arc_phones.of_arcs(lattice)
         path = best_path(lattice)
         last = lattice.dst[path.arcs[-1]]
-        ending = lattice.final_ali[lattice.final_ali_begin[last] : lattice.final_ali_begin[last + 1]]
-        ours = [phone for arc in path.arcs.tolist() for phone in found[arc]]
-        ours += model.phone[ending[model.is_final[ending]]].tolist()  # on no arc
-        assert ours == best_path(aligned[key]).words.tolist()
-        compared += len(ours)
-    assert compared > 1000
+        final_labels = lattice.final_ali[lattice.final_ali_begin[last] : lattice.final_ali_begin[last + 1]]
+        phones = [phone for arc in path.arcs.tolist() for phone in phones_of_arcs[arc]]
+        phones += model.phone[final_labels[model.is_final[final_labels]]].tolist()  # on no arc
+        assert phones == best_path(aligned[key]).words.tolist()
+        num_phones += len(phones)
+    assert num_phones > 1000

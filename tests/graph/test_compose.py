@@ -27,7 +27,7 @@ SMALL = lattices(max_states=5, max_arcs=2, max_word=2)
 RAW = from_arcs("a", [0], [1], [1], [0.5], finals={1: 0.0}, labels=[[4]], kind="raw")
 
 
-def in_common(a: Lattice, b: Lattice) -> bool:
+def have_common_words(a: Lattice, b: Lattice) -> bool:
     return bool({way.words for way in ways(a)} & {way.words for way in ways(b)})
 
 
@@ -41,20 +41,20 @@ def test_the_arcs_of_an_fst_are_sorted_once() -> None:
 
 @given(SMALL, SMALL, st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 def test_interpolation_pairs_up_every_two_paths_of_equal_words_once(a: Lattice, b: Lattice, alpha: float) -> None:
-    if not in_common(a, b):
+    if not have_common_words(a, b):
         with pytest.raises(LatticeError, match="no path remains: the operands have no word sequence in common"):
             interp(a, b, alpha)
         return
-    found = interp(a, b, alpha)
-    check(found)
-    assert connect(found) is found
-    assert found.kind == a.kind
-    assert all_ways(found) == composed_paths(a, b, alpha, 1.0 - alpha)
+    interpolated = interp(a, b, alpha)
+    check(interpolated)
+    assert connect(interpolated) is interpolated
+    assert interpolated.kind == a.kind
+    assert all_ways(interpolated) == composed_paths(a, b, alpha, 1.0 - alpha)
 
 
 @given(SMALL, SMALL)
 def test_composition_of_lattices_adds_their_costs(a: Lattice, b: Lattice) -> None:
-    if in_common(a, b):
+    if have_common_words(a, b):
         assert all_ways(compose(a, b)) == composed_paths(a, b, 1.0, 1.0)
 
 
@@ -72,19 +72,19 @@ def test_scaling_and_interpolating_with_the_inverse_weights_invert(
 @settings(max_examples=40)
 @given(SMALL, machines(), st.sampled_from([None, PHI]))
 def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, machine: Fst, phi: int | None) -> None:
-    wanted = Counter(
-        round_costs(Way(said, way.graph + cost, way.acoustic, way.alignment))
+    expected = Counter(
+        round_costs(Way(words, way.graph + cost, way.acoustic, way.alignment))
         for way in ways(lattice)
-        for said, cost in transductions(machine, way.words, -1 if phi is None else phi)
+        for words, cost in transductions(machine, way.words, -1 if phi is None else phi)
     )
-    if not wanted:
+    if not expected:
         with pytest.raises(LatticeError, match="no path remains"):
             compose(lattice, machine, phi)
         return
-    found = compose(lattice, machine, phi)
-    check(found)
-    assert connect(found) is found
-    assert all_ways(found) == wanted
+    composition = compose(lattice, machine, phi)
+    check(composition)
+    assert connect(composition) is composition
+    assert all_ways(composition) == expected
 
 
 def test_composition_with_an_fst_does_not_depend_on_the_order_of_its_arcs() -> None:
@@ -112,8 +112,8 @@ def test_a_failure_arc_is_for_words_without_an_arc_only() -> None:
         image([(0, 1, 1, 1, 5.0), (0, 1, PHI, 0, 1.0), (1, 1, 1, 1, 1.0), (1, 1, 2, 2, 1.0)], [math.inf, 0.0])
     )
     lattice = from_arcs("k", [0, 0], [1, 1], [1, 2], [0.0, 0.0], finals={1: 0.0})
-    found = compose(lattice, machine, PHI)
-    assert {way.words: way.graph for way in ways(found)} == {(1,): 5.0, (2,): 2.0}
+    composition = compose(lattice, machine, PHI)
+    assert {way.words: way.graph for way in ways(composition)} == {(1,): 5.0, (2,): 2.0}
 
 
 def test_a_circle_of_failure_arcs_ends() -> None:
@@ -190,38 +190,38 @@ def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Fst, data: st
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     del content[data.draw(st.integers(1, len(content))) :]
     try:
-        read = parse_transducer(bytes(content))
-        compose(RAW, read, max_arcs=1000)
+        parsed = parse_transducer(bytes(content))
+        compose(RAW, parsed, max_arcs=1000)
     except (FormatError, LatticeError):
         pass
 
 
 @given(SMALL, st.data())
 def test_difference_takes_out_the_transcript_and_nothing_else(lattice: Lattice, data: st.DataObject) -> None:
-    said = sorted({way.words for way in ways(lattice)})
-    transcript = data.draw(st.sampled_from([*said, (), (1, 2, 1, 2, 1, 2, 1, 2), (-1,)]))
-    wanted = Counter({way: count for way, count in all_ways(lattice).items() if way.words != transcript})
-    if not wanted:
+    sequences = sorted({way.words for way in ways(lattice)})
+    transcript = data.draw(st.sampled_from([*sequences, (), (1, 2, 1, 2, 1, 2, 1, 2), (-1,)]))
+    expected = Counter({way: count for way, count in all_ways(lattice).items() if way.words != transcript})
+    if not expected:
         with pytest.raises(LatticeError, match="no path remains: all paths have the words of the transcript"):
             difference(lattice, transcript)
         return
-    rest = difference(lattice, transcript)
-    check(rest)
-    assert all_ways(rest) == wanted
+    remainder = difference(lattice, transcript)
+    check(remainder)
+    assert all_ways(remainder) == expected
 
 
 @given(lattices(max_states=6, max_word=3), st.integers(1, 4))
 def test_expansion_keeps_every_path_and_leaves_one_history_at_each_state(lattice: Lattice, n: int) -> None:
-    found = expand_ngram(lattice, n)
-    check(found)
-    assert all_ways(found) == all_ways(lattice)
-    before: dict[int, set[tuple[int, ...]]] = {0: {()}}
-    for arc, src in enumerate(found.src.tolist()):
-        word = int(found.word[arc])
-        for history in before[src]:
-            last = (*history, word)[max(0, len(history) + 2 - n) :] if word else history
-            before.setdefault(int(found.dst[arc]), set()).add(last if n > 1 else ())
-    assert all(len(histories) == 1 for histories in before.values())
+    expanded = expand_ngram(lattice, n)
+    check(expanded)
+    assert all_ways(expanded) == all_ways(lattice)
+    histories_at: dict[int, set[tuple[int, ...]]] = {0: {()}}
+    for arc, src in enumerate(expanded.src.tolist()):
+        word = int(expanded.word[arc])
+        for history in histories_at[src]:
+            next_history = (*history, word)[max(0, len(history) + 2 - n) :] if word else history
+            histories_at.setdefault(int(expanded.dst[arc]), set()).add(next_history if n > 1 else ())
+    assert all(len(histories) == 1 for histories in histories_at.values())
 
 
 @given(lattices(max_states=6, max_word=3))
@@ -229,7 +229,7 @@ def test_expansion_splits_no_more_than_histories_ask_for(lattice: Lattice) -> No
     assert expand_ngram(lattice, 1).num_states == lattice.num_states
     pairs = {(0, ())}
     for state in range(lattice.num_states):
-        for history in [history for at, history in pairs if at == state]:
+        for history in [history for pair_state, history in pairs if pair_state == state]:
             for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
                 word = int(lattice.word[arc])
                 pairs.add((int(lattice.dst[arc]), (*history, word)[-2:] if word else history))
@@ -281,5 +281,5 @@ def test_composition_with_a_grammar_is_what_its_language_model_gives(tmp_path: P
     lattice = from_arcs(
         "k", [0, 0, 1, 1, 2], [1, 1, 2, 2, 3], [1, 2, 1, 2, 2], [1.0, 2.0, 3.0, 4.0, 5.0], finals={2: 0.5, 3: 0.25}
     ).with_words(words)
-    found = compose(lattice, read_transducer(path), PHI)
-    assert all_ways(found) == all_ways(compose_ngram(lattice, read_grammar(str(path), words)))
+    composition = compose(lattice, read_transducer(path), PHI)
+    assert all_ways(composition) == all_ways(compose_ngram(lattice, read_grammar(str(path), words)))

@@ -23,12 +23,12 @@ SMALL = lattices(max_states=7, max_word=3)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def assert_same(ours: dict[tuple[int, ...], Way], theirs: dict[tuple[int, ...], Way]) -> None:
-    assert ours.keys() == theirs.keys()
-    for words, way in ours.items():
-        assert way.graph == pytest.approx(theirs[words].graph, abs=1e-3)
-        assert way.acoustic == pytest.approx(theirs[words].acoustic, abs=1e-3)
-        assert way.alignment == theirs[words].alignment
+def assert_same(paths: dict[tuple[int, ...], Way], expected: dict[tuple[int, ...], Way]) -> None:
+    assert paths.keys() == expected.keys()
+    for words, way in paths.items():
+        assert way.graph == pytest.approx(expected[words].graph, abs=1e-3)
+        assert way.acoustic == pytest.approx(expected[words].acoustic, abs=1e-3)
+        assert way.alignment == expected[words].alignment
 
 
 @given(SMALL, SEEDS, SCALES)
@@ -46,16 +46,18 @@ def test_determinize_keeps_the_best_path_of_each_word_sequence(lattice: Lattice,
 def test_determinize_agrees_with_openfst(lattice: Lattice, seed: int, scale: float) -> None:
     pytest.importorskip("pywrapfst")
     lattice = with_random_costs(lattice, seed)
-    theirs = determinized_by_openfst(lattice, scale)
-    assert determinize(lattice, scale).num_states <= theirs.num_states
-    assert_same(best_ways(determinize(lattice, scale)), best_ways(theirs, scale))
+    reference = determinized_by_openfst(lattice, scale)
+    assert determinize(lattice, scale).num_states <= reference.num_states
+    assert_same(best_ways(determinize(lattice, scale)), best_ways(reference, scale))
 
 
 @given(SMALL)
 def test_determinize_keeps_the_best_total_where_paths_tie(lattice: Lattice) -> None:
-    wanted, found = best_ways(lattice), best_ways(determinize(lattice))
-    assert wanted.keys() == found.keys()
-    assert [wanted[words].total() for words in wanted] == pytest.approx([found[words].total() for words in wanted])
+    expected, determinized = best_ways(lattice), best_ways(determinize(lattice))
+    assert expected.keys() == determinized.keys()
+    assert [expected[words].total() for words in expected] == pytest.approx(
+        [determinized[words].total() for words in expected]
+    )
 
 
 @given(SMALL, SEEDS, SCALES)
@@ -71,8 +73,8 @@ def test_remove_epsilons_keeps_the_best_path_of_each_word_sequence(lattice: Latt
 @given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
 def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> None:
     lattice = with_random_costs(lattice, seed)
-    wanted = best_ways(lattice)
-    if not wanted:
+    expected = best_ways(lattice)
+    if not expected:
         for operation in (remove_epsilons, determinize, minimize):
             with pytest.raises(LatticeError, match="no path leads from the start"):
                 operation(lattice)
@@ -80,7 +82,7 @@ def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> 
     for operation in (remove_epsilons, determinize, minimize):
         result = operation(lattice)
         assert connect(result).num_states == result.num_states
-        assert_same(best_ways(result), wanted)
+        assert_same(best_ways(result), expected)
 
 
 @given(SMALL, SEEDS, SCALES)
@@ -118,10 +120,10 @@ def doubled(lattice: Lattice, shift: float) -> Lattice:
 @given(SMALL, SEEDS, st.sampled_from([0.0, 1.5, -200.25]))
 def test_minimize_merges_copies_that_differ_by_a_constant(lattice: Lattice, seed: int, shift: float) -> None:
     lattice = with_random_costs(lattice, seed)
-    two = doubled(lattice, shift)
-    result = minimize(two)
+    copies = doubled(lattice, shift)
+    result = minimize(copies)
     assert result.num_states <= lattice.num_states + 1
-    assert_same(best_ways(result), best_ways(two))
+    assert_same(best_ways(result), best_ways(copies))
 
 
 @given(SMALL, SEEDS, SCALES)
@@ -137,11 +139,11 @@ def test_reshaped_lattices_are_equivalent_and_changed_ones_are_not(lattice: Latt
     word[arc] = 4
     for changed in (replace(lattice, graph=graph), replace(lattice, word=word)):
         before, after = best_ways(lattice, scale), best_ways(changed, scale)
-        same = before.keys() == after.keys() and all(
+        is_equivalent = before.keys() == after.keys() and all(
             abs(before[words].total(scale) - after[words].total(scale)) < 1e-3 for words in before
         )
-        assert equivalent(lattice, changed, 1e-3, scale) == same
-        assert equivalent(changed, lattice, 1e-3, scale) == same
+        assert equivalent(lattice, changed, 1e-3, scale) == is_equivalent
+        assert equivalent(changed, lattice, 1e-3, scale) == is_equivalent
 
 
 def test_minimize_pushes_long_alignments_only_so_far_and_keeps_them() -> None:
@@ -153,9 +155,9 @@ def test_minimize_pushes_long_alignments_only_so_far_and_keeps_them() -> None:
     cost = np.ones(2 * frames)
     finals = {frames: 0.0, 2 * frames: 0.0}
     lattice = from_arcs("k", src, dst, word, cost, finals=finals, labels=labels, kind="raw")
-    found = minimize(lattice)
-    assert found.num_states == 1 + frames
-    for before, after in zip(nbest(lattice, 2), nbest(found, 2), strict=True):
+    minimized = minimize(lattice)
+    assert minimized.num_states == 1 + frames
+    for before, after in zip(nbest(lattice, 2), nbest(minimized, 2), strict=True):
         assert before.alignment.tolist() == after.alignment.tolist() == [*range(1, 1 + frames)]
 
 
@@ -167,9 +169,9 @@ def test_determinize_stays_within_its_bound() -> None:
         ends = (1, 2) if state == 0 else (state + 2,)
         if state <= 2 * length - 2:
             for end in ends:
-                for spoken in (1, 2):
+                for label_word in (1, 2):
                     dst.append(end)
-                    word.append(spoken)
+                    word.append(label_word)
                     label.append(len(label) + 1)
         begin.append(len(dst))
     final = np.full(2 * length + 1, np.inf)

@@ -54,23 +54,23 @@ SEEDS = st.integers(0, 2**32 - 1)
 EXACT = DeterminizeBounds(delta=0.0)
 
 
-def phones(seed: int, size: int = 12000) -> TransitionModel:
+def random_model(seed: int, size: int = 12000) -> TransitionModel:
     """Make a model of random transitions."""
     random = np.random.default_rng(seed)
 
-    def drawn(values: np.ndarray) -> np.ndarray:
+    def with_zero_id(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values[:1] * 0, values])
 
-    none = np.zeros(size + 1)
+    zeros = np.zeros(size + 1)
     return TransitionModel(
         "random.mdl",
-        drawn(random.integers(1, 4, size)).astype(np.int32),
-        drawn(random.integers(0, 2, size)).astype(np.int32),
-        none.astype(np.int32),
-        none.astype(np.int32),
-        none.astype(bool),
-        drawn(random.random(size) < 0.3).astype(bool),
-        none.astype(np.float32),
+        with_zero_id(random.integers(1, 4, size)).astype(np.int32),
+        with_zero_id(random.integers(0, 2, size)).astype(np.int32),
+        zeros.astype(np.int32),
+        zeros.astype(np.int32),
+        zeros.astype(bool),
+        with_zero_id(random.random(size) < 0.3).astype(bool),
+        zeros.astype(np.float32),
     )
 
 
@@ -79,42 +79,42 @@ def assert_part(result: Lattice, lattice: Lattice, beam: float) -> None:
     check(result)
     assert connect(result) is result
     assert is_deterministic(result)
-    kept = best_ways(result)
-    assert_contains(kept, within_beam(lattice, beam - 1e-3))
-    assert_contains(best_ways(lattice), kept)
+    paths = best_ways(result)
+    assert_contains(paths, within_beam(lattice, beam - 1e-3))
+    assert_contains(best_ways(lattice), paths)
 
 
 @pytest.mark.parametrize(("source", "expected", "beam", "scale"), GOLDEN, ids=["raw", "expanded", "compact", "english"])
 def test_determinize_pruned_answers_as_kaldi(source: Path, expected: Path, beam: float, scale: float) -> None:
-    given_lattices = archive(source)
-    for key, theirs in archive(expected).items():
-        ours, report = determinize_pruned(given_lattices[key], beam, scale)
+    source_lattices = archive(source)
+    for key, reference in archive(expected).items():
+        lattice, report = determinize_pruned(source_lattices[key], beam, scale)
         assert report == DeterminizeReport(beam, beam, 0, None)
-        assert_matches_kaldi(ours, theirs, beam, scale)
-        assert (ours.num_states, ours.num_arcs) == (connect(theirs).num_states, connect(theirs).num_arcs)
+        assert_matches_kaldi(lattice, reference, beam, scale)
+        assert (lattice.num_states, lattice.num_arcs) == (connect(reference).num_states, connect(reference).num_arcs)
 
 
 def test_determinize_phone_pruned_answers_as_kaldi() -> None:
     raw = archive(RAW)
-    for key, theirs in archive(KOREAN / "raw_determinize_phone_pruned8.ark.gz").items():
-        ours = determinize_phone_pruned(raw[key], transitions(), 8.0)[0]
-        assert_matches_kaldi(ours, theirs, 8.0, 1.0)
-        assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
+    for key, reference in archive(KOREAN / "raw_determinize_phone_pruned8.ark.gz").items():
+        lattice = determinize_phone_pruned(raw[key], transitions(), 8.0)[0]
+        assert_matches_kaldi(lattice, reference, 8.0, 1.0)
+        assert (lattice.num_states, lattice.num_arcs) == (reference.num_states, reference.num_arcs)
 
 
 def test_the_phones_change_no_answer() -> None:
     for lattice in list(archive(RAW).values())[:10]:
-        words = determinize_pruned(lattice, 8.0, 1.0, EXACT)[0]  # with delta, each way has small errors of its own
+        word_pass = determinize_pruned(lattice, 8.0, 1.0, EXACT)[0]  # with delta, each way has small errors of its own
         first_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, word_determinize=False)[0]
         assert (first_pass.word == 0).any(), lattice.key
-        both = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT)[0]
-        for ours in (both, determinize_pruned(first_pass, 8.0, 1.0, EXACT)[0]):
-            found = difference(ours, words)
-            assert found.missing > 8.0 - 1e-3, lattice.key
-            assert max(found.graph, found.acoustic) < 1e-3, lattice.key
-            assert found.alignments <= 2, lattice.key  # of paths equal but for rounding
+        two_passes = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT)[0]
+        for result in (two_passes, determinize_pruned(first_pass, 8.0, 1.0, EXACT)[0]):
+            deviation = difference(result, word_pass)
+            assert deviation.missing > 8.0 - 1e-3, lattice.key
+            assert max(deviation.graph, deviation.acoustic) < 1e-3, lattice.key
+            assert deviation.alignments <= 2, lattice.key  # of paths equal but for rounding
         second_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, phone_determinize=False)[0]
-        assert second_pass.num_arcs == words.num_arcs
+        assert second_pass.num_arcs == word_pass.num_arcs
 
 
 @given(SMALL, SEEDS, SCALES, BEAMS)
@@ -127,9 +127,9 @@ def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
     assert is_deterministic(result)
     assert connect(result) is result
     assert result.kind == "compact"
-    kept = best_ways(result, scale)
-    assert_contains(kept, within_beam(lattice, beam - 1e-2, scale))
-    assert_contains(best_ways(lattice, scale), kept)  # nor is anything there that was not
+    paths = best_ways(result, scale)
+    assert_contains(paths, within_beam(lattice, beam - 1e-2, scale))
+    assert_contains(best_ways(lattice, scale), paths)  # nor is anything there that was not
 
 
 @given(SMALL, SEEDS, SCALES)
@@ -144,32 +144,32 @@ def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, sc
 
 @given(SMALL, SEEDS, SCALES, BEAMS)
 def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale: float, beam: float) -> None:
-    once = determinize_pruned(with_random_costs(lattice, seed), beam, scale, EXACT)[0]
-    again = determinize_pruned(once, np.inf, scale, EXACT)[0]
+    first = determinize_pruned(with_random_costs(lattice, seed), beam, scale, EXACT)[0]
+    second = determinize_pruned(first, np.inf, scale, EXACT)[0]
     for name in ("arc_begin", "dst", "word", "ali_begin", "ali", "final_ali_begin", "final_ali"):
-        assert np.array_equal(getattr(once, name), getattr(again, name))
+        assert np.array_equal(getattr(first, name), getattr(second, name))
     for name in ("graph", "acoustic", "final_graph", "final_acoustic"):
-        assert getattr(again, name) == pytest.approx(getattr(once, name), abs=1e-3)
+        assert getattr(second, name) == pytest.approx(getattr(first, name), abs=1e-3)
 
 
 @given(SMALL, BEAMS)
 def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float) -> None:
-    wanted = within_beam(lattice, beam)
-    kept = best_ways(determinize_pruned(lattice, beam, 1.0, EXACT)[0])
-    assert {words: kept[words].total() for words in wanted} == pytest.approx(
-        {words: way.total() for words, way in wanted.items()}
+    expected = within_beam(lattice, beam)
+    result_paths = best_ways(determinize_pruned(lattice, beam, 1.0, EXACT)[0])
+    assert {words: result_paths[words].total() for words in expected} == pytest.approx(
+        {words: way.total() for words, way in expected.items()}
     )
 
 
 @given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
 def test_states_on_no_path_are_left_out(lattice: Lattice, seed: int) -> None:
     lattice = with_random_costs(lattice, seed)
-    wanted = best_ways(lattice)
-    if not wanted:
+    expected = best_ways(lattice)
+    if not expected:
         with pytest.raises(LatticeError, match="no path leads from the start"):
             determinize_pruned(lattice)[0]
         return
-    assert_contains(best_ways(determinize_pruned(lattice, np.inf, 1.0, EXACT)[0]), wanted)
+    assert_contains(best_ways(determinize_pruned(lattice, np.inf, 1.0, EXACT)[0]), expected)
 
 
 @given(SMALL, SEEDS)
@@ -180,79 +180,86 @@ def test_state_level_lattices_have_one_label_an_arc_and_the_same_paths(lattice: 
     assert expanded.kind == "raw"
     assert np.diff(expanded.ali_begin).max(initial=0) <= 1
     assert expanded.final_ali.size == 0
-    ours, wanted = best_ways(expanded), best_ways(lattice)
-    assert ours.keys() == wanted.keys()
-    assert_contains(ours, wanted)
+    paths, expected = best_ways(expanded), best_ways(lattice)
+    assert paths.keys() == expected.keys()
+    assert_contains(paths, expected)
 
 
 @given(SMALL, SEEDS, st.integers(0, 100))
-def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed: int, model: int) -> None:
+def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed: int, model_seed: int) -> None:
     lattice = state_level(with_random_costs(lattice, seed))
-    labelled, first_phone = with_phones(lattice, phones(model))
+    labelled, first_phone = with_phones(lattice, random_model(model_seed))
     check(labelled)
-    hmm_state, loops = phones(model).hmm_state, phones(model).is_self_loop
+    hmm_state, loops = random_model(model_seed).hmm_state, random_model(model_seed).is_self_loop
     starts = [
         lattice.ali[lattice.ali_begin[arc]]
         for arc in np.flatnonzero((np.diff(lattice.ali_begin) > 0) & (lattice.src != 0))
     ]
-    expected = [phones(model).phone[label] for label in starts if hmm_state[label] == 0 and not loops[label]]
-    assert sorted(labelled.word[labelled.word >= first_phone] - first_phone) == sorted(expected)
-    ours, wanted = best_ways(without_phones(labelled, first_phone)), best_ways(lattice)
-    assert ours.keys() == wanted.keys()
-    assert_contains(ours, wanted)
+    expected_phones = [
+        random_model(model_seed).phone[label] for label in starts if hmm_state[label] == 0 and not loops[label]
+    ]
+    assert sorted(labelled.word[labelled.word >= first_phone] - first_phone) == sorted(expected_phones)
+    paths, expected_paths = best_ways(without_phones(labelled, first_phone)), best_ways(lattice)
+    assert paths.keys() == expected_paths.keys()
+    assert_contains(paths, expected_paths)
 
 
 @given(SMALL, SEEDS, st.integers(0, 100), SCALES, st.booleans())
 def test_phone_passes_keep_what_the_word_pass_keeps(
-    lattice: Lattice, seed: int, model: int, scale: float, word_determinize: bool
+    lattice: Lattice, seed: int, model_seed: int, scale: float, word_determinize: bool
 ) -> None:
     lattice = with_random_costs(lattice, seed)
-    result = determinize_phone_pruned(lattice, phones(model), 15.0, scale, EXACT, word_determinize=word_determinize)[0]
+    result = determinize_phone_pruned(
+        lattice, random_model(model_seed), 15.0, scale, EXACT, word_determinize=word_determinize
+    )[0]
     check(result)
     assert is_deterministic(result) or not word_determinize
-    kept = best_ways(result, scale)
-    assert_contains(kept, within_beam(lattice, 15.0 - 1e-2, scale))
+    result_paths = best_ways(result, scale)
+    assert_contains(result_paths, within_beam(lattice, 15.0 - 1e-2, scale))
     # Beyond the beam the best path of some words may be gone, and another one left of arcs that are good for others.
     paths = list(ways(lattice))
-    assert all(any(is_near(each, way) for each in paths) for way in kept.values())
+    assert all(any(is_near(path, way) for path in paths) for way in result_paths.values())
 
 
-def is_near(one: Way, other: Way) -> bool:
+def is_near(first: Way, second: Way) -> bool:
     """Return whether two paths agree except for rounding."""
-    costs = [abs(one.graph - other.graph), abs(one.acoustic - other.acoustic)]
-    return (one.words, one.alignment) == (other.words, other.alignment) and max(costs) < 1e-3
+    costs = [abs(first.graph - second.graph), abs(first.acoustic - second.acoustic)]
+    return (first.words, first.alignment) == (second.words, second.alignment) and max(costs) < 1e-3
 
 
-def two_ways(graph: float, first: list[int], second: list[int]) -> Lattice:
+def parallel_arcs(graph: float, first: list[int], second: list[int]) -> Lattice:
     """Return a lattice of two paths with the same word, with the given graph costs."""
     return from_arcs("two", (0, 0), (1, 1), (5, 5), (1.0, graph), (2.0, 2.0), finals={1: 0.0}, labels=[first, second])
 
 
 def test_of_equal_paths_the_one_that_kaldi_keeps_stays() -> None:
-    assert determinize_pruned(two_ways(1.0, [3, 4], [3, 7]))[0].ali.tolist() == [3, 7]  # the larger labels
-    assert determinize_pruned(two_ways(1.0, [3], [3, 7]))[0].ali.tolist() == [3]  # the shorter alignment
+    assert determinize_pruned(parallel_arcs(1.0, [3, 4], [3, 7]))[0].ali.tolist() == [3, 7]  # the larger labels
+    assert determinize_pruned(parallel_arcs(1.0, [3], [3, 7]))[0].ali.tolist() == [3]  # the shorter alignment
     # Equal in single precision, which is what Kaldi sees.
-    assert determinize_pruned(two_ways(float(np.nextafter(np.float32(1), 2)), [3, 4], [3, 7]))[0].ali.tolist() == [3, 4]
+    assert determinize_pruned(parallel_arcs(float(np.nextafter(np.float32(1), 2)), [3, 4], [3, 7]))[0].ali.tolist() == [
+        3,
+        4,
+    ]
     lattice = from_arcs("two", (0, 0), (1, 1), (5, 5), (1, 2), (2, 1), finals={1: 0.0}, labels=[[3], [7]])
     assert determinize_pruned(lattice)[0].ali.tolist() == [3]  # the smaller graph cost
     # Arcs of several labels are compared behind the subtraction of the best, which makes small differences visible.
-    for labels, stays in (([[7], [3]], [7]), ([[7, 7], [3, 3]], [3, 3])):
+    for labels, expected in (([[7], [3]], [7]), ([[7, 7], [3, 3]], [3, 3])):
         lattice = from_arcs("big", (0, 0), (1, 1), (5, 5), (1e6, 1e6), (0.03, 0.0), finals={1: 0.0}, labels=labels)
-        assert determinize_pruned(lattice)[0].ali.tolist() == stays
+        assert determinize_pruned(lattice)[0].ali.tolist() == expected
 
 
-def alike(graph: float, acoustic: float) -> Lattice:
+def near_copies(graph: float, acoustic: float) -> Lattice:
     """Word 1 or 2, then two paths of word 3, the second costlier by 1, and by more after word 2."""
     src, dst, word = (0, 0, 0, 0, 1, 2), (1, 2, 1, 2, 3, 3), (1, 1, 2, 2, 3, 4)
     return from_arcs("alike", src, dst, word, (0, 1, 0, 1 + graph, 0, 0), (0, 0, 0, acoustic, 0, 0), finals={3: 0.0})
 
 
 def test_sets_of_states_are_one_where_costs_differ_by_delta() -> None:
-    assert determinize_pruned(alike(2.0**-11, 0.0))[0].num_states == 3
-    assert determinize_pruned(alike(2.0**-11, 0.0), bounds=EXACT)[0].num_states == 4
-    assert determinize_pruned(alike(2.0**-9, 0.0))[0].num_states == 4
+    assert determinize_pruned(near_copies(2.0**-11, 0.0))[0].num_states == 3
+    assert determinize_pruned(near_copies(2.0**-11, 0.0), bounds=EXACT)[0].num_states == 4
+    assert determinize_pruned(near_copies(2.0**-9, 0.0))[0].num_states == 4
     # Equal totals are not enough, or both costs would be wrong.
-    assert determinize_pruned(alike(1.0, -1.0))[0].num_states == 4
+    assert determinize_pruned(near_copies(1.0, -1.0))[0].num_states == 4
 
 
 @pytest.mark.parametrize(
@@ -306,8 +313,8 @@ def test_a_beam_that_was_missed_by_far_is_tried_again_smaller() -> None:
     assert report.effective_beam < 25.0
     assert f"after {report.retries} retries" in str(report)
     assert_contains(best_ways(result), within_beam(lattice, report.effective_beam - 1e-3))
-    _, once = determinize_pruned(lattice, 50.0, 1.0, replace(bounds, retry_cutoff=0.0))
-    assert once.retries == 0
+    _, first_report = determinize_pruned(lattice, 50.0, 1.0, replace(bounds, retry_cutoff=0.0))
+    assert first_report.retries == 0
 
 
 def test_a_retry_finds_a_path_where_the_first_try_had_room_for_none() -> None:
@@ -370,7 +377,7 @@ def test_minimized_results_keep_their_paths() -> None:
     plain, small = determinize_pruned(lattice, 4.0)[0], determinize_pruned(lattice, 4.0, minimize=True)[0]
     assert small.num_states <= plain.num_states
     assert_contains(best_ways(small), best_ways(plain))
-    small = determinize_phone_pruned(lattice, phones(1), 4.0, minimize=True)[0]
+    small = determinize_phone_pruned(lattice, random_model(1), 4.0, minimize=True)[0]
     assert_contains(best_ways(small), within_beam(lattice, 4.0 - 1e-3))
 
 
@@ -392,10 +399,10 @@ def test_options_out_of_range_are_refused(options: dict[str, float], message: st
     for function in (
         determinize_pruned,
         determinize_retrying,
-        lambda x, **o: determinize_phone_pruned(x, phones(0), **o)[0],
+        lambda lattice, **options: determinize_phone_pruned(lattice, random_model(0), **options)[0],
     ):
         with pytest.raises(OptionError, match=message):
-            function(two_ways(1.0, [1], [2]), **options)
+            function(parallel_arcs(1.0, [1], [2]), **options)
 
 
 def test_bounds_and_loops_out_of_range_are_refused() -> None:
@@ -403,13 +410,13 @@ def test_bounds_and_loops_out_of_range_are_refused() -> None:
         DeterminizeBounds(delta=-1.0)
     with pytest.raises(OptionError, match=r"retry_cutoff is 1\.0, but must be 0 or more and below 1"):
         DeterminizeBounds(retry_cutoff=1.0)
-    lattice = two_ways(1.0, [1], [2])
+    lattice = parallel_arcs(1.0, [1], [2])
     with pytest.raises(OptionError, match=r"beam_ratio is 1\.0, but must be above 0 and below 1"):
         determinize_retrying(lattice, beam_ratio=1.0)
     with pytest.raises(OptionError, match="num_loops is -1, but must be 0 or more"):
         determinize_retrying(lattice, num_loops=-1)
     with pytest.raises(OptionError, match="phone_determinize and word_determinize are both disabled"):
-        determinize_phone_pruned(lattice, phones(0), phone_determinize=False, word_determinize=False)[0]
+        determinize_phone_pruned(lattice, random_model(0), phone_determinize=False, word_determinize=False)[0]
 
 
 def test_costs_beyond_single_precision_are_refused() -> None:
@@ -423,7 +430,7 @@ def test_labels_that_are_no_transition_ids_are_refused() -> None:
     with pytest.raises(
         LatticeError, match=r"'two': arc 1 has the label 9, but the transition ids of random.mdl are 1 to 8"
     ):
-        determinize_phone_pruned(two_ways(1.0, [1], [9]), phones(0, size=8))[0]
+        determinize_phone_pruned(parallel_arcs(1.0, [1], [9]), random_model(0, size=8))[0]
     lattice = from_arcs("wide", (0,), (1,), (2**31 - 2,), (1.0,), finals={1: 0.0}, labels=[[1]])
     with pytest.raises(LatticeError, match="'wide': the word id 2147483646 is too large: no ids remain for phones"):
-        determinize_phone_pruned(lattice, phones(0))[0]
+        determinize_phone_pruned(lattice, random_model(0))[0]

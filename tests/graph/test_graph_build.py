@@ -31,7 +31,7 @@ from ninja.graph import (
 from ninja.lattice import Lattice, check
 
 
-def spoken(lattice: Lattice) -> list[tuple[object, ...]]:
+def path_contents(lattice: Lattice) -> list[tuple[object, ...]]:
     """Return words, labels and costs of every path."""
     return sorted((words_of(lattice, p), labels_of(lattice, p), costs_of(lattice, p)) for p in paths(lattice))
 
@@ -66,7 +66,7 @@ def test_shuffled_arcs_and_states_make_an_equal_lattice(lattice: Lattice, random
     )
     _, arc_map = arc_order(src, dst, max([*src, *dst, *finals, states[0]]) + 1, states[0])
     check(built)
-    assert spoken(built) == spoken(lattice)
+    assert path_contents(built) == path_contents(lattice)
     assert np.array_equal(built.graph, lattice.graph[arcs][arc_map])
 
 
@@ -154,9 +154,9 @@ def test_scale_multiplies_every_cost(lattice: Lattice, graph_scale: float, acous
 
 @given(lattices(), costs())
 def test_a_word_penalty_is_paid_by_words_alone(lattice: Lattice, penalty: float) -> None:
-    paying = add_word_penalty(lattice, penalty)
-    assert np.array_equal(paying.graph - lattice.graph, np.where(lattice.word != 0, penalty, 0))
-    assert np.array_equal(paying.final_graph, lattice.final_graph)
+    penalized = add_word_penalty(lattice, penalty)
+    assert np.array_equal(penalized.graph - lattice.graph, np.where(lattice.word != 0, penalty, 0))
+    assert np.array_equal(penalized.final_graph, lattice.final_graph)
     with pytest.raises(OptionError, match="word_penalty is nan, but must be finite"):
         add_word_penalty(lattice, float("nan"))
 

@@ -25,8 +25,8 @@ from ninja.graph import (
 )
 from ninja.lattice import Lattice, Scales
 
-HERE = Path(__file__).parents[1] / "data" / "english" / "graph"
-SETS = [(HERE, 0.1), (SHARED / "golden" / "english", 0.1), (SHARED / "golden" / "korean", 1.0)]
+SAMPLE = Path(__file__).parents[1] / "data" / "english" / "graph"
+SETS = [(SAMPLE, 0.1), (SHARED / "golden" / "english", 0.1), (SHARED / "golden" / "korean", 1.0)]
 
 
 @pytest.fixture(params=SETS, ids=["sample", "english", "korean"])
@@ -126,19 +126,19 @@ def test_nbest_are_those_of_lattice_to_nbest(golden: tuple[Path, float]) -> None
     for key, lattice in archive(folder / "lat.ark.gz").items():
         names = [name for name in words if name.rsplit("-", 1)[0] == key]
         expected = {tuple(map(int, words[name])): (float(graph[name][0]), float(acoustic[name][0])) for name in names}
-        found = {tuple(path.words.tolist()): path for path in nbest(lattice, 20, Scales(acoustic_scale))}
-        assert set(found) == set(expected), key
-        for sequence, path in found.items():
+        paths = {tuple(path.words.tolist()): path for path in nbest(lattice, 20, Scales(acoustic_scale))}
+        assert set(paths) == set(expected), key
+        for sequence, path in paths.items():
             assert (path.graph_cost, path.acoustic_cost) == pytest.approx(expected[sequence], abs=1e-3)
 
 
 def test_nbest_of_undeterminized_lattices_differ_in_words() -> None:
     for lattice in archive(SHARED / "data" / "korean" / "raw.ark.gz").values():
-        found = nbest(lattice, 50)
-        assert len({tuple(path.words.tolist()) for path in found}) == len(found)
-        costs = [path.cost() for path in found]
+        paths = nbest(lattice, 50)
+        assert len({tuple(path.words.tolist()) for path in paths}) == len(paths)
+        costs = [path.cost() for path in paths]
         assert costs == pytest.approx(sorted(costs), abs=1e-9)
-        assert found[0].words.tolist() == best_path(lattice).words.tolist()
+        assert paths[0].words.tolist() == best_path(lattice).words.tolist()
 
 
 def test_posteriors_are_those_of_lattice_arc_post(golden: tuple[Path, float]) -> None:
@@ -176,12 +176,15 @@ def test_depth_per_frame_is_that_of_lattice_depth_per_frame(golden: tuple[Path, 
 
 def test_scales_and_penalties_are_applied_as_kaldi_applies_them() -> None:
     folder = SHARED / "golden" / "korean"
-    scaled, paying = archive(folder / "scale.ark.gz"), archive(folder / "penalty.ark.gz")
+    scaled, penalized = archive(folder / "scale.ark.gz"), archive(folder / "penalty.ark.gz")
     for key, lattice in archive(folder / "lat.ark.gz").items():
-        for ours, theirs in ((scale(lattice, 0.7, 1.3), scaled[key]), (add_word_penalty(lattice, 0.5), paying[key])):
-            assert np.array_equal(ours.word, theirs.word)
+        for result, expected in (
+            (scale(lattice, 0.7, 1.3), scaled[key]),
+            (add_word_penalty(lattice, 0.5), penalized[key]),
+        ):
+            assert np.array_equal(result.word, expected.word)
             for name in ("graph", "acoustic", "final_graph", "final_acoustic"):
-                assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-4)
+                assert getattr(result, name) == pytest.approx(getattr(expected, name), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["raw", "wide"])
@@ -189,8 +192,8 @@ def test_large_lattices_go_through_every_kernel(name: str) -> None:
     for lattice in list(archive(SHARED / "data" / "korean" / f"{name}.ark.gz").values())[:10]:
         assert connect(lattice) is lattice
         pruned, arc_map = prune(lattice, 6.0, return_arc_map=True)
-        best, again = best_path(lattice), best_path(pruned)
-        assert arc_map[again.arcs].tolist() == best.arcs.tolist()
+        best, pruned_best = best_path(lattice), best_path(pruned)
+        assert arc_map[pruned_best.arcs].tolist() == best.arcs.tolist()
         assert limit_depth(lattice, 8).num_arcs < lattice.num_arcs
         outgoing = posteriors(lattice)[: lattice.arc_begin[1]].sum()
         assert outgoing == pytest.approx(1.0, abs=1e-9)

@@ -17,7 +17,7 @@ from ninja.graph import Path, best_path, from_arcs, nbest, path_lattice
 from ninja.lattice import Lattice, Scales, check
 
 
-def assert_describes_itself(path: Path, lattice: Lattice) -> None:
+def assert_matches_its_arcs(path: Path, lattice: Lattice) -> None:
     """Check words, labels and costs of a path against its arcs, from the start to a final state."""
     arcs = tuple(path.arcs.tolist())
     states = [0, *lattice.dst[path.arcs].tolist()]
@@ -30,22 +30,24 @@ def assert_describes_itself(path: Path, lattice: Lattice) -> None:
 
 @given(lattices(max_states=7, connected=False), SCALES)
 def test_best_path_agrees_with_enumeration(lattice: Lattice, scales: dict[str, float]) -> None:
-    whole = paths(lattice)
-    if not whole:
+    all_paths = paths(lattice)
+    if not all_paths:
         with pytest.raises(LatticeError, match="no path"):
             best_path(lattice, scales_of(scales))
         return
     path = best_path(lattice, scales_of(scales))
-    assert_describes_itself(path, lattice)
-    assert path.cost(scales_of(scales)) == min(cost_of(lattice, other, **scales) for other in whole)
+    assert_matches_its_arcs(path, lattice)
+    assert path.cost(scales_of(scales)) == min(cost_of(lattice, candidate, **scales) for candidate in all_paths)
 
 
 @given(lattices(max_states=6))
 def test_best_path_takes_the_smaller_graph_cost_of_equal_totals(lattice: Lattice) -> None:
     path = best_path(lattice)
-    least = min(cost_of(lattice, other) for other in paths(lattice))
-    equal = [costs_of(lattice, other)[0] for other in paths(lattice) if cost_of(lattice, other) == least]
-    assert path.graph_cost == min(equal)
+    least = min(cost_of(lattice, candidate) for candidate in paths(lattice))
+    tied_graph_costs = [
+        costs_of(lattice, candidate)[0] for candidate in paths(lattice) if cost_of(lattice, candidate) == least
+    ]
+    assert path.graph_cost == min(tied_graph_costs)
 
 
 def test_best_path_takes_the_first_of_equal_arcs() -> None:
@@ -59,21 +61,21 @@ def test_a_path_lattice_holds_the_path_and_nothing_else(lattice: Lattice, scales
     linear = path_lattice(lattice, path)
     check(linear)
     assert len(paths(linear)) == 1
-    again = best_path(linear)
-    assert again.words.tolist() == path.words.tolist()
-    assert again.alignment.tolist() == path.alignment.tolist()
-    assert (again.graph_cost, again.acoustic_cost) == (path.graph_cost, path.acoustic_cost)
+    linear_path = best_path(linear)
+    assert linear_path.words.tolist() == path.words.tolist()
+    assert linear_path.alignment.tolist() == path.alignment.tolist()
+    assert (linear_path.graph_cost, linear_path.acoustic_cost) == (path.graph_cost, path.acoustic_cost)
     assert (linear.key, linear.kind) == (lattice.key, lattice.kind)
 
 
 def test_a_path_of_another_lattice_is_refused() -> None:
     lattice = from_arcs("a", [0, 0, 1], [1, 2, 2], [1, 2, 3], [0, 0, 0], finals={2: 0})
-    other = from_arcs("b", [0, 0, 1], [2, 1, 2], [1, 2, 3], [1, 0, 0], finals={2: 0})
+    renumbered = from_arcs("b", [0, 0, 1], [2, 1, 2], [1, 2, 3], [1, 0, 0], finals={2: 0})
     with pytest.raises(LatticeError, match="key 'a': arc 1 does not leave state 1"):
         path_lattice(lattice, Path(np.array([0, 1]), np.array([]), np.array([]), 0.0, 0.0))
     with pytest.raises(LatticeError, match="the path ends in state 1, which is not final"):
         path_lattice(lattice, Path(np.array([0]), np.array([]), np.array([]), 0.0, 0.0))
-    assert best_path(other).words.tolist() == [2, 3]
+    assert best_path(renumbered).words.tolist() == [2, 3]
 
 
 @given(lattices(max_states=7, max_word=3, connected=False), st.integers(1, 40), SCALES)
@@ -84,12 +86,12 @@ def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[st
         with pytest.raises(LatticeError, match="no path"):
             nbest(lattice, n, scales_of(scales))
         return
-    found = nbest(lattice, n, scales_of(scales))
-    for path in found:
-        assert_describes_itself(path, lattice)
+    nbest_paths = nbest(lattice, n, scales_of(scales))
+    for path in nbest_paths:
+        assert_matches_its_arcs(path, lattice)
         assert path.cost(scales_of(scales)) == expected[tuple(path.words.tolist())]
-    assert len({tuple(path.words.tolist()) for path in found}) == len(found)
-    assert [path.cost(scales_of(scales)) for path in found] == sorted(expected.values())[:n]
+    assert len({tuple(path.words.tolist()) for path in nbest_paths}) == len(nbest_paths)
+    assert [path.cost(scales_of(scales)) for path in nbest_paths] == sorted(expected.values())[:n]
 
 
 def test_nbest_finds_the_few_sequences_among_exponentially_many_paths() -> None:
@@ -99,9 +101,9 @@ def test_nbest_finds_the_few_sequences_among_exponentially_many_paths() -> None:
     cost = [0.0, 0.5, 1.0] * 60
     lattice = from_arcs("a", src, [state + 1 for state in src], word, cost, finals={60: 0.25})
     begin = time.thread_time()
-    found = nbest(lattice, 50)
+    nbest_paths = nbest(lattice, 50)
     assert time.thread_time() - begin < 0.5
-    assert [(path.words.tolist(), path.cost()) for path in found] == [([4], 0.25), ([], 1.25)]
+    assert [(path.words.tolist(), path.cost()) for path in nbest_paths] == [([4], 0.25), ([], 1.25)]
 
 
 def test_nbest_merges_equal_words_that_run_apart() -> None:
@@ -109,18 +111,18 @@ def test_nbest_merges_equal_words_that_run_apart() -> None:
     src, dst, word, cost = [], [], [], []
     for step in range(40):
         for side in (0, 1):
-            for other in (0, 1):
+            for next_side in (0, 1):
                 src.append(2 * step + side)
-                dst.append(2 * step + 2 + other)
-                word.append(1 + step % 3 if other == 0 or step != 20 else 9)
-                cost.append(0.5 * side + 0.25 * other)
+                dst.append(2 * step + 2 + next_side)
+                word.append(1 + step % 3 if next_side == 0 or step != 20 else 9)
+                cost.append(0.5 * side + 0.25 * next_side)
     lattice = from_arcs("a", src, dst, word, cost, finals={80: 0.0, 81: 0.125})
     begin = time.thread_time()
-    found = nbest(lattice, 10)
+    nbest_paths = nbest(lattice, 10)
     assert time.thread_time() - begin < 0.5
-    assert len(found) == 2
-    assert found[0].cost() == 0.0
-    assert found[1].words[20] == 9
+    assert len(nbest_paths) == 2
+    assert nbest_paths[0].cost() == 0.0
+    assert nbest_paths[1].words[20] == 9
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 300))

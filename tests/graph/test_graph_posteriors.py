@@ -39,11 +39,11 @@ def test_posteriors_agree_with_log_additions(lattice: Lattice, scales: dict[str,
 
 @given(lattices(max_states=6), SCALES)
 def test_posteriors_agree_with_enumeration(lattice: Lattice, scales: dict[str, float]) -> None:
-    whole = paths(lattice)
-    cost = np.array([cost_of(lattice, path, **scales) for path in whole])
+    all_paths = paths(lattice)
+    cost = np.array([cost_of(lattice, path, **scales) for path in all_paths])
     weight = np.exp(cost.min() - cost)
     expected = np.zeros(lattice.num_arcs)
-    for path, share in zip(whole, weight / weight.sum(), strict=True):
+    for path, share in zip(all_paths, weight / weight.sum(), strict=True):
         expected[list(path)] += share
     assert posteriors(lattice, scales_of(scales)) == pytest.approx(expected, abs=1e-9)
 

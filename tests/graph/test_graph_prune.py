@@ -41,28 +41,28 @@ def assert_is_part(smaller: Lattice, lattice: Lattice, arc_map: np.ndarray) -> N
 
 @given(lattices(max_states=7, connected=False))
 def test_connect_keeps_exactly_the_arcs_on_whole_paths(lattice: Lattice) -> None:
-    whole = paths(lattice)
-    if not whole:
+    all_paths = paths(lattice)
+    if not all_paths:
         with pytest.raises(LatticeError, match="no path leads from the start to a final state"):
             connect(lattice)
         return
     connected, arc_map = connect(lattice, return_arc_map=True)
-    assert arc_map.tolist() == sorted({arc for path in whole for arc in path})
+    assert arc_map.tolist() == sorted({arc for path in all_paths for arc in path})
     assert_is_part(connected, lattice, arc_map)
-    assert [tuple(arc_map[list(path)]) for path in paths(connected)] == whole
+    assert [tuple(arc_map[list(path)]) for path in paths(connected)] == all_paths
 
 
 @given(lattices(max_states=7, connected=False), st.data())
 def test_selected_arcs_stay_as_far_as_they_form_paths(lattice: Lattice, data: st.DataObject) -> None:
     size = lattice.num_arcs
     keep = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)
-    whole = [path for path in paths(lattice) if keep[list(path)].all()]
-    if not whole:
+    all_paths = [path for path in paths(lattice) if keep[list(path)].all()]
+    if not all_paths:
         with pytest.raises(LatticeError, match="no path"):
             select_arcs(lattice, keep)
         return
     selected, arc_map = select_arcs(lattice, keep, return_arc_map=True)
-    assert arc_map.tolist() == sorted({arc for path in whole for arc in path})
+    assert arc_map.tolist() == sorted({arc for path in all_paths for arc in path})
     assert_is_part(selected, lattice, arc_map)
     with pytest.raises(LatticeError, match="keep has shape"):
         select_arcs(lattice, np.ones(size + 1, bool))
@@ -74,14 +74,14 @@ def test_selected_arcs_stay_as_far_as_they_form_paths(lattice: Lattice, data: st
 def test_prune_keeps_exactly_the_arcs_that_enumeration_keeps(
     lattice: Lattice, beam: float, scales: dict[str, float]
 ) -> None:
-    whole = paths(lattice)
-    assume(whole)
-    best = min(cost_of(lattice, path, **scales) for path in whole)
+    all_paths = paths(lattice)
+    assume(all_paths)
+    best = min(cost_of(lattice, path, **scales) for path in all_paths)
     pruned, arc_map = prune(lattice, beam, scales_of(scales), return_arc_map=True)
     through = through_costs(lattice, **scales)
     assert arc_map.tolist() == sorted(arc for arc, cost in through.items() if cost <= best + beam)
     assert_is_part(pruned, lattice, arc_map)
-    ends = {end_of(lattice, path) for path in whole if cost_of(lattice, path, **scales) <= best + beam}
+    ends = {end_of(lattice, path) for path in all_paths if cost_of(lattice, path, **scales) <= best + beam}
     finals = {end_of(lattice, tuple(arc_map[list(path)])) for path in paths(pruned)}
     assert finals == ends
 
@@ -151,15 +151,15 @@ def test_pruned_arrays_are_read_only() -> None:
 @given(timed_lattices(), st.integers(1, 4))
 def test_limit_depth_keeps_the_best_arcs_of_each_frame(lattice: Lattice, limit: int) -> None:
     through, time, src = through_costs(lattice), state_times(lattice), lattice.src
-    single = {arc: np.float32(cost - min(through.values())) for arc, cost in through.items()}
-    assume(len(set(single.values())) == len(single))  # ties are ruled by nth_element, as in Kaldi
+    float32_costs = {arc: np.float32(cost - min(through.values())) for arc, cost in through.items()}
+    assume(len(set(float32_costs.values())) == len(float32_costs))  # ties are ruled by nth_element, as in Kaldi
     dropped = set()
     for frame in range(int(time.max())):
         crossing = [arc for arc in through if time[src[arc]] <= frame < time[lattice.dst[arc]]]
-        dropped |= set(sorted(crossing, key=lambda arc: single[arc])[limit:])
-    kept = [path for path in paths(lattice) if not dropped & set(path)]
+        dropped |= set(sorted(crossing, key=lambda arc: float32_costs[arc])[limit:])
+    shallow_paths = [path for path in paths(lattice) if not dropped & set(path)]
     limited, arc_map = limit_depth(lattice, limit, return_arc_map=True)
-    assert arc_map.tolist() == sorted({arc for path in kept for arc in path})
+    assert arc_map.tolist() == sorted({arc for path in shallow_paths for arc in path})
     assert_is_part(limited, lattice, arc_map)
 
 

@@ -22,14 +22,14 @@ def test_paths_of_a_lexical_lattice_have_the_forms_of_the_words(lattice):
     table = LexicalTable(WORDS, BASIC)
     lexical = lexical_lattice(lattice, table)
     check(lexical.lattice)
-    by_source = {
+    lexical_paths = {
         tuple(lexical.written_arcs(np.array(path, np.int64)).tolist()): path for path in paths(lexical.lattice)
     }
-    written = paths(lattice)
-    assert sorted(by_source) == sorted(written)
-    for path in written:
+    source_paths = paths(lattice)
+    assert sorted(lexical_paths) == sorted(source_paths)
+    for path in source_paths:
         form = BASIC.words(WORDS.spell(words_of(lattice, path)))
-        lexical_path = by_source[path]
+        lexical_path = lexical_paths[path]
         assert table.lexical.spell(words_of(lexical.lattice, lexical_path)) == form
         assert costs_of(lexical.lattice, lexical_path) == costs_of(lattice, path)
         assert labels_of(lexical.lattice, lexical_path) == labels_of(lattice, path)

@@ -34,14 +34,16 @@ def test_each_sequence_of_lexical_words_occurs_once_with_its_best_path(lattice, 
         words = tuple(BASIC.words(WORDS.spell(words_of(lattice, path))))
         best[words] = min(best.get(words, np.inf), cost_of(lattice, path))
     table = LexicalTable(WORDS, BASIC)
-    several = nbest(lattice, n, forms=table)
-    assert [path.cost() for path in several] == pytest.approx(sorted(best.values())[:n], abs=1e-4)
-    for path in several:
+    nbest_paths = nbest(lattice, n, forms=table)
+    assert [path.cost() for path in nbest_paths] == pytest.approx(sorted(best.values())[:n], abs=1e-4)
+    for path in nbest_paths:
         assert tuple(path.words.tolist()) == words_of(lattice, path.arcs.tolist())
         assert best.pop(tuple(BASIC.words(WORDS.spell(path.words)))) == pytest.approx(path.cost(), abs=1e-4)
     batch = nbest(Batch.of([lattice, lattice]), n, forms=table)
-    assert [one.word[one.word != 0].tolist() for one in batch] == 2 * [path.words.tolist() for path in several]
-    assert batch.keys == 2 * [f"{lattice.key}-{number}" for number in range(1, len(several) + 1)]
+    assert [linear.word[linear.word != 0].tolist() for linear in batch] == 2 * [
+        path.words.tolist() for path in nbest_paths
+    ]
+    assert batch.keys == 2 * [f"{lattice.key}-{number}" for number in range(1, len(nbest_paths) + 1)]
 
 
 def test_a_lattice_of_a_batch_without_a_path_is_a_fault():
@@ -58,18 +60,18 @@ def test_a_lattice_of_a_batch_without_a_path_is_a_fault():
 def test_a_list_of_hypotheses_has_the_best_written_form():
     lattice = ninja.from_nbest("utt", [(["tom", "chen"], -2.0), (["Tom", "Chen,"], -1.0), (["Tim"], -3.0)])
     hypotheses = lattice_nbest(lattice, 5, forms=LexicalTable(lattice.words, BASIC)).hypotheses
-    assert [one.words for one in hypotheses] == [("Tom", "Chen,"), ("Tim",)]
+    assert [hypothesis.words for hypothesis in hypotheses] == [("Tom", "Chen,"), ("Tim",)]
 
 
 @given(written_lattices(), st.lists(st.sampled_from(["Tom", "chen", "CHEN.", "tom-chen", "!", "ann"]), max_size=5))
 def test_errors_of_the_nearest_path_are_those_of_the_lexical_lattice(lattice, reference):
     table = LexicalTable(WORDS, BASIC)
-    written = oracle(lattice, table.ids(reference), forms=table)
-    lexical = oracle(lexical_lattice(lattice, table).lattice, table.ids(reference))
+    nearest = oracle(lattice, table.ids(reference), forms=table)
+    lexical_nearest = oracle(lexical_lattice(lattice, table).lattice, table.ids(reference))
     for name in ("substitutions", "insertions", "deletions", "num_words"):
-        assert getattr(written, name) == getattr(lexical, name)
-    assert tuple(written.words.tolist()) == words_of(lattice, written.arcs.tolist())
-    assert BASIC.words(WORDS.spell(written.words)) == table.lexical.spell(lexical.words)
+        assert getattr(nearest, name) == getattr(lexical_nearest, name)
+    assert tuple(nearest.words.tolist()) == words_of(lattice, nearest.arcs.tolist())
+    assert BASIC.words(WORDS.spell(nearest.words)) == table.lexical.spell(lexical_nearest.words)
 
 
 def test_wildcards_are_words_of_any_form():

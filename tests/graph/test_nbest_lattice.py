@@ -54,8 +54,8 @@ def lists(draw, *, distinct=False):
         begin = end = labels = None
         if kind == "times":
             steps = draw(st.lists(st.integers(0, 3), min_size=2 * len(words), max_size=2 * len(words)))
-            moments = np.cumsum(steps).tolist()
-            begin, end = tuple(moments[::2]), tuple(moments[1::2])
+            frames = np.cumsum(steps).tolist()
+            begin, end = tuple(frames[::2]), tuple(frames[1::2])
         if kind == "labels":
             labels = tuple(tuple(draw(st.lists(st.integers(1, 3), max_size=2))) for _ in range(len(words) + 1))
         hypotheses.append(Hypothesis(words, draw(cost), draw(cost), begin, end, labels))
@@ -79,16 +79,16 @@ def test_paths_of_the_lattice_are_the_hypotheses(nbest):
 
 @given(lists(distinct=True))
 def test_a_list_comes_back_from_its_lattice(nbest):
-    back = lattice_nbest(nbest_lattice(nbest), len(nbest.hypotheses) + 1)
-    assert {*map(content_of, back.hypotheses)} == {*map(content_of, nbest.hypotheses)}
+    restored = lattice_nbest(nbest_lattice(nbest), len(nbest.hypotheses) + 1)
+    assert {*map(content_of, restored.hypotheses)} == {*map(content_of, nbest.hypotheses)}
     original = {hypothesis.words: hypothesis for hypothesis in nbest.hypotheses}
-    for new in back.hypotheses:
+    for new in restored.hypotheses:
         old = original[new.words]
         assert (new.graph, new.acoustic) == (old.graph, old.acoustic)
         assert (new.begin or (), new.end or ()) == (old.begin or (), old.end or ())
         if any(new.labels or ()):
             assert new.labels == old.labels
-    totals = [hypothesis.graph_cost + hypothesis.acoustic_cost for hypothesis in back.hypotheses]
+    totals = [hypothesis.graph_cost + hypothesis.acoustic_cost for hypothesis in restored.hypotheses]
     assert totals == sorted(totals)
 
 
@@ -104,22 +104,26 @@ TIED = st.lists(
 )
 
 
+def total_and_graph_cost(hypothesis):
+    return hypothesis.graph_cost + hypothesis.acoustic_cost, hypothesis.graph_cost
+
+
 @given(TIED, st.sampled_from([1, 2, 7]))
 def test_hypotheses_of_equal_costs_come_in_the_order_of_the_list(hypotheses, n):
     lattice = nbest_lattice(NBest("utt", tuple(hypotheses)))
-    ranked = sorted(hypotheses, key=lambda one: one.graph_cost + one.acoustic_cost)
+    ranked = sorted(hypotheses, key=lambda hypothesis: hypothesis.graph_cost + hypothesis.acoustic_cost)
     order = [*dict.fromkeys(hypothesis.words for hypothesis in ranked)][:n]
     assert [hypothesis.words for hypothesis in lattice_nbest(lattice, n).hypotheses] == order
-    best = min(hypotheses, key=lambda one: (one.graph_cost + one.acoustic_cost, one.graph_cost))
+    best = min(hypotheses, key=total_and_graph_cost)
     assert tuple(lattice.words.spell(best_path(lattice).words)) == best.words
 
 
 @given(lists(distinct=True))
 def test_linear_lattices_are_joined_to_the_list_they_were_made_of(nbest):
     table = SymbolTable.from_words(["<eps>", "a", "b", "c"])
-    [back] = joined(linear_lattices(nbest, table))
-    assert back.key == "utt"
-    for old, new in zip(nbest.hypotheses, back.hypotheses, strict=True):
+    [restored] = joined(linear_lattices(nbest, table))
+    assert restored.key == "utt"
+    for old, new in zip(nbest.hypotheses, restored.hypotheses, strict=True):
         assert table.spell(new.words) == list(old.words)
         assert (new.graph, new.acoustic) == (old.graph, old.acoustic)
         assert new.labels is None or new.labels == old.labels
@@ -134,9 +138,9 @@ def test_hypotheses_share_what_they_begin_with():
 
 
 def test_lists_of_a_file_share_a_symbol_table():
-    one, two = nbest_lattices([NBest("1", (sentence(["a"]),)), NBest("2", (sentence(["b"]),))])
-    assert one.words is two.words
-    assert len(one.words) == 3
+    first, second = nbest_lattices([NBest("1", (sentence(["a"]),)), NBest("2", (sentence(["b"]),))])
+    assert first.words is second.words
+    assert len(first.words) == 3
 
 
 def test_words_that_are_ids_need_no_table():
@@ -198,9 +202,9 @@ def test_a_lattice_that_is_no_hypothesis_is_not_joined():
 
 @given(timed_lattices())
 def test_a_lattice_becomes_a_list_and_a_lattice_that_says_the_same(lattice):
-    listed = lattice_nbest(lattice, 10_000)
-    again = nbest_lattice(listed)
-    before, after = best_sequences(lattice), best_sequences(again)
+    nbest = lattice_nbest(lattice, 10_000)
+    rebuilt = nbest_lattice(nbest)
+    before, after = best_sequences(lattice), best_sequences(rebuilt)
     assert before.keys() == after.keys()
     for words, cost in before.items():
         assert after[words] == pytest.approx(cost, abs=1e-3)
@@ -217,12 +221,12 @@ def test_the_tables_of_kaldi_come_back_from_lattices():
     assert len(lists) == 40
     assert sum(len(nbest.hypotheses) for nbest in lists) == len(costs[0])
     for nbest, lattice in zip(lists, nbest_lattices(lists), strict=True):
-        back = lattice_nbest(lattice, 21)
-        wanted = sorted(
+        restored = lattice_nbest(lattice, 21)
+        expected = sorted(
             (hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in nbest.hypotheses
         )
-        found = sorted(
-            (hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in back.hypotheses
+        rows = sorted(
+            (hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in restored.hypotheses
         )
-        assert [words for words, _, _ in found] == [words for words, _, _ in wanted]
-        assert np.array([c[1:] for c in found]) == pytest.approx(np.array([c[1:] for c in wanted]), abs=1e-3)
+        assert [words for words, _, _ in rows] == [words for words, _, _ in expected]
+        assert np.array([row[1:] for row in rows]) == pytest.approx(np.array([row[1:] for row in expected]), abs=1e-3)

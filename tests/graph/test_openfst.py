@@ -85,21 +85,21 @@ def test_arc_labels_number_arcs_and_final_states() -> None:
 
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES))
 def test_a_word_acceptor_comes_back_with_its_costs(lattice: Lattice, arc_type: Any) -> None:
-    back = from_fst(to_fst(lattice, arc_type, acoustic_scale=0.5), "back")
-    assert back.key == "back"
+    restored = from_fst(to_fst(lattice, arc_type, acoustic_scale=0.5), "back")
+    assert restored.key == "back"
     for name in ("arc_begin", "dst", "word"):
-        assert np.array_equal(getattr(back, name), getattr(lattice, name))
-    assert np.array_equal(back.graph, lattice.graph + np.float32(0.5) * lattice.acoustic)
-    assert np.array_equal(back.final_graph, lattice.final_graph + np.float32(0.5) * lattice.final_acoustic)
-    assert not back.acoustic.any()
-    assert np.array_equal(back.is_final, lattice.is_final)
+        assert np.array_equal(getattr(restored, name), getattr(lattice, name))
+    assert np.array_equal(restored.graph, lattice.graph + np.float32(0.5) * lattice.acoustic)
+    assert np.array_equal(restored.final_graph, lattice.final_graph + np.float32(0.5) * lattice.final_acoustic)
+    assert not restored.acoustic.any()
+    assert np.array_equal(restored.is_final, lattice.is_final)
 
 
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.sampled_from(["arc", "word:arc"]))
 def test_an_arc_labelled_machine_comes_back_whole(lattice: Lattice, arc_type: Any, labels: Any) -> None:
     machine = to_fst(lattice, arc_type, labels=labels)
-    back = from_fst(machine, like=lattice, labels=labels)
-    assert back.identical(lattice)
+    restored = from_fst(machine, like=lattice, labels=labels)
+    assert restored.identical(lattice)
 
 
 @given(lattices(), st.integers(0, 2**32 - 1), st.sampled_from(["arc", "word:arc"]))
@@ -107,10 +107,10 @@ def test_results_of_openfst_map_back_to_both_costs_and_alignments(lattice: Latti
     lattice = with_random_costs(lattice, seed)
     best = min(ways(lattice), key=lambda way: way.total(0.1))
     machine = to_fst(lattice, labels=labels, acoustic_scale=0.1)
-    for found in (fst.shortestpath(machine), fst.shortestpath(machine, nshortest=3)):
-        back = from_fst(found, "1best", lattice, labels)
-        check(back)
-        way = min(ways(back), key=lambda way: way.total(0.1))
+    for shortest in (fst.shortestpath(machine), fst.shortestpath(machine, nshortest=3)):
+        restored = from_fst(shortest, "1best", lattice, labels)
+        check(restored)
+        way = min(ways(restored), key=lambda way: way.total(0.1))
         assert (way.words, way.alignment) == (best.words, best.alignment)
         assert way.graph == pytest.approx(best.graph, abs=1e-4)
         assert way.acoustic == pytest.approx(best.acoustic, abs=1e-4)
@@ -129,10 +129,10 @@ def test_states_in_any_order_are_sorted(lattice: Lattice, seed: int) -> None:
         )
     for state in np.flatnonzero(lattice.is_final):
         machine.set_final(int(order[state]), str(float(lattice.final_graph[state])))
-    back = from_fst(machine)
-    check(back)
-    ours = {words: way.graph for words, way in best_ways(back, 0.0).items()}
-    assert ours == pytest.approx({words: way.graph for words, way in best_ways(lattice, 0.0).items()})
+    restored = from_fst(machine)
+    check(restored)
+    graph_costs = {words: way.graph for words, way in best_ways(restored, 0.0).items()}
+    assert graph_costs == pytest.approx({words: way.graph for words, way in best_ways(lattice, 0.0).items()})
 
 
 def machine_of(text: str, arc_type: str = "standard", *, acceptor: bool = True) -> Any:
@@ -242,15 +242,15 @@ def test_without_pywrapfst_the_error_says_what_to_install(monkeypatch: pytest.Mo
 @given(lattices(), st.sampled_from(ARC_TYPES))
 def test_written_files_are_what_openfst_writes(lattice: Lattice, arc_type: Any) -> None:
     content = write_fst(lattice, arc_type)
-    theirs = fst.Fst.read_from_string(content).write_to_string()
+    openfst_content = fst.Fst.read_from_string(content).write_to_string()
     header = 50 + len(arc_type)  # magic, types, version, flags, properties, start and states; then the number of arcs
     header -= 16 + 8
-    assert content[:header] == theirs[:header]
-    assert content[header + 8 : header + 24] == theirs[header + 8 : header + 24]
-    assert content[header + 32 :] == theirs[header + 32 :]
-    back = read_fst(theirs, lattice.key)
-    assert np.array_equal(back.word, lattice.word)
-    assert write_fst(back, arc_type) == content
+    assert content[:header] == openfst_content[:header]
+    assert content[header + 8 : header + 24] == openfst_content[header + 8 : header + 24]
+    assert content[header + 32 :] == openfst_content[header + 32 :]
+    restored = read_fst(openfst_content, lattice.key)
+    assert np.array_equal(restored.word, lattice.word)
+    assert write_fst(restored, arc_type) == content
 
 
 def test_a_file_cut_anywhere_is_refused() -> None:
@@ -263,15 +263,15 @@ def test_a_file_cut_anywhere_is_refused() -> None:
 def test_a_file_with_any_byte_changed_is_read_or_refused() -> None:
     for arc_type in ARC_TYPES:
         content = write_fst(small(), arc_type)
-        for at in range(len(content)):
+        for position in range(len(content)):
             for value in (0x00, 0x01, 0x7F, 0x80, 0xFF):
                 with suppress(FormatError, LatticeError):
-                    check(read_fst(content[:at] + bytes([value]) + content[at + 1 :], "utt", "a.fst"))
+                    check(read_fst(content[:position] + bytes([value]) + content[position + 1 :], "utt", "a.fst"))
 
 
-def patched(at: int, layout: str, value: float) -> bytes:
+def patched(position: int, layout: str, value: float) -> bytes:
     content = bytearray(write_fst(small()))
-    struct.pack_into("<" + layout, content, at, value)
+    struct.pack_into("<" + layout, content, position, value)
     return bytes(content)
 
 

@@ -38,40 +38,44 @@ def test_real_lattices_stay_equivalent(name: str, scale: float) -> None:
 
 
 def test_minimize_gives_what_kaldi_gives() -> None:
-    theirs = lattices_of("golden/korean/minimize.ark.gz")
-    before = after = wanted = 0
+    expected = lattices_of("golden/korean/minimize.ark.gz")
+    num_states_before = num_states_after = expected_num_states = 0
     for key, lattice in lattices_of("golden/korean/lat.ark.gz").items():
-        ours = minimize(lattice)
-        before, after, wanted = before + lattice.num_states, after + ours.num_states, wanted + theirs[key].num_states
-        assert equivalent(ours, theirs[key], 2e-3)
-        alignments = {tuple(path.words): path.alignment for path in nbest(theirs[key], 20)}
-        for path in nbest(ours, 10):
+        minimized = minimize(lattice)
+        num_states_before, num_states_after, expected_num_states = (
+            num_states_before + lattice.num_states,
+            num_states_after + minimized.num_states,
+            expected_num_states + expected[key].num_states,
+        )
+        assert equivalent(minimized, expected[key], 2e-3)
+        alignments = {tuple(path.words): path.alignment for path in nbest(expected[key], 20)}
+        for path in nbest(minimized, 10):
             assert np.array_equal(path.alignment, alignments[tuple(path.words)])
-    assert after <= 1.01 * wanted
+    assert num_states_after <= 1.01 * expected_num_states
 
 
 @pytest.mark.parametrize(("name", "scale"), SETS)
 def test_determinize_gives_what_kaldi_gives(name: str, scale: float) -> None:
     # Kaldi determinized state-level lattices within a beam of 6; korean's are given, english's were equivalent.
     source = "korean/raw" if name == "korean" else "english/lat"
-    theirs = lattices_of(f"golden/{name}/determinize_pruned6.ark.gz")
+    expected = lattices_of(f"golden/{name}/determinize_pruned6.ark.gz")
     shared = 0
     for key, lattice in lattices_of(f"golden/{source}.ark.gz").items():
-        if key not in theirs:
+        if key not in expected:
             continue
         shared += 1
-        ours = determinize(prune(lattice, 4.0, Scales(scale)), scale)
-        assert is_deterministic(ours)
-        wanted = {tuple(path.words): path for path in nbest(theirs[key], 100, Scales(scale))}
-        last = max(path.cost(Scales(scale)) for path in wanted.values())
-        for path in nbest(ours, 50, Scales(scale)):
+        determinized = determinize(prune(lattice, 4.0, Scales(scale)), scale)
+        assert is_deterministic(determinized)
+        expected_paths = {tuple(path.words): path for path in nbest(expected[key], 100, Scales(scale))}
+        last = max(path.cost(Scales(scale)) for path in expected_paths.values())
+        for path in nbest(determinized, 50, Scales(scale)):
             if path.cost(Scales(scale)) > last - 1e-3:
                 break
-            kaldi = wanted[tuple(path.words)]
-            assert path.cost(Scales(scale)) == pytest.approx(kaldi.cost(Scales(scale)), abs=2e-3)
-            assert path.graph_cost == pytest.approx(kaldi.graph_cost, abs=2e-3)
+            expected_path = expected_paths[tuple(path.words)]
+            assert path.cost(Scales(scale)) == pytest.approx(expected_path.cost(Scales(scale)), abs=2e-3)
+            assert path.graph_cost == pytest.approx(expected_path.graph_cost, abs=2e-3)
             if name == "korean":
-                assert np.array_equal(path.alignment, kaldi.alignment)
+                assert np.array_equal(path.alignment, expected_path.alignment)
     assert shared >= 10
 
 
@@ -99,11 +103,11 @@ def test_the_oracle_makes_as_many_errors_as_kaldis(name: str, text: str, words: 
     references = read_text(SHARED / text)
     lattices = lattices_of(f"golden/{name}/lat.ark.gz")
     with gzip.open(SHARED / f"golden/{name}/oracle.edits.gz", "rt") as stream:
-        wanted = {key: int(edits) for key, edits in map(str.split, stream)}
-    assert wanted.keys() == lattices.keys()
+        expected = {key: int(edits) for key, edits in map(str.split, stream)}
+    assert expected.keys() == lattices.keys()
     for key, lattice in lattices.items():
         numbers = [unknown if (number := table.id(word)) is None else number for word in references[key]]
-        assert oracle(lattice, numbers).edits == wanted[key], key
+        assert oracle(lattice, numbers).edits == expected[key], key
 
 
 def test_the_oracle_word_error_rate_of_the_test_set() -> None:
@@ -116,16 +120,16 @@ def test_the_oracle_word_error_rate_of_the_test_set() -> None:
 
 
 def test_state_level_lattices_are_determinized_as_kaldi_does() -> None:
-    theirs = lattices_of("golden/korean/raw_determinize_pruned8.ark.gz")
+    expected = lattices_of("golden/korean/raw_determinize_pruned8.ark.gz")
     for key, lattice in list(read(SHARED / "data/korean/raw.ark.gz"))[:20]:
-        ours = determinize(prune(lattice, 5.0))
-        assert is_deterministic(ours)
-        wanted = {tuple(path.words): path for path in nbest(theirs[key], 100)}
-        found = nbest(ours, 50)
-        for path in found:
-            if path.cost() > found[0].cost() + 5.0:
+        determinized = determinize(prune(lattice, 5.0))
+        assert is_deterministic(determinized)
+        expected_paths = {tuple(path.words): path for path in nbest(expected[key], 100)}
+        paths = nbest(determinized, 50)
+        for path in paths:
+            if path.cost() > paths[0].cost() + 5.0:
                 break  # arcs within the beam make paths beyond it, too
-            kaldi = wanted[tuple(path.words)]
-            assert path.cost() == pytest.approx(kaldi.cost(), abs=5e-3)
-            assert path.graph_cost == pytest.approx(kaldi.graph_cost, abs=5e-3)
-            assert np.array_equal(path.alignment, kaldi.alignment)
+            expected_path = expected_paths[tuple(path.words)]
+            assert path.cost() == pytest.approx(expected_path.cost(), abs=5e-3)
+            assert path.graph_cost == pytest.approx(expected_path.graph_cost, abs=5e-3)
+            assert np.array_equal(path.alignment, expected_path.alignment)

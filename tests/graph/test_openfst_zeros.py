@@ -29,7 +29,7 @@ ARC_TYPES = ("standard", "log", "log64")
 WORDS = SymbolTable([("<eps>", 0), ("옷", 7), ("a b", 8), ("far", 1_000_000)])
 
 
-def compiled(text: str, arc_type: str = "standard", *, acceptor: bool = False) -> Any:
+def compile_fst(text: str, arc_type: str = "standard", *, acceptor: bool = False) -> Any:
     compiler = fst.Compiler(acceptor=acceptor, arc_type=arc_type)
     compiler.write(text)
     return compiler.compile()
@@ -42,34 +42,34 @@ def symbols(*words: str) -> Any:
     return table
 
 
-def same(one: Lattice, other: Lattice) -> bool:
+def have_equal_arrays(first: Lattice, second: Lattice) -> bool:
     names = ("arc_begin", "dst", "word", "graph", "final_graph")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in names)
 
 
 @settings(max_examples=20, deadline=None)
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.randoms(use_true_random=False))
-def test_arcs_of_weight_zero_are_as_if_they_were_not_there(lattice: Lattice, arc_type: Any, chance: Any) -> None:
+def test_arcs_of_weight_zero_are_as_if_they_were_not_there(lattice: Lattice, arc_type: Any, random: Any) -> None:
     """They may go anywhere, also backwards, and stand anywhere among a state's arcs."""
-    plain, more = fst.VectorFst(arc_type), fst.VectorFst(arc_type)
-    for machine in (plain, more):
+    plain, with_zeros = fst.VectorFst(arc_type), fst.VectorFst(arc_type)
+    for machine in (plain, with_zeros):
         machine.add_states(lattice.num_states)
         machine.set_start(0)
     zero = fst.Weight.zero(plain.weight_type())
     for state in range(lattice.num_states):
         for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
-            if chance.randrange(3) == 0:
-                more.add_arc(state, fst.Arc(3, 4, zero, chance.randrange(lattice.num_states)))
+            if random.randrange(3) == 0:
+                with_zeros.add_arc(state, fst.Arc(3, 4, zero, random.randrange(lattice.num_states)))
             word, weight = int(lattice.word[arc]), fst.Weight(plain.weight_type(), str(float(lattice.graph[arc])))
-            for machine in (plain, more):
+            for machine in (plain, with_zeros):
                 machine.add_arc(state, fst.Arc(word, word, weight, int(lattice.dst[arc])))
-        more.add_arc(state, fst.Arc(-1, 4, zero, chance.randrange(lattice.num_states)))
+        with_zeros.add_arc(state, fst.Arc(-1, 4, zero, random.randrange(lattice.num_states)))
         if lattice.is_final[state]:
-            for machine in (plain, more):
+            for machine in (plain, with_zeros):
                 machine.set_final(state, str(float(lattice.final_graph[state])))
-    found = from_fst(more)
-    check(found)
-    assert same(found, from_fst(plain))
+    restored = from_fst(with_zeros)
+    check(restored)
+    assert have_equal_arrays(restored, from_fst(plain))
 
 
 TEXT = "0 1 5 5 0.5\n0 1 6 6 Infinity\n1 0 7 7 Infinity\n1 2 8 8 1\n1 inf\n2\n"  # one arc would close a cycle
@@ -77,16 +77,16 @@ TEXT = "0 1 5 5 0.5\n0 1 6 6 Infinity\n1 0 7 7 Infinity\n1 2 8 8 1\n1 inf\n2\n" 
 
 @pytest.mark.parametrize("kind", ["binary", "text", "archive", "archive in text"])
 def test_each_reader_of_fsts_drops_arcs_of_weight_zero(kind: str) -> None:
-    image = compiled(TEXT).write_to_string()
+    image = compile_fst(TEXT).write_to_string()
     if kind == "binary":
         lattice = read_fst(image, "utt")
     elif kind == "text":
         lattice = read_fst_text(TEXT.encode(), "utt")
     else:
         content = b"utt " + image if kind == "archive" else b"utt \n" + TEXT.encode() + b"\n"
-        ((_, found),) = read_fst_archive((content,))
-        assert isinstance(found, Lattice)
-        lattice = found
+        ((_, entry),) = read_fst_archive((content,))
+        assert isinstance(entry, Lattice)
+        lattice = entry
     assert lattice.word.tolist() == [5, 8]
     assert lattice.is_final.tolist() == [False, False, True]
 
@@ -102,7 +102,7 @@ def test_a_final_weight_beyond_float32_is_refused_rather_than_taken_for_zero() -
     with pytest.raises(
         LatticeError, match=r"key 'utt': state 1 has the final weight 1e\+40, which exceeds the range of float32"
     ):
-        read_fst(compiled("0 1 5 5\n1 1e40\n0 2\n", "log64").write_to_string(), "utt")
+        read_fst(compile_fst("0 1 5 5\n1 1e40\n0 2\n", "log64").write_to_string(), "utt")
 
 
 TRANSDUCER = "0 1 1 2 0.5\n1 2 2 1 0.25\n2\n"
@@ -110,7 +110,7 @@ ACCEPTOR = "0 1 1 1 0.5\n1 2 2 2 0.25\n1 2 1 2 Infinity\n2\n"  # an arc that is 
 
 
 def labelled(text: str, *, of_inputs: Any = None, of_outputs: Any = None) -> bytes:
-    machine = compiled(text)
+    machine = compile_fst(text)
     if of_inputs is not None:
         machine.set_input_symbols(of_inputs)
     if of_outputs is not None:
@@ -155,30 +155,30 @@ def test_the_side_of_the_words_is_an_option_of_reading(tmp_path: Path) -> None:
         OpenfstOptions("both")  # type: ignore[arg-type]
 
 
-def named() -> Lattice:
+def lattice_with_symbols() -> Lattice:
     costs = [[1.5, 2.0, 0.25], [-10.0, 4.0, 8.0], [np.inf, 0.5, 0.0], [np.inf, 1.0, 3.0]]
     return Lattice.from_arrays("utt", [0, 2, 3, 3], [1, 2, 2], [7, 8, 0], *costs).with_words(WORDS)
 
 
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
 def test_openfst_reads_the_symbols_that_are_written(arc_type: Any) -> None:
-    content = write_fst(named(), arc_type, symbols=WORDS)
+    content = write_fst(lattice_with_symbols(), arc_type, symbols=WORDS)
     machine = fst.Fst.read_from_string(content)
     assert machine.verify()
-    theirs = [(name, number) for number, name in machine.output_symbols()]
-    assert theirs == list(WORDS)
-    assert [(name, number) for number, name in machine.input_symbols()] == theirs
+    pairs = [(name, number) for number, name in machine.output_symbols()]
+    assert pairs == list(WORDS)
+    assert [(name, number) for number, name in machine.input_symbols()] == pairs
     assert machine.output_symbols().available_key() == 1_000_001
-    again = read_fst(machine.write_to_string(), "utt")
-    assert same(again, read_fst(content, "utt"))
-    assert again.words == read_fst(content, "utt").words == WORDS
-    assert same(again, read_fst(write_fst(named(), arc_type), "utt"))
+    reread = read_fst(machine.write_to_string(), "utt")
+    assert have_equal_arrays(reread, read_fst(content, "utt"))
+    assert reread.words == read_fst(content, "utt").words == WORDS
+    assert have_equal_arrays(reread, read_fst(write_fst(lattice_with_symbols(), arc_type), "utt"))
 
 
 @needs_openfst
 def test_fstprint_spells_and_saves_the_symbols(tmp_path: Path) -> None:
     table = SymbolTable([("<eps>", 0), ("hello", 7), ("옷", 8)])
-    (tmp_path / "a.fst").write_bytes(write_fst(named(), symbols=table))
+    (tmp_path / "a.fst").write_bytes(write_fst(lattice_with_symbols(), symbols=table))
     command = ["fstprint", "--save_isymbols=in", "--save_osymbols=out", "a.fst"]
     printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert printed.splitlines()[0].split() == ["0", "1", "hello", "hello", "-8.5"]
@@ -187,22 +187,22 @@ def test_fstprint_spells_and_saves_the_symbols(tmp_path: Path) -> None:
 
 def test_the_symbols_are_an_option_of_writing(tmp_path: Path) -> None:
     path, archive = tmp_path / "utt.fst", tmp_path / "a.fsts"
-    write_all(str(path), [named()], to="openfst:symbols=true")
+    write_all(str(path), [lattice_with_symbols()], to="openfst:symbols=true")
     ((_, lattice),) = ninja.read(str(path))
     assert lattice.words == WORDS
     with (
         ninja.write(str(tmp_path / "other.fst"), to="openfst:symbols=true") as output,
         pytest.raises(SymbolError, match=r"key 'utt': symbols=true requires a symbol table; set it"),
     ):
-        output.write(read_fst(write_fst(named()), "utt"))
+        output.write(read_fst(write_fst(lattice_with_symbols()), "utt"))
     with pytest.raises(SymbolError, match="word id 8 is not in the symbol table"):
-        write_fst(named(), symbols=SymbolTable([("<eps>", 0), ("옷", 7)]))
+        write_fst(lattice_with_symbols(), symbols=SymbolTable([("<eps>", 0), ("옷", 7)]))
     with pytest.raises(OptionError, match="fst-ark has no option 'symbols'"):
         ninja.write(str(archive), to="fst-ark:symbols=true")
 
 
 def test_a_symbol_table_that_is_cut_short_is_damage() -> None:
-    content = write_fst(named(), symbols=WORDS)
+    content = write_fst(lattice_with_symbols(), symbols=WORDS)
     for length in range(40, len(content), 3):
         with pytest.raises(FormatError, match=r"key 'utt'"):
             read_fst(content[:length], "utt")

@@ -36,9 +36,9 @@ CONNECTED = lattices(max_states=7, max_word=4)
 WORDS = SymbolTable([("<eps>", 0), ("<unk>", 1), ("a", 2), ("b", 3), ("c", 4), ("[noise]", 5)])
 
 
-def muted(lattice: Lattice, wildcards: set[int]) -> Lattice:
+def without_wildcards(lattice: Lattice, wildcards: set[int]) -> Lattice:
     """Write the lattice again with epsilons in place of wildcards."""
-    word = [0 if each in wildcards else each for each in lattice.word.tolist()]
+    word = [0 if label in wildcards else label for label in lattice.word.tolist()]
     final = {int(state): 0.0 for state in np.flatnonzero(lattice.is_final)}
     return from_arcs(lattice.key, lattice.src, lattice.dst, word, [0.0] * len(word), finals=final)
 
@@ -48,12 +48,12 @@ def muted(lattice: Lattice, wildcards: set[int]) -> Lattice:
 def test_the_oracle_is_the_least_over_all_paths_once_wildcards_are_taken_out(
     lattice: Lattice, reference: list[int], wildcards: set[int]
 ) -> None:
-    found = oracle(lattice, reference, wildcards)
-    kept = [word for word in reference if word not in wildcards]
-    assert found.edits == least_edit_distance(muted(lattice, wildcards), kept)
-    assert found.num_words == len(kept)
-    assert found.words.tolist() == [
-        word for word in lattice.word[found.arcs].tolist() if word and word not in wildcards
+    nearest_path = oracle(lattice, reference, wildcards)
+    scored_words = [word for word in reference if word not in wildcards]
+    assert nearest_path.edits == least_edit_distance(without_wildcards(lattice, wildcards), scored_words)
+    assert nearest_path.num_words == len(scored_words)
+    assert nearest_path.words.tolist() == [
+        word for word in lattice.word[nearest_path.arcs].tolist() if word and word not in wildcards
     ]
 
 
@@ -66,10 +66,10 @@ def test_the_oracle_is_no_worse_than_the_best_path(lattice: Lattice, reference: 
 
 @given(CONNECTED, st.data())
 def test_a_reference_that_lies_in_the_lattice_leaves_no_edits(lattice: Lattice, data: st.DataObject) -> None:
-    said = data.draw(st.sampled_from([way.words for way in ways(lattice)]))
-    found = oracle(lattice, said)
-    assert found.edits == 0
-    assert tuple(found.words.tolist()) == said
+    words = data.draw(st.sampled_from([way.words for way in ways(lattice)]))
+    nearest_path = oracle(lattice, words)
+    assert nearest_path.edits == 0
+    assert tuple(nearest_path.words.tolist()) == words
 
 
 @settings(max_examples=40)
@@ -77,15 +77,15 @@ def test_a_reference_that_lies_in_the_lattice_leaves_no_edits(lattice: Lattice, 
 def test_paths_of_words_are_all_that_say_them_with_their_costs_and_labels(
     lattice: Lattice, wildcards: set[int], data: st.DataObject
 ) -> None:
-    def heard(way: Way) -> tuple[int, ...]:
+    def scored_words(way: Way) -> tuple[int, ...]:
         return tuple(word for word in way.words if word not in wildcards)
 
-    words = data.draw(st.sampled_from([heard(way) for way in ways(lattice)]))
-    kept = paths_of(lattice, words, wildcards)
-    assert Counter(ways(kept)) == Counter(way for way in ways(lattice) if heard(way) == words)
-    assert (kept.key, kept.kind, kept.frame_shift) == (lattice.key, lattice.kind, lattice.frame_shift)
-    state_used = set(kept.src.tolist()) | set(kept.dst.tolist()) | {0}
-    assert state_used == set(range(kept.num_states))
+    words = data.draw(st.sampled_from([scored_words(way) for way in ways(lattice)]))
+    selected = paths_of(lattice, words, wildcards)
+    assert Counter(ways(selected)) == Counter(way for way in ways(lattice) if scored_words(way) == words)
+    assert (selected.key, selected.kind, selected.frame_shift) == (lattice.key, lattice.kind, lattice.frame_shift)
+    states = set(selected.src.tolist()) | set(selected.dst.tolist()) | {0}
+    assert states == set(range(selected.num_states))
 
 
 def test_paths_keep_the_times_of_states() -> None:
@@ -102,29 +102,33 @@ def test_paths_keep_the_order_of_arcs() -> None:
 
 @given(st.integers(0, 1 << 30), st.integers(WINDOW, 40))
 def test_an_oracle_that_keeps_off_the_band_is_that_of_the_whole_table(seed: int, least_words: int) -> None:
-    lattice, said = long_reference(seed)
-    every, near = (nearest(lattice, said, *limits) for limits in ((1 << 40, 0), (0, least_words)))
-    assert not every[3]
-    assert near[3] or sum(near[:3]) == sum(every[:3])
+    lattice, reference = long_reference(seed)
+    exact, banded = (nearest(lattice, reference, *limits) for limits in ((1 << 40, 0), (0, least_words)))
+    assert not exact[3]
+    assert banded[3] or sum(banded[:3]) == sum(exact[:3])
 
 
 def test_passages_that_only_the_reference_has_are_compared_with_more_words() -> None:
-    lattice, said = long_reference(2)
-    other = np.full(40, 999, np.int32)
-    for reference in ([said[:20], other, said[20:]], [said[:30], said[:30], said[30:]], [said[90:]]):
-        whole = np.concatenate(reference)
-        every, near = (nearest(lattice, whole, *limits) for limits in ((1 << 40, 0), (0, 8)))
-        assert sum(near[:3]) == sum(every[:3])
-        assert not near[3]
+    lattice, reference = long_reference(2)
+    unrelated = np.full(40, 999, np.int32)
+    for parts in (
+        [reference[:20], unrelated, reference[20:]],
+        [reference[:30], reference[:30], reference[30:]],
+        [reference[90:]],
+    ):
+        longer = np.concatenate(parts)
+        exact, banded = (nearest(lattice, longer, *limits) for limits in ((1 << 40, 0), (0, 8)))
+        assert sum(banded[:3]) == sum(exact[:3])
+        assert not banded[3]
 
 
 def test_an_oracle_says_where_its_band_was_too_narrow() -> None:
-    lattice, said = long_reference(1)
-    half = said[len(said) // 2 :]
-    every, wide, narrow = (nearest(lattice, half, *limits) for limits in ((1 << 40, 0), (0, 4), (0, 2, 1)))
-    assert sum(narrow[:3]) > sum(every[:3]) == sum(wide[:3])
+    lattice, reference = long_reference(1)
+    half_reference = reference[len(reference) // 2 :]
+    exact, wide, narrow = (nearest(lattice, half_reference, *limits) for limits in ((1 << 40, 0), (0, 4), (0, 2, 1)))
+    assert sum(narrow[:3]) > sum(exact[:3]) == sum(wide[:3])
     assert narrow[3]
-    assert not every[3]
+    assert not exact[3]
     assert not wide[3]
 
 
@@ -144,15 +148,15 @@ def long_reference(seed: int) -> tuple[Lattice, npt.NDArray[np.int32]]:
     dst[::3] = src[::3] + 1
     word = random.integers(0, 500, len(src))
     lattice = from_arcs("u", src, dst, word, random.random(len(src)), finals={states - 1: 0})
-    said = best_path(lattice).words.copy()
-    said[random.random(len(said)) < 0.1] = 999
-    return lattice, np.ascontiguousarray(said[random.random(len(said)) > 0.05])
+    words = best_path(lattice).words.copy()
+    words[random.random(len(words)) < 0.1] = 999
+    return lattice, np.ascontiguousarray(words[random.random(len(words)) > 0.05])
 
 
 def test_a_comparison_of_many_states_with_many_words_takes_no_table_of_all_pairs() -> None:
     states = 70_000
-    long = from_arcs("u", range(states), range(1, states + 1), [2] * states, [0.0] * states, finals={states: 0.0})
-    assert oracle(long, [2] * 20_000).insertions == 50_000
+    chain = from_arcs("u", range(states), range(1, states + 1), [2] * states, [0.0] * states, finals={states: 0.0})
+    assert oracle(chain, [2] * 20_000).insertions == 50_000
 
 
 @pytest.mark.parametrize("words", [["the"], [1.5], [2**31], 3, [[1]], [None]])
@@ -177,10 +181,10 @@ def test_wildcards_are_any_iterable_of_ids() -> None:
 
 def test_words_become_ids_through_the_table_or_are_ids() -> None:
     texts = {"u": ["a", "zzz", "b"], "v": ["c"]}
-    found = number(texts, WORDS)
-    assert found.ids["u"].tolist() == [2, -1, 3]
-    assert found.unknown == {"u": ("zzz",)}
-    assert found.unknown_in(["u", "v"]) == Counter(["zzz"])
+    numbered = number(texts, WORDS)
+    assert numbered.ids["u"].tolist() == [2, -1, 3]
+    assert numbered.unknown == {"u": ("zzz",)}
+    assert numbered.unknown_in(["u", "v"]) == Counter(["zzz"])
     assert number(texts, WORDS, oov=1).ids["u"].tolist() == [2, 1, 3]
     assert number({"u": ["2", "007"]}, None).ids["u"].tolist() == [2, 7]
     for wrong in ("a", "-3", "2147483648", "²", "9" * 5000):
@@ -201,7 +205,7 @@ def test_a_word_for_unknown_ones_is_an_id_or_a_word_of_the_table() -> None:
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """Write two lattices, one without a reference; a reference without a lattice; and their symbol table."""
-    (tmp_path / "words").write_text("".join(f"{word} {each}\n" for word, each in WORDS))
+    (tmp_path / "words").write_text("".join(f"{word} {index}\n" for word, index in WORDS))
     (tmp_path / "text").write_text("u1 a b zzz\ngone a\n")
     write_all(
         tmp_path / "lat.ark",
@@ -218,15 +222,15 @@ def run(ninja: Ninja, files: Path, *options: object) -> tuple[int, str, str]:
 
 
 def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: Ninja, files: Path) -> None:
-    named = [files / name for name in ("edits", "details", "paths.ark")]
-    code, out, err = run(ninja, files, "--edits", named[0], "--details", named[1], "--write-lattices", named[2])
+    outputs = [files / name for name in ("edits", "details", "paths.ark")]
+    code, out, err = run(ninja, files, "--edits", outputs[0], "--details", outputs[1], "--write-lattices", outputs[2])
     assert (code, out) == (0, "u1 a [noise] b\n")
-    assert named[0].read_text() == "u1 2\n"
-    assert named[1].read_text() == (
+    assert outputs[0].read_text() == "u1 2\n"
+    assert outputs[1].read_text() == (
         "%WER 66.6667 [ 2 / 3, 0 insertions, 0 deletions, 2 sub ]\nFor utterance u1, best cost 2\n"
         "u1 (oracle) a [noise] b\nu1 (reference) a b zzz\n"
     )
-    ((key, lattice),) = package.read(named[2])
+    ((key, lattice),) = package.read(outputs[2])
     assert (key, lattice.word.tolist(), lattice.ali.tolist(), lattice.kind) == ("u1", [2, 5, 3], [7, 7, 7], "compact")
     assert err == (
         "ninja: Overall %WER 66.6667 [ 2 / 3, 0 insertions, 0 deletions, 2 substitutions ]\n"
@@ -240,8 +244,8 @@ def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: N
 @pytest.mark.parametrize("option", ["symbols", "list"])
 def test_wildcards_are_no_errors_and_are_not_printed(ninja: Ninja, files: Path, option: str) -> None:
     (files / "wild").write_text("[noise]\n<unk>\n")
-    given = ("--wildcard-symbols", "5:1") if option == "symbols" else ("--wildcard-symbols-list", files / "wild")
-    code, out, err = run(ninja, files, *given, "--oov", "<unk>", "--details", files / "details")
+    options = ("--wildcard-symbols", "5:1") if option == "symbols" else ("--wildcard-symbols-list", files / "wild")
+    code, out, err = run(ninja, files, *options, "--oov", "<unk>", "--details", files / "details")
     assert (code, out) == (0, "u1 a b\n")
     assert "Overall %WER 0 [ 0 / 2, 0 insertions, 0 deletions, 0 substitutions ]" in err
     assert "u1 (reference) a b\n" in (files / "details").read_text()
@@ -273,10 +277,10 @@ def test_lattices_compared_with_too_few_words_are_noted(
     note = "1 lattice is too long and dense for an exact search; it may have better paths: u1"
     assert note not in run(ninja, files)[2]
 
-    def touching(*given: Any, **named: Any) -> list[Oracle]:
-        return [replace(path, touches_band=True) for path in oracle(*given, **named)]
+    def oracle_touching_band(*arguments: Any, **options: Any) -> list[Oracle]:
+        return [replace(path, touches_band=True) for path in oracle(*arguments, **options)]
 
-    monkeypatch.setattr("ninja.cli.oracle.nearest_path", touching)
+    monkeypatch.setattr("ninja.cli.oracle.nearest_path", oracle_touching_band)
     assert run(ninja, files)[2].count(note) == 1
 
 
@@ -308,9 +312,9 @@ def test_nothing_in_common_is_an_error(ninja: Ninja, files: Path) -> None:
 def test_wrong_options_are_refused(
     ninja: Ninja, files: Path, options: tuple[str, ...], code: int, message: str
 ) -> None:
-    found = run(ninja, files, *options)
-    assert found[0] == code
-    assert message in found[2]
+    exit_code, _, err = run(ninja, files, *options)
+    assert exit_code == code
+    assert message in err
 
 
 @pytest.mark.parametrize(
@@ -333,7 +337,7 @@ def test_a_wrong_list_of_wildcards_is_refused(ninja: Ninja, files: Path, content
 
 
 def test_workers_find_the_same_paths(ninja: Ninja, files: Path) -> None:
-    alone = run(ninja, files, "--write-lattices", files / "one.ark")
-    shared = run(ninja, files, "--write-lattices", files / "two.ark", "--jobs", 2)
-    assert alone == shared
+    serial = run(ninja, files, "--write-lattices", files / "one.ark")
+    parallel = run(ninja, files, "--write-lattices", files / "two.ark", "--jobs", 2)
+    assert serial == parallel
     assert (files / "one.ark").read_bytes() == (files / "two.ark").read_bytes()

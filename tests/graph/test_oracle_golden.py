@@ -32,18 +32,18 @@ def test_edits_are_those_of_lattice_oracle(
         # In CI conftest refuses to run without them.
         pytest.skip(f"{golden} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
     text, words, unknown = SETS[name]
-    found, nearest = tmp_path / "edits", tmp_path / "nearest.ark"
-    given = ("--ref", SHARED / text, "--oov", unknown, "--edits", found, "--write-lattices", nearest)
-    code, paths, err = ninja("oracle", golden / "lat.ark.gz", "--words", SHARED / words, *given)
+    edits_file, nearest_file = tmp_path / "edits", tmp_path / "nearest.ark"
+    options = ("--ref", SHARED / text, "--oov", unknown, "--edits", edits_file, "--write-lattices", nearest_file)
+    code, paths, err = ninja("oracle", golden / "lat.ark.gz", "--words", SHARED / words, *options)
     assert code == 0
-    wanted = lines(golden / "oracle.edits.gz")
-    assert {key: counts for key, *counts in map(str.split, found.read_text().splitlines())} == wanted
-    total = sum(int(count) for (count,) in wanted.values())
+    expected = lines(golden / "oracle.edits.gz")
+    assert {key: counts for key, *counts in map(str.split, edits_file.read_text().splitlines())} == expected
+    total = sum(int(count) for (count,) in expected.values())
     references = read_text(SHARED / text)
-    said = sum(len(references[key]) for key in wanted)
-    assert f"Overall %WER {100 * total / said:g} [ {total} / {said}, " in err
+    num_words = sum(len(references[key]) for key in expected)
+    assert f"Overall %WER {100 * total / num_words:g} [ {total} / {num_words}, " in err
     # The path itself may be another one that is as near: it is one of the lattice, and as near as Kaldi's says.
-    spoken = {key: path for key, *path in map(str.split, paths.splitlines())}
-    for key, lattice in read(nearest):
+    hypotheses = {key: path for key, *path in map(str.split, paths.splitlines())}
+    for key, lattice in read(nearest_file):
         assert lattice.num_states == lattice.num_arcs + 1, key
-        assert edits(references[key], spoken[key]) >= int(wanted[key][0]) >= 0
+        assert edits(references[key], hypotheses[key]) >= int(expected[key][0]) >= 0

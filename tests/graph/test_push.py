@@ -28,19 +28,19 @@ def test_push_keeps_every_path(lattice: Lattice, strings: bool, weights: bool) -
     assert all_ways(pushed) == all_ways(lattice)
 
 
-@given(lattices(max_states=7, max_word=3, kind="compact"), SEEDS)
-def test_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice, alike: int) -> None:
+@given(lattices(max_states=7, max_word=3, kind="compact"))
+def test_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
     # Few different labels, so that completions do agree.
-    rest = [common_labels(completions(lattice, state)) if state else 0 for state in range(lattice.num_states)]
+    num_common = [common_labels(completions(lattice, state)) if state else 0 for state in range(lattice.num_states)]
     pushed = push(lattice, weights=False)
-    length = np.diff(lattice.ali_begin) + np.array(rest)[lattice.dst] - np.array(rest)[lattice.src]
+    length = np.diff(lattice.ali_begin) + np.array(num_common)[lattice.dst] - np.array(num_common)[lattice.src]
     assert np.diff(pushed.ali_begin).tolist() == length.tolist()
     for state in range(1, pushed.num_states):
         assert common_labels(completions(pushed, state)) == 0
 
 
 @st.composite
-def alike(draw: st.DrawFn) -> Lattice:
+def shared_label_lattices(draw: st.DrawFn) -> Lattice:
     """Draw a lattice with the labels 1 and 2 only and paths of one length: many completions are equal."""
     num_states = draw(st.integers(2, 6))
     arcs = [(state, state + 1) for state in range(num_states - 1) for _ in range(draw(st.integers(1, 2)))]
@@ -54,7 +54,7 @@ def alike(draw: st.DrawFn) -> Lattice:
 
 
 @settings(max_examples=40)
-@given(alike())
+@given(shared_label_lattices())
 def test_labels_that_completions_share_move_over_many_arcs(lattice: Lattice) -> None:
     pushed = push(lattice)
     assert all_ways(pushed) == all_ways(lattice)
@@ -63,7 +63,7 @@ def test_labels_that_completions_share_move_over_many_arcs(lattice: Lattice) -> 
 
 
 @st.composite
-def long_labels(draw: st.DrawFn) -> Lattice:
+def long_label_lattices(draw: st.DrawFn) -> Lattice:
     """Draw a lattice with the labels 1 and 2 only, up to 40 per arc, which often have common prefixes."""
     num_states = draw(st.integers(2, 5))
     arcs = [(state, draw(st.integers(state + 1, num_states - 1))) for state in range(num_states - 1) for _ in range(3)]
@@ -78,15 +78,17 @@ def long_labels(draw: st.DrawFn) -> Lattice:
     )
 
 
-@given(long_labels())
+@given(long_label_lattices())
 def test_many_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
     lattice = connect(lattice)
     pushed, small = push(lattice), minimize(lattice)
     check(pushed)
     check(small)
     assert all_ways(pushed) == all_ways(small) == all_ways(lattice)
-    rest = np.array([common_labels(completions(lattice, state)) if state else 0 for state in range(lattice.num_states)])
-    length = np.diff(lattice.ali_begin) + rest[lattice.dst] - rest[lattice.src]
+    num_common = np.array(
+        [common_labels(completions(lattice, state)) if state else 0 for state in range(lattice.num_states)]
+    )
+    length = np.diff(lattice.ali_begin) + num_common[lattice.dst] - num_common[lattice.src]
     assert np.diff(pushed.ali_begin).tolist() == length.tolist()
 
 
@@ -103,10 +105,10 @@ def test_labels_of_states_that_are_not_final_are_left_out() -> None:
         "k", [0, 1, 2, 2], [1, 2], [1, 2], [0, 0], [0, 0], [np.inf, np.inf, 0], ali_begin=[0, 1, 2], ali=[5, 6],
         final_ali_begin=[0, 0, 3, 4], final_ali=[7, 8, 9, 10],
     )  # fmt: skip
-    for made in (push(lattice), minimize(lattice), push(lattice, weights=False)):
-        check(made)
-        assert made.ali.tolist() == [5, 6, 10]
-        assert made.final_ali.tolist() == []
+    for result in (push(lattice), minimize(lattice), push(lattice, weights=False)):
+        check(result)
+        assert result.ali.tolist() == [5, 6, 10]
+        assert result.final_ali.tolist() == []
 
 
 def test_labels_stay_where_completions_part_behind_equal_arcs() -> None:
@@ -133,8 +135,8 @@ def test_best_completions_cost_nothing_once_costs_are_pushed(lattice: Lattice, a
 
 @given(SMALL)
 def test_pushing_and_minimizing_again_changes_nothing(lattice: Lattice) -> None:
-    once = push(lattice)
-    assert push(once).identical(once)
+    pushed = push(lattice)
+    assert push(pushed).identical(pushed)
     small = minimize(lattice)
     again = minimize(small)
     assert (again.num_states, again.num_arcs) == (small.num_states, small.num_arcs)
@@ -150,7 +152,7 @@ def test_minimize_keeps_every_path_and_takes_no_more_states(lattice: Lattice, st
 
 
 @st.composite
-def branching(draw: st.DrawFn) -> Lattice:
+def branching_lattices(draw: st.DrawFn) -> Lattice:
     """Draw a deterministic lattice with similar states: words, labels and costs of two values each."""
     num_states = draw(st.integers(2, 9))
     rows = []
@@ -161,10 +163,10 @@ def branching(draw: st.DrawFn) -> Lattice:
     cost = draw(st.lists(st.sampled_from([0.0, 1.0]), min_size=len(rows), max_size=len(rows)))
     labels = [draw(st.lists(st.integers(1, 2), max_size=2)) for _ in rows]
     finals = dict.fromkeys([*draw(st.lists(st.integers(0, num_states - 1))), num_states - 1], 0.0)
-    return from_arcs("b", src, dst, word, cost, [-3.0 * each for each in cost], finals=finals, labels=labels)
+    return from_arcs("b", src, dst, word, cost, [-3.0 * value for value in cost], finals=finals, labels=labels)
 
 
-@given(branching())
+@given(branching_lattices())
 def test_deterministic_lattices_get_as_few_states_as_there_are_sets_of_completions(lattice: Lattice) -> None:
     plain = determinize(lattice)
     small = minimize(plain)
@@ -176,11 +178,11 @@ def test_deterministic_lattices_get_as_few_states_as_there_are_sets_of_completio
 def test_costs_count_as_equal_up_to_delta(lattice: Lattice, seed: int, delta: float) -> None:
     lattice = with_random_costs(lattice, seed)
     small = minimize(lattice, delta=delta)
-    wanted = sorted((way.words, way.alignment, way.total()) for way in all_ways(lattice).elements())
-    found = sorted((way.words, way.alignment, way.total()) for way in all_ways(small).elements())
-    assert [way[:2] for way in found] == [way[:2] for way in wanted]
-    for one, other in zip(found, wanted, strict=True):
-        assert abs(one[2] - other[2]) <= 4 * delta * lattice.num_states
+    expected = sorted((way.words, way.alignment, way.total()) for way in all_ways(lattice).elements())
+    minimized = sorted((way.words, way.alignment, way.total()) for way in all_ways(small).elements())
+    assert [way[:2] for way in minimized] == [way[:2] for way in expected]
+    for path, expected_path in zip(minimized, expected, strict=True):
+        assert abs(path[2] - expected_path[2]) <= 4 * delta * lattice.num_states
 
 
 def test_states_of_one_shape_but_other_labels_stay_apart() -> None:

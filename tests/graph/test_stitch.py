@@ -39,21 +39,21 @@ def sausage(key, begin, end, seed=0, junk=(), labels=True):
             continue
         is_cut = last - first < length
         word = 1 + number % 30
-        for cost, one in ((1.0, word), (2.5, 31 + number % 8)):
-            one = junk[number % len(junk)] if is_cut and junk else one
-            arcs.append((state, state + 1, one, cost + random.random() * 0.1, last - first))
+        for cost, candidate in ((1.0, word), (2.5, 31 + number % 8)):
+            label = junk[number % len(junk)] if is_cut and junk else candidate
+            arcs.append((state, state + 1, label, cost + random.random() * 0.1, last - first))
         state += 1
         times.append(last - begin)
     src, dst, word, graph, length = zip(*arcs, strict=True)
     acoustic = [0.3 * (number % 4) for number in range(len(src))]
-    pools = [[one] * frames for one, frames in zip(word, length, strict=True)]
+    pools = [[label] * frames for label, frames in zip(word, length, strict=True)]
     return from_arcs(
         key, src, dst, word, graph, acoustic, finals={state: 0.0}, labels=pools if labels else None,
         time=None if labels else times, words=WORDS,
     )  # fmt: skip
 
 
-def said(lattice, scales=SCALES):
+def best_words(lattice, scales=SCALES):
     return [lattice.words.word(word) for word in best_path(lattice, scales).words.tolist()]
 
 
@@ -63,7 +63,7 @@ def test_windows_of_a_recording_give_its_best_words_and_times(labels):
     begins = [0, 75, 150, 225, 300]
     windows = [sausage(f"w{b}", b, min(b + 100, 400), seed=b + 1, junk=(38, 39), labels=labels) for b in begins]
     result = join_windows(windows, [0.01 * begin for begin in begins], "rec", 0.01, SCALES)
-    assert said(result.lattice) == said(whole)
+    assert best_words(result.lattice) == best_words(whole)
     assert num_frames(result.lattice) == 400
     assert result.lattice.key == "rec"
     assert result.lattice.frame_shift == 0.01
@@ -88,7 +88,7 @@ def random_window(key, seed, num_frames=40):
         arcs.append((state, end, int(random.integers(0, 30)), random.uniform(0, 2), random.uniform(0, 2)))
         arcs.append((state, state + 1, int(random.integers(1, 30)), random.uniform(0, 2), random.uniform(0, 2)))
     src, dst, word, graph, acoustic = zip(*arcs, strict=True)
-    labels = [[int(one) + 1] * int(times[e] - times[s]) for s, e, one in zip(src, dst, word, strict=True)]
+    labels = [[int(word_id) + 1] * int(times[e] - times[s]) for s, e, word_id in zip(src, dst, word, strict=True)]
     return from_arcs(key, src, dst, word, graph, acoustic, finals={len(times) - 1: 0.25}, labels=labels, words=WORDS)
 
 
@@ -112,8 +112,8 @@ def test_the_posterior_of_a_path_is_the_product_of_those_in_the_windows(seed):
                     words = tuple(int(lattice.word[arc]) for arc in part if lattice.word[arc])
                     mass[state, words] = mass.get((state, words), 0.0) + total
         by_words = {}
-        for (_, words), one in mass.items():
-            by_words[words] = by_words.get(words, 0.0) + one
+        for (_, words), first_words in mass.items():
+            by_words[words] = by_words.get(words, 0.0) + first_words
         return by_words
 
     before, after = halves(first, 0, True), halves(second, 25, False)
@@ -122,9 +122,11 @@ def test_the_posterior_of_a_path_is_the_product_of_those_in_the_windows(seed):
         words = tuple(int(result.lattice.word[arc]) for arc in path if result.lattice.word[arc])
         joined[words] = joined.get(words, 0.0) + math.exp(-float(sum(cost[arc] for arc in path)))
     expected = {}
-    for one, left in before.items():
-        for other, right in after.items():
-            expected[one + other] = expected.get(one + other, 0.0) + left * right
+    for first_words, first_mass in before.items():
+        for second_words, second_mass in after.items():
+            expected[first_words + second_words] = (
+                expected.get(first_words + second_words, 0.0) + first_mass * second_mass
+            )
     assert joined.keys() == expected.keys()
     share, total = sum(expected.values()), sum(joined.values())
     for words, mass in joined.items():
@@ -137,7 +139,7 @@ def test_one_window_is_the_recording():
     window = sausage("w", 0, 60)
     result = join_windows([window], [3.0], "rec", 0.01, SCALES)
     assert not result.seams
-    assert said(result.lattice) == said(window)
+    assert best_words(result.lattice) == best_words(window)
     np.testing.assert_allclose(sorted(posteriors(result.lattice, SCALES)), sorted(posteriors(window, SCALES)))
 
 
@@ -160,9 +162,9 @@ def test_windows_without_a_common_boundary_are_refused():
     second = from_arcs("b", [0], [1], [1], [0.0], finals={1: 0.0}, labels=[[1] * 50], words=WORDS)
     with pytest.raises(LatticeError, match=r"key 'rec': the windows a .* and b .* have no word boundary in common"):
         join_windows([first, second], [0.0, 0.25], "rec", 0.01)
-    other = sausage("b", 25, 75).with_words(SymbolTable.from_words(["<eps>", "x"]))
+    mismatched = sausage("b", 25, 75).with_words(SymbolTable.from_words(["<eps>", "x"]))
     with pytest.raises(SymbolError):
-        join_windows([sausage("a", 0, 50), other], [0.0, 0.25], "rec", 0.01)
+        join_windows([sausage("a", 0, 50), mismatched], [0.0, 0.25], "rec", 0.01)
     with pytest.raises(OptionError, match="frame_shift is 0"):
         join_windows([first], [0.0], "rec", 0)
     with pytest.raises(OptionError, match="0 start times for 1 window"):
@@ -233,7 +235,7 @@ def test_uncertain_seams_and_late_begins_are_reported():
         window = from_arcs(key, [0, 0, 1], [2, 1, 2], [1, 2, 3], [0, 2, 0], finals={2: 0.0}, labels=labels, words=WORDS)
         windows.append((key, window))
     [(key, lattice)] = stitch(windows, log=Log(on_note=notes.append))
-    assert (key, said(lattice)) == ("r", ["w2", "w3"])
+    assert (key, best_words(lattice)) == ("r", ["w2", "w3"])
     assert notes == [
         "r: times are counted from 0.10 s, where the first window begins",
         "r: at 1 of 1 seam, the windows probably have no word boundary in common (0.28 s)",
@@ -258,7 +260,7 @@ def test_a_language_model_reads_across_the_seams():
     joined = stitch(windows, Windows.regular(1.0, 0.25), scales=SCALES)
     [(_, result)] = rescore(joined, lm, options)
     [(_, expected)] = rescore([("rec", part("rec", 0, 325))], lm, options)
-    assert said(result) == said(expected) != said(part("rec", 0, 325))
+    assert best_words(result) == best_words(expected) != best_words(part("rec", 0, 325))
     assert not lm.history
 
 
@@ -276,11 +278,11 @@ def test_the_command_joins_windows_to_lattices_and_subtitles(tmp_path, ninja):
     assert (code, errors.splitlines()[-1].split(",")[0]) == (0, "ninja: 1 recording")
     [(key, lattice)] = package.read(tmp_path / "talk.ark", words=tmp_path / "words.txt")
     assert key == "talk"
-    assert said(lattice) == said(sausage("whole", 0, 325))
+    assert best_words(lattice) == best_words(sausage("whole", 0, 325))
     assert ninja(*common, "--segments", tmp_path / "segments", "-o", tmp_path / "talk.srt")[0] == 0
     cues = (tmp_path / "talk.srt").read_text().split("\n\n")
     text = " ".join(" ".join(cue.splitlines()[2:]) for cue in cues)
-    assert text.split() == said(lattice)
+    assert text.split() == best_words(lattice)
     assert ninja(*common, "--segments", tmp_path / "segments", "-o", tmp_path / "talk.vtt")[0] == 0
     for options, message in (
         (["--window", 1], "--window requires --overlap"),
@@ -316,7 +318,7 @@ def test_transcripts_with_times_of_words_are_joined(tmp_path, ninja):
     )
     assert code == 0, errors
     [(_, lattice)] = package.read(tmp_path / "talk.jsonl")
-    assert said(lattice) == words
+    assert best_words(lattice) == words
 
 
 @pytest.mark.parametrize("begin", [math.inf, math.nan, 1e308, 1e20])
@@ -345,13 +347,13 @@ def test_a_window_whose_paths_have_no_boundary_at_both_seams_is_refused():
         join_windows([first, middle, last], [0.0, 0.5, 1.0], "rec", 0.01, SCALES)
 
 
-@pytest.mark.parametrize("lost", ["rec-1", "rec-3"])
-def test_a_recording_with_a_window_of_unknown_time_is_not_joined(lost):
+@pytest.mark.parametrize("missing", ["rec-1", "rec-3"])
+def test_a_recording_with_a_window_of_unknown_time_is_not_joined(missing):
     windows = {f"rec-{number}": sausage(f"rec-{number}", 75 * number, 75 * number + 100) for number in (1, 2, 3)}
-    segments = {key: ("rec", 0.75 * number, 0.75 * number + 1) for number, key in enumerate(windows) if key != lost}
+    segments = {key: ("rec", 0.75 * number, 0.75 * number + 1) for number, key in enumerate(windows) if key != missing}
     failures = []
     assert list(stitch(windows.items(), Windows(segments), scales=SCALES, log=Log(on_error=failures.append))) == []
-    assert [failure.key for failure in failures] == [lost, "rec"]
+    assert [failure.key for failure in failures] == [missing, "rec"]
 
 
 def test_a_window_of_unknown_time_costs_no_recording_with_a_longer_or_shorter_name():

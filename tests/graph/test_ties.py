@@ -20,10 +20,13 @@ class AfterSecond(FakeLM):
 @pytest.mark.parametrize("words", [[1, 2, 3], [3, 1, 2], [2, 3, 1]])
 def test_word_sequences_of_equal_costs_come_in_the_order_of_the_arcs(words: list[int]) -> None:
     lattice = from_arcs("t", [0, 0, 0, 1, 1], [1, 1, 1, 2, 2], [*words, 5, 4], [1.0] * 5, finals={2: 0.0, 1: 1.0})
-    ended = [[word] for word in words]
-    assert [path.words.tolist() for path in nbest(lattice, 20)] == [*ended, *([a, b] for a in words for b in (5, 4))]
-    assert [path.words.tolist() for path in nbest(lattice, 2)] == ended[:2]
-    assert best_path(lattice).words.tolist() == ended[0]
+    single_words = [[word] for word in words]
+    assert [path.words.tolist() for path in nbest(lattice, 20)] == [
+        *single_words,
+        *([a, b] for a in words for b in (5, 4)),
+    ]
+    assert [path.words.tolist() for path in nbest(lattice, 2)] == single_words[:2]
+    assert best_path(lattice).words.tolist() == single_words[0]
 
 
 @pytest.mark.parametrize("first", [1, 2])
@@ -31,6 +34,6 @@ def test_of_equal_hypotheses_the_first_arcs_lives_on(first: int) -> None:
     arcs = [0, 0, 1], [1, 1, 2], [first, 3 - first, 3]
     lattice = from_arcs("t", *arcs, [1.0] * 3, finals={2: 0.0}, words=symbols())
     options = RescoreOptions(algorithm="pushforward", lm_weight=1.0, max_hyps=1, merge_order=1, beam=0.0)
-    [(_, made)] = rescore([("t", lattice)], AfterSecond(), options)
-    costs = made.graph[made.word == 3]
+    [(_, result)] = rescore([("t", lattice)], AfterSecond(), options)
+    costs = result.graph[result.word == 3]
     assert np.unique(costs).tolist() == [3.0 if first == 2 else 1.0]

@@ -34,34 +34,39 @@ SCALES = st.sampled_from([1.0, 0.1, 0.0, 2.5])
 SMALL = lattices(max_states=6, max_word=3)
 
 
-def assert_ways(found: Lattice, wanted: dict, acoustic_scale: float = 1.0) -> None:
-    ours = best_ways(found, acoustic_scale)
-    assert ours.keys() == wanted.keys()
-    for words, way in ours.items():
-        assert way.graph == pytest.approx(wanted[words].graph, abs=1e-3)
-        assert way.acoustic == pytest.approx(wanted[words].acoustic, abs=1e-3)
-        assert way.alignment == wanted[words].alignment
+def assert_best_paths(lattice: Lattice, expected: dict, acoustic_scale: float = 1.0) -> None:
+    paths = best_ways(lattice, acoustic_scale)
+    assert paths.keys() == expected.keys()
+    for words, way in paths.items():
+        assert way.graph == pytest.approx(expected[words].graph, abs=1e-3)
+        assert way.acoustic == pytest.approx(expected[words].acoustic, abs=1e-3)
+        assert way.alignment == expected[words].alignment
 
 
 @given(st.lists(st.tuples(SMALL, SEEDS), min_size=1, max_size=3), SCALES)
-def test_union_keeps_the_best_path_of_each_word_sequence_of_all(drawn: list, acoustic_scale: float) -> None:
-    operands = [with_random_costs(lattice, seed) for lattice, seed in drawn]
-    found = union(operands, acoustic_scale)
-    check(found)
-    assert is_deterministic(found)
-    assert_ways(found, union_paths(operands, acoustic_scale), acoustic_scale)
+def test_union_keeps_the_best_path_of_each_word_sequence_of_all(cases: list, acoustic_scale: float) -> None:
+    operands = [with_random_costs(lattice, seed) for lattice, seed in cases]
+    result = union(operands, acoustic_scale)
+    check(result)
+    assert is_deterministic(result)
+    assert_best_paths(result, union_paths(operands, acoustic_scale), acoustic_scale)
 
 
 @given(SMALL, SEEDS, SEEDS)
-def test_union_of_one_topology_at_other_costs_keeps_the_better_paths(lattice: Lattice, one: int, other: int) -> None:
-    operands = [with_random_costs(lattice, one), with_random_costs(lattice, other)]  # alignments agree, costs do not
-    assert_ways(union(operands), union_paths(operands))
+def test_union_of_one_topology_at_other_costs_keeps_the_better_paths(
+    lattice: Lattice, first_seed: int, second_seed: int
+) -> None:
+    operands = [
+        with_random_costs(lattice, first_seed),
+        with_random_costs(lattice, second_seed),
+    ]  # alignments agree, costs do not
+    assert_best_paths(union(operands), union_paths(operands))
 
 
 @given(SMALL, SEEDS)
 def test_union_of_a_lattice_with_itself_is_that_lattice_determinized(lattice: Lattice, seed: int) -> None:
     lattice = with_random_costs(lattice, seed)
-    assert_ways(union([lattice, lattice]), best_ways(lattice))
+    assert_best_paths(union([lattice, lattice]), best_ways(lattice))
     assert union([lattice, lattice]).num_states == union([lattice]).num_states
     assert union([lattice]).num_states <= determinize(lattice).num_states
 
@@ -79,9 +84,9 @@ def test_union_without_determinization_keeps_every_path(operands: list[Lattice])
         with pytest.raises(LatticeError, match="no path leads from the start"):
             union(operands, determinize=False)
         return
-    found = union(operands, determinize=False)
-    check(found)
-    assert all_ways(found) == sum((all_ways(lattice) for lattice in operands), Counter())
+    result = union(operands, determinize=False)
+    check(result)
+    assert all_ways(result) == sum((all_ways(lattice) for lattice in operands), Counter())
 
 
 def test_union_tells_apart_alignments_of_equal_words_until_the_better_is_known() -> None:
@@ -92,35 +97,35 @@ def test_union_tells_apart_alignments_of_equal_words_until_the_better_is_known()
     second = from_arcs(
         "k", [0, 1, 1], [1, 2, 2], [1, 2, 3], [0.0, 5.0, 1.0], finals={2: 0.0}, labels=[[11, 13], [21], [31]]
     )
-    found = union([first, second])
-    assert {tuple(path.words): path.alignment.tolist() for path in nbest(found, 5)} == {
+    result = union([first, second])
+    assert {tuple(path.words): path.alignment.tolist() for path in nbest(result, 5)} == {
         (1, 2): [11, 12, 21],
         (1, 3): [11, 13, 31],
     }
-    assert [path.cost() for path in nbest(found, 5)] == [1.0, 1.0]
-    assert found.num_arcs == 3  # the arc of word 1 is shared, with the label both begin with
-    assert found.ali[: found.ali_begin[1]].tolist() == [11]
+    assert [path.cost() for path in nbest(result, 5)] == [1.0, 1.0]
+    assert result.num_arcs == 3  # the arc of word 1 is shared, with the label both begin with
+    assert result.ali[: result.ali_begin[1]].tolist() == [11]
 
 
 def test_states_that_owe_different_labels_stay_apart() -> None:
     # Behind words 1 and 2 both lattices are in the same states at the same costs, but have said different labels.
-    def lattice(third: float, fourth: float, *said: int) -> Lattice:
-        labels = [[11, said[0]], [11, said[1]], [31], [41]]
+    def lattice(third: float, fourth: float, *last_labels: int) -> Lattice:
+        labels = [[11, last_labels[0]], [11, last_labels[1]], [31], [41]]
         return from_arcs(
             "k", [0, 0, 1, 1], [1, 1, 2, 2], [1, 2, 3, 4], [0.0, 0.0, third, fourth], finals={2: 0.0}, labels=labels
         )
 
     first, second = lattice(0.0, 1.0, 12, 13), lattice(1.0, 0.0, 14, 15)
-    assert_ways(union([first, second]), union_paths([first, second]))
+    assert_best_paths(union([first, second]), union_paths([first, second]))
 
 
 def test_an_arc_of_a_union_costs_what_the_best_of_its_paths_has_paid() -> None:
     first = from_arcs("k", [0, 1], [1, 2], [1, 2], [5.0, 0.5], [3.0, 0.0], finals={2: 0.0})
     second = from_arcs("k", [0, 1], [1, 2], [1, 3], [1.0, 0.5], [4.0, 0.0], finals={2: 0.0})
-    found = union([first, second])
-    assert found.word.tolist() == [1, 2, 3]
-    assert found.graph.tolist() == [1.0, 4.5, 0.5]
-    assert found.acoustic.tolist() == [4.0, -1.0, 0.0]
+    result = union([first, second])
+    assert result.word.tolist() == [1, 2, 3]
+    assert result.graph.tolist() == [1.0, 4.5, 0.5]
+    assert result.acoustic.tolist() == [4.0, -1.0, 0.0]
 
 
 def test_union_stays_within_its_bounds() -> None:
@@ -129,14 +134,14 @@ def test_union_stays_within_its_bounds() -> None:
     src, dst = np.repeat(np.arange(length), 2), np.repeat(np.arange(1, length + 1), 2)
     word = np.tile([1, 2], length)
 
-    def drawn() -> Lattice:  # every word sequence over {1, 2}, at costs of its own
+    def random_costs() -> Lattice:  # every word sequence over {1, 2}, at costs of its own
         return from_arcs("wide", src, dst, word, random.normal(0, 10, 2 * length), finals={length: 0.0})
 
     with pytest.raises(
         LatticeError, match="key 'wide': determinization of the union needs more than 500 arcs, or as much work"
     ):
-        union([drawn(), drawn()], max_arcs=500)
-    assert union([drawn(), drawn()], determinize=False).num_arcs == 4 * length
+        union([random_costs(), random_costs()], max_arcs=500)
+    assert union([random_costs(), random_costs()], determinize=False).num_arcs == 4 * length
 
 
 def test_union_bounds_the_labels_it_owes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,38 +187,38 @@ def test_paths_of_each_system_together_get_its_weight(
     operands: list[Lattice], weights: list[float], with_weights: bool
 ) -> None:
     weights = weights[: len(operands)] if with_weights else [1.0] * len(operands)
-    found = combine(operands, weights if with_weights else None, Scales(0.5, 2.0))
-    check(found)
+    combined = combine(operands, weights if with_weights else None, Scales(0.5, 2.0))
+    check(combined)
     share = [weight / sum(weights) for weight in weights]
-    assert forward_backward(found).total == pytest.approx(0.0, abs=1e-3)
-    wanted: Counter[tuple[int, ...]] = Counter()
+    assert forward_backward(combined).total == pytest.approx(0.0, abs=1e-3)
+    expected: Counter[tuple[int, ...]] = Counter()
     for lattice, weight in zip(operands, share, strict=True):
         scaled = scale(lattice, 2.0, 0.5)
         total = forward_backward(scaled).total
         for way, count in all_ways(scaled).items():
-            wanted[way.words] += weight * math.exp(total - way.total()) * count
-    assert sum(wanted.values()) == pytest.approx(1.0, rel=1e-2)
-    ours: Counter[tuple[int, ...]] = Counter()
-    for way, count in all_ways(found).items():
-        ours[way.words] += math.exp(-way.total()) * count
-    assert ours == pytest.approx(wanted, rel=1e-2, abs=1e-6)
+            expected[way.words] += weight * math.exp(total - way.total()) * count
+    assert sum(expected.values()) == pytest.approx(1.0, rel=1e-2)
+    probabilities: Counter[tuple[int, ...]] = Counter()
+    for way, count in all_ways(combined).items():
+        probabilities[way.words] += math.exp(-way.total()) * count
+    assert probabilities == pytest.approx(expected, rel=1e-2, abs=1e-6)
 
 
 @given(SMALL)
 def test_combination_of_a_lattice_with_itself_leaves_its_posteriors(lattice: Lattice) -> None:
-    found = combine([lattice, lattice])
-    ours, wanted = np.zeros(10), np.zeros(10)
-    np.add.at(ours, found.word, posteriors(found))
-    np.add.at(wanted, lattice.word, posteriors(lattice))
-    assert ours[1:] == pytest.approx(wanted[1:], abs=1e-4)
+    combined = combine([lattice, lattice])
+    word_posteriors, expected = np.zeros(10), np.zeros(10)
+    np.add.at(word_posteriors, combined.word, posteriors(combined))
+    np.add.at(expected, lattice.word, posteriors(lattice))
+    assert word_posteriors[1:] == pytest.approx(expected[1:], abs=1e-4)
 
 
 def test_exponents_flatten_a_system_instead_of_weighing_it() -> None:
     lattice = from_arcs("k", [0, 0], [1, 1], [1, 2], [0.0, 4.0], finals={1: 3.0})
-    found = combine([lattice], [1.0], exponents=True)
-    assert forward_backward(found).total == pytest.approx(0.0, abs=1e-6)
-    two = combine([lattice, lattice], [0.5, 0.5], exponents=True)
-    assert posteriors(two)[:2] == pytest.approx(np.exp([0.0, -2.0]) / np.exp([0.0, -2.0]).sum() / 2, abs=1e-6)
+    flattened = combine([lattice], [1.0], exponents=True)
+    assert forward_backward(flattened).total == pytest.approx(0.0, abs=1e-6)
+    pair = combine([lattice, lattice], [0.5, 0.5], exponents=True)
+    assert posteriors(pair)[:2] == pytest.approx(np.exp([0.0, -2.0]) / np.exp([0.0, -2.0]).sum() / 2, abs=1e-6)
 
 
 def test_a_system_without_a_lattice_leaves_its_share_out() -> None:
@@ -234,9 +239,9 @@ def test_weights_out_of_range_are_refused() -> None:
 
 
 def test_union_and_combination_take_any_iterable_of_lattices() -> None:
-    two = [from_arcs("a", [0], [1], [word], [0.0], finals={1: 0.0}) for word in (1, 2)]
-    assert union(lattice for lattice in two).identical(union(two))
-    assert combine(lattice for lattice in two).identical(combine(two))
+    operands = [from_arcs("a", [0], [1], [word], [0.0], finals={1: 0.0}) for word in (1, 2)]
+    assert union(lattice for lattice in operands).identical(union(operands))
+    assert combine(lattice for lattice in operands).identical(combine(operands))
     for join in (union, combine):
         with pytest.raises(OptionError, match=r"expected a lattice, but got a \(key, lattice\) pair"):
-            join([("a", two[0])])  # type: ignore[list-item]
+            join([("a", operands[0])])  # type: ignore[list-item]
