@@ -16,18 +16,18 @@ INTEGERS = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-2, 10_001))
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), max_size=6) | st.just("\udcff")
 
 
-def spelled(prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]]) -> str:
+def expected_text(prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]]) -> str:
     """Return the lines, by a slow and simple method."""
     lines = []
-    for integer, number, name, run, other in rows:
+    for integer, number, name, run, second_run in rows:
         fields = [prefix, str(integer), f"{number:.7g}", name, ",".join(map(str, run))]
-        lines.append("\t".join([*fields, *(["_".join(map(str, other))] if other else [])]) + "\n")
+        lines.append("\t".join([*fields, *(["_".join(map(str, second_run))] if second_run else [])]) + "\n")
     return "".join(lines)
 
 
 def runs(lists: list[list[int]], separator: str, *, may_lack: bool) -> Runs:
-    pool = np.array([each for one in lists for each in one], np.int32)
-    return Runs(pool, offsets([len(each) for each in lists]), separator, may_lack)
+    pool = np.array([value for run in lists for value in run], np.int32)
+    return Runs(pool, offsets([len(run) for run in lists]), separator, may_lack)
 
 
 def rows_text(prefix: str, num_rows: int, columns: list[Column]) -> str:
@@ -43,18 +43,23 @@ def rows_text(prefix: str, num_rows: int, columns: list[Column]) -> str:
 def test_rows_are_printed_as_python_prints_them(
     prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]], cut: int
 ) -> None:
-    integer, number, name, one, other = (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
-    distinct = list(dict.fromkeys(name))
+    integer, number, name, first_runs, second_runs = (
+        (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
+    )
+    names = list(dict.fromkeys(name))
     columns = [
         np.array(integer, np.int32),
         np.array(number, np.float64),
-        Names(distinct, np.array([distinct.index(each) for each in name], np.int32)),
-        runs(one, ",", may_lack=False),
-        runs(other, "_", may_lack=True),
+        Names(names, np.array([names.index(text) for text in name], np.int32)),
+        runs(first_runs, ",", may_lack=False),
+        runs(second_runs, "_", may_lack=True),
     ]
-    assert rows_text(prefix, len(rows), columns) == spelled(prefix, rows)
+    assert rows_text(prefix, len(rows), columns) == expected_text(prefix, rows)
     cuts = np.array([0, cut := min(cut, len(rows)), len(rows)])
-    assert row_texts([prefix, "k"], cuts, columns) == [spelled(prefix, rows[:cut]), spelled("k", rows[cut:])]
+    assert row_texts([prefix, "k"], cuts, columns) == [
+        expected_text(prefix, rows[:cut]),
+        expected_text("k", rows[cut:]),
+    ]
 
 
 @settings(max_examples=40)
@@ -78,10 +83,10 @@ def test_words_are_spelled_where_they_have_names() -> None:
 
 
 def test_missing_columns_are_refused() -> None:
-    one = np.array([1], np.int64)
+    index = np.array([1], np.int64)
     with pytest.raises(ValueError, match="outside the pool"):
         rows_text("k", 1, [Runs(np.zeros(0, np.int32), np.array([0, 1]), ",")])
     with pytest.raises(ValueError, match="the index of a name is out of range"):
-        rows_text("k", 1, [Names(["a"], one.astype(np.int32))])
+        rows_text("k", 1, [Names(["a"], index.astype(np.int32))])
     with pytest.raises(TypeError):
         rows_text("k", 2, [np.array([1.0])])

@@ -59,12 +59,17 @@ OPERATIONS = {  # on a batch, and of one lattice
 }
 
 
+def with_state_times(lattice):
+    """Number the states by time, 20 ms apart."""
+    return lattice.replace(time=np.arange(lattice.num_states, dtype=np.int32), frame_shift=0.02)
+
+
 def dead_end(key):
     """Return a lattice whose only final state cannot be reached."""
     return Lattice.from_arrays(key, [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0])
 
 
-def one_by_one(function, lattices):
+def per_lattice(function, lattices):
     entries = []
     for lattice in lattices:
         try:
@@ -74,24 +79,24 @@ def one_by_one(function, lattices):
     return entries
 
 
-def same(found, expected):
-    assert len(found) == len(expected)
-    for (_, one), (_, other) in zip(found, expected, strict=True):
-        if isinstance(other, NinjaError):
-            assert str(one) == str(other)
+def assert_same_entries(entries, expected):
+    assert len(entries) == len(expected)
+    for (_, entry), (_, expected_entry) in zip(entries, expected, strict=True):
+        if isinstance(expected_entry, NinjaError):
+            assert str(entry) == str(expected_entry)
         else:
-            assert one.identical(other)
-            assert (one.words, one.frame_shift) == (other.words, other.frame_shift)
+            assert entry.identical(expected_entry)
+            assert (entry.words, entry.frame_shift) == (expected_entry.words, expected_entry.frame_shift)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @given(st.lists(lattices(connected=False), max_size=5), st.integers(0, 5), st.booleans())
-def test_an_operation_on_a_batch_is_that_on_each_lattice(name, found, place, timed):
-    found.insert(place, dead_end("dead"))
+def test_an_operation_on_a_batch_is_that_on_each_lattice(name, examples, place, timed):
+    examples.insert(place, dead_end("dead"))
     if timed:
-        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
-    on_batch, on_one = OPERATIONS[name]
-    same(list(on_batch(Batch.of(found)).entries()), one_by_one(on_one, found))
+        examples = [with_state_times(lattice) for lattice in examples]
+    on_batch, on_lattice = OPERATIONS[name]
+    assert_same_entries(list(on_batch(Batch.of(examples)).entries()), per_lattice(on_lattice, examples))
 
 
 @pytest.mark.parametrize("name", ["connect", "prune", "select_arcs"])
@@ -111,27 +116,27 @@ def test_the_arc_map_of_a_batch_is_that_of_each_lattice(name, examples, place, p
             pairs.append(functions[name](lattice, mask))
     assert arc_map.tolist() == [arc for _, arcs in pairs for arc in arcs.tolist()]
     assert len(batch) == len(pairs) == len(examples) - len(batch.faults)
-    assert all(one.identical(other) for one, (other, _) in zip(batch, pairs, strict=True))
+    assert all(result.identical(expected) for result, (expected, _) in zip(batch, pairs, strict=True))
 
 
 @pytest.mark.parametrize("minimize", [False, True])
 @given(st.lists(lattices(), max_size=4), st.booleans(), st.sampled_from([4.0, np.inf]), st.sampled_from([-1, 3]))
-def test_a_batch_is_determinized_as_its_lattices_are(minimize, found, timed, beam, max_arcs):
+def test_a_batch_is_determinized_as_its_lattices_are(minimize, examples, timed, beam, max_arcs):
     if timed:
-        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
+        examples = [with_state_times(lattice) for lattice in examples]
     options = {"beam": beam, "acoustic_scale": 0.5, "bounds": DeterminizeBounds(max_arcs=max_arcs)}
 
-    def one(lattice):
+    def determinize(lattice):
         reports.append(graph.determinize_pruned(lattice, **options, minimize=minimize))
         return reports[-1][0]
 
     reports = []
-    expected = one_by_one(one, found)
-    made = determinize_pruned_all(Batch.of(found), **options, minimize=minimize)
-    if len(reports) == len(found) and all(report.complete and not report.retries for _, report in reports):
-        same(list(made.entries()), expected)
+    expected = per_lattice(determinize, examples)
+    batch = determinize_pruned_all(Batch.of(examples), **options, minimize=minimize)
+    if len(reports) == len(examples) and all(report.complete and not report.retries for _, report in reports):
+        assert_same_entries(list(batch.entries()), expected)
     else:
-        assert made is None
+        assert batch is None
 
 
 def test_a_batch_with_a_failure_is_not_determinized():
@@ -143,15 +148,15 @@ def test_a_batch_with_a_failure_is_not_determinized():
 @settings(max_examples=12)
 @given(st.one_of(labelled_trees(), labelled_sausages()), damaged_lattices(), arbitrary_lattices())
 def test_a_batch_is_aligned_as_its_lattices_are(
-    well: LabelledLattice, broken: LabelledLattice, odd: LabelledLattice
+    good: LabelledLattice, broken: LabelledLattice, odd: LabelledLattice
 ) -> None:
-    aligner = WordAligner(well.model, BOUNDARY, WordAlignment(reorder=well.reorder))
-    whole = aligner.all(Batch.of([well.lattice, well.lattice.with_key("again")]))
+    aligner = WordAligner(good.model, BOUNDARY, WordAlignment(reorder=good.reorder))
+    whole = aligner.all(Batch.of([good.lattice, good.lattice.with_key("again")]))
     assert whole is not None
-    assert whole.keys == [well.lattice.key, "again"]
-    alone = aligner(well.lattice).lattice
-    assert alone is not None
-    assert all(each.identical(alone.with_key(each.key)) for each in whole)
+    assert whole.keys == [good.lattice.key, "again"]
+    aligned = aligner(good.lattice).lattice
+    assert aligned is not None
+    assert all(lattice.identical(aligned.with_key(lattice.key)) for lattice in whole)
     for spoken in (broken, odd):
         aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
         fast = False
@@ -165,11 +170,11 @@ def test_a_batch_is_aligned_as_its_lattices_are(
 
 
 @given(st.lists(lattices(), max_size=4), st.integers(0, 4))
-def test_the_best_paths_of_a_batch_are_those_of_its_lattices(found, place):
-    paths = list(found)
-    found.insert(place, dead_end("dead"))
-    made = graph.nbest(Batch.of(found), 3, SCALES)
-    assert [error.key for _, error in made.faults] == ["dead"]
+def test_the_best_paths_of_a_batch_are_those_of_its_lattices(examples, place):
+    paths = list(examples)
+    examples.insert(place, dead_end("dead"))
+    nbest = graph.nbest(Batch.of(examples), 3, SCALES)
+    assert [error.key for _, error in nbest.faults] == ["dead"]
     expected = []
     best = graph.best_words(Batch.of(paths), SCALES)
     for number, lattice in enumerate(paths):
@@ -182,26 +187,33 @@ def test_the_best_paths_of_a_batch_are_those_of_its_lattices(found, place):
     for lattice in paths:
         for rank, path in enumerate(graph.nbest(lattice, 3, SCALES), start=1):
             expected.append(graph.path_lattice(lattice, path).with_key(f"{lattice.key}-{rank}"))
-    assert len(made) == len(expected) == len(made.keys)
-    assert made.keys == [lattice.key for lattice in expected]
-    assert all(one.identical(other) for one, other in zip(made, expected, strict=True))
+    assert len(nbest) == len(expected) == len(nbest.keys)
+    assert nbest.keys == [lattice.key for lattice in expected]
+    assert all(result.identical(lattice) for result, lattice in zip(nbest, expected, strict=True))
 
 
 @given(st.lists(timed_lattices(), max_size=4), st.sampled_from([0.0, 0.1, 0.5]), st.booleans())
-def test_the_probable_arcs_of_a_batch_are_those_of_its_lattices(found, least, timed):
+def test_the_probable_arcs_of_a_batch_are_those_of_its_lattices(examples, least, timed):
     if timed:
-        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32)) for each in found]
-    made = graph.probable_arcs(Batch.of(found), least, SCALES, labels=True)
+        examples = [lattice.replace(time=np.arange(lattice.num_states, dtype=np.int32)) for lattice in examples]
+    probable = graph.probable_arcs(Batch.of(examples), least, SCALES, labels=True)
     rows = list(
-        zip(made.start, made.frames, made.posterior, made.word, runs(made.label, made.label_begin), strict=True)
+        zip(
+            probable.start,
+            probable.frames,
+            probable.posterior,
+            probable.word,
+            runs(probable.label, probable.label_begin),
+            strict=True,
+        )
     )
-    for lattice, (first, last) in zip(found, pairwise(made.begin), strict=True):
+    for lattice, (first, last) in zip(examples, pairwise(probable.begin), strict=True):
         time, posterior = state_times(lattice), graph.posteriors(lattice, SCALES)
         arcs = np.flatnonzero(posterior >= least)
         assert len(arcs) == last - first
-        for arc, (start, frames, share, word, label) in zip(arcs, rows[first:last], strict=True):
+        for arc, (start, frames, probability, word, label) in zip(arcs, rows[first:last], strict=True):
             assert (start, start + frames) == (time[lattice.src[arc]], time[lattice.dst[arc]])
-            assert (share, word) == (posterior[arc], lattice.word[arc])
+            assert (probability, word) == (posterior[arc], lattice.word[arc])
             assert label.tolist() == lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist()
 
 
@@ -209,16 +221,16 @@ REFERENCE = st.lists(st.sampled_from([1, 2, 3, -1]), max_size=6)
 
 
 @given(st.lists(st.tuples(timed_lattices(), REFERENCE), max_size=4), st.sampled_from([(), (2,)]), st.booleans())
-def test_a_batch_is_decoded_and_compared_as_its_lattices_are(pairs, wildcards, given_words):
-    found, references = [lattice for lattice, _ in pairs], [words for _, words in pairs]
-    batch = Batch.of(found)
+def test_a_batch_is_decoded_and_compared_as_its_lattices_are(pairs, wildcards, use_hypotheses):
+    examples, references = [lattice for lattice, _ in pairs], [words for _, words in pairs]
+    batch = Batch.of(examples)
     paths = graph.oracle(batch, references, wildcards)
     assert list(map(fields_of, paths)) == [fields_of(graph.oracle(*pair, wildcards)) for pair in pairs]
-    starts = [[max(word, 0) for word in words] for words in references] if given_words else None
-    networks = mbr_decode(batch, SCALES, decode_mbr=not given_words, hypothesis=starts)
-    for lattice, start, network in zip(found, starts or [None] * len(found), networks, strict=True):
-        alone = mbr_decode(lattice, SCALES, decode_mbr=not given_words, hypothesis=start)
-        assert fields_of(network) == fields_of(alone)
+    hypotheses = [[max(word, 0) for word in words] for words in references] if use_hypotheses else None
+    networks = mbr_decode(batch, SCALES, decode_mbr=not use_hypotheses, hypothesis=hypotheses)
+    for lattice, hypothesis, network in zip(examples, hypotheses or [None] * len(examples), networks, strict=True):
+        expected = mbr_decode(lattice, SCALES, decode_mbr=not use_hypotheses, hypothesis=hypothesis)
+        assert fields_of(network) == fields_of(expected)
 
 
 def fields_of(result):
@@ -235,36 +247,36 @@ def fields_of(result):
     ],
 )
 def test_errors_in_a_batch_name_the_lattice(function):
-    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    function(Batch.of([well]))
+    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    function(Batch.of([good]))
     with pytest.raises(LatticeError, match=r"key 'b': no path leads from the start to a final state"):
-        function(Batch.of([well, dead_end("b"), dead_end("c")]))
+        function(Batch.of([good, dead_end("b"), dead_end("c")]))
 
 
 def test_a_reference_in_a_batch_that_holds_an_epsilon_is_named():
-    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     with pytest.raises(LatticeError, match=r"key 'b': the reference contains word id 0"):
-        graph.oracle(Batch.of([well, well.with_key("b"), well]), [[], [1, 0], [0]])
+        graph.oracle(Batch.of([good, good.with_key("b"), good]), [[], [1, 0], [0]])
 
 
 def test_lattices_of_several_symbol_tables_have_none_together():
-    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    one, other = (well.with_words(SymbolTable.from_words(["<eps>", name])) for name in "xy")
-    assert Batch.of([one, one]).table is one.words
-    assert graph.prune(Batch.of([one]), 1.0).table is one.words
-    assert Batch.of([well]).table is None
+    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    first, second = (good.with_words(SymbolTable.from_words(["<eps>", name])) for name in "xy")
+    assert Batch.of([first, first]).table is first.words
+    assert graph.prune(Batch.of([first]), 1.0).table is first.words
+    assert Batch.of([good]).table is None
     with pytest.raises(LatticeError, match="different symbol tables"):
-        _ = Batch.of([one, other]).table
+        _ = Batch.of([first, second]).table
 
 
 def test_faults_of_a_second_operation_keep_their_places():
-    long = Lattice.from_arrays(
+    parallel = Lattice.from_arrays(
         "long", [0, 2, 2], [1, 1], [1, 2], [0, 0], [0, 0], [np.inf, 0], ali_begin=[0, 1, 2], ali=[1, 2]
     )
-    batch = Batch.of([dead_end("a"), long, dead_end("b"), long.with_key("c"), dead_end("d")])
+    batch = Batch.of([dead_end("a"), parallel, dead_end("b"), parallel.with_key("c"), dead_end("d")])
     pushed = graph.push(batch)
     assert [error.key for _, error in pushed.faults] == ["a", "b", "d"]
-    assert [before for before, _ in pushed.faults] == [0, 1, 2]
+    assert [place for place, _ in pushed.faults] == [0, 1, 2]
     assert pushed.keys == ["long", "c"]
 
 
@@ -302,7 +314,7 @@ def test_faults_keep_their_places():
     batch = Batch.of_entries(entries)
     assert [key for key, _ in batch.entries()] == ["x", "a", "d", "x", "b", "x"]
     pruned = graph.prune(batch, 1.0)
-    assert [(key, isinstance(found, NinjaError)) for key, found in pruned.entries()] == [
+    assert [(key, isinstance(entry, NinjaError)) for key, entry in pruned.entries()] == [
         ("x", True), ("a", False), ("d", True), ("x", True), ("b", False), ("x", True)
     ]  # fmt: skip
     assert len(pruned.without_faults().faults) == 0
@@ -324,31 +336,33 @@ def test_damage_is_reported_and_the_other_batches_are_read(tmp_path):
     assert len(failures) == 1
     keys = [key for key, _ in ninja.read(tmp_path / "a.ark", on_error=[].append)]
     assert [key for batch in batches for key in batch.keys] == keys != []
-    whole = ninja.read(tmp_path / "a.ark", batches=True)
-    seen = []
+    all_batches = ninja.read(tmp_path / "a.ark", batches=True)
+    keys_before_error = []
     with pytest.raises(NinjaError):
-        seen.extend(key for batch in whole for key in batch.keys)
-    assert seen == keys
+        keys_before_error.extend(key for batch in all_batches for key in batch.keys)
+    assert keys_before_error == keys
 
 
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("compact", [None, True, False])
-@given(found=st.lists(lattices(), max_size=4))
-def test_a_batch_is_written_as_its_lattices_are(text, compact, found):
-    writer, twin = TableWriter(text=text), TableWriter(text=text)
-    begins = writer.append_all(Batch.of(found).items, compact)
-    kinds = [(each.kind == "compact") if compact is None else compact for each in found]
-    offsets = [twin.append(each, each.key.encode(), kind) for each, kind in zip(found, kinds, strict=True)]
-    assert bytes(writer.view()) == bytes(twin.view())
+@given(examples=st.lists(lattices(), max_size=4))
+def test_a_batch_is_written_as_its_lattices_are(text, compact, examples):
+    writer, single_writer = TableWriter(text=text), TableWriter(text=text)
+    begins = writer.append_all(Batch.of(examples).items, compact)
+    kinds = [(lattice.kind == "compact") if compact is None else compact for lattice in examples]
+    offsets = [
+        single_writer.append(lattice, lattice.key.encode(), kind) for lattice, kind in zip(examples, kinds, strict=True)
+    ]
+    assert bytes(writer.view()) == bytes(single_writer.view())
     # each begins behind those before it
     assert begins.tolist() == offsets
 
 
 def test_arrays_that_do_not_fit_are_refused():
     lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    short = np.zeros(1, np.int64)
-    short.setflags(write=False)
-    for misfit in (lattice.replace(ali_begin=short), Batch.of([lattice.replace(ali_begin=short)])):
+    short_offsets = np.zeros(1, np.int64)
+    short_offsets.setflags(write=False)
+    for misfit in (lattice.replace(ali_begin=short_offsets), Batch.of([lattice.replace(ali_begin=short_offsets)])):
         for function in (partial(graph.prune, beam=1.0), graph.connect, graph.push, graph.best_path, mbr_decode):
             with pytest.raises(LatticeError, match="do not fit together"):
                 function(misfit)

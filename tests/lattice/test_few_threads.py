@@ -14,19 +14,19 @@ from ninja.graph import from_arcs
 from ninja.lattice.batch import in_order, read_ahead
 
 ROOT = Path(__file__).resolve().parents[2]
-SAID = "cannot start a thread, because the limit of the system is reached; use fewer --jobs"
+MESSAGE = "cannot start a thread, because the limit of the system is reached; use fewer --jobs"
 
 
 @pytest.fixture
 def no_threads(monkeypatch):
-    def refused(self):
+    def refuse(self):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
 def test_work_on_threads_says_what_to_do(no_threads):
-    with pytest.raises(ThreadError, match=SAID):
+    with pytest.raises(ThreadError, match=MESSAGE):
         list(in_order(abs, [1, 2], 2))
 
 
@@ -40,7 +40,7 @@ def test_other_errors_of_work_stay_as_they_are():
 
 
 def test_reading_ahead_says_what_to_do(no_threads):
-    with pytest.raises(ThreadError, match=SAID):
+    with pytest.raises(ThreadError, match=MESSAGE):
         list(read_ahead(iter([])))
 
 
@@ -48,8 +48,8 @@ def test_commands_say_what_to_do(no_threads, ninja, tmp_path):
     sources = [tmp_path / "a.ark", tmp_path / "b.ark"]  # two batches, as a single one needs no threads
     for source in sources:
         write_all(source, [from_arcs(source.stem, [0], [1], [1], [1.0], finals={1: 0.0})])
-    code, _, said = ninja("prune", *sources, "--jobs", "2", "-o", tmp_path / "out.ark")
-    assert (code, SAID in said, len(said.splitlines())) == (1, True, 1), said
+    code, _, err = ninja("prune", *sources, "--jobs", "2", "-o", tmp_path / "out.ark")
+    assert (code, MESSAGE in err, len(err.splitlines())) == (1, True, 1), err
     assert sorted(os.listdir(tmp_path)) == ["a.ark", "b.ark"]
 
 
@@ -72,5 +72,7 @@ except ThreadError as error:
     print(error)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_ARENA_MAX": "1"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
-    assert SAID in done.stdout, done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert MESSAGE in process.stdout, process.stderr

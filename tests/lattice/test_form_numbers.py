@@ -48,10 +48,10 @@ def has_clashes(lattice: Lattice) -> bool:
 
 
 @given(st.lists(written_lattices(), max_size=4), st.booleans())
-def test_lattices_have_the_words_and_the_arcs_of_their_lexical_lattices(several, all_changed):
+def test_lattices_have_the_words_and_the_arcs_of_their_lexical_lattices(examples, all_changed):
     table = LexicalTable(WORDS, BASIC)
-    for source in (Batch.of(several), *several):
-        batch = [source] if isinstance(source, Lattice) else several
+    for source in (Batch.of(examples), *examples):
+        batch = [source] if isinstance(source, Lattice) else examples
         numbered = table.numbers.lattices(source, all_changed=all_changed)
         assert numbered.changed.tolist() == [
             place
@@ -65,22 +65,24 @@ def test_lattices_have_the_words_and_the_arcs_of_their_lexical_lattices(several,
         assert (numbered.items is None) == (len(numbered.changed) == 0)
         if numbered.items is None:
             continue
-        for place, (lattice, made) in enumerate(zip(batch, Batch.of(batch).like(numbered.items), strict=True)):
+        for place, (lattice, result) in enumerate(zip(batch, Batch.of(batch).like(numbered.items), strict=True)):
             if place not in numbered.changed:
-                assert made.word.tolist() == lattice.word.tolist()
+                assert result.word.tolist() == lattice.word.tolist()
                 continue
             lexical = lexical_lattice(lattice, table)
             for name in ARRAYS:
-                assert np.array_equal(getattr(made, name), getattr(lexical.lattice, name)), name
-            assert (made.time is None) == (lexical.lattice.time is None)
-            assert made.time is None or np.array_equal(made.time, lexical.lattice.time)
-            names = ["" if number == 0 else table.numbers.names([number])[0] for number in made.word.tolist()]
+                assert np.array_equal(getattr(result, name), getattr(lexical.lattice, name)), name
+            assert (result.time is None) == (lexical.lattice.time is None)
+            assert result.time is None or np.array_equal(result.time, lexical.lattice.time)
+            names = ["" if number == 0 else table.numbers.names([number])[0] for number in result.word.tolist()]
             assert names == ["" if number == 0 else table.lexical.word(number) for number in lexical.lattice.word]
-            written = _core.written_arcs(numbered.items, place)
-            if written is None:
+            source_arcs = _core.written_arcs(numbered.items, place)
+            if source_arcs is None:
                 assert lexical.is_first.all()
             else:
-                assert np.array_equal(np.where(lexical.is_first, lexical.source_arc, -1 - lexical.source_arc), written)
+                assert np.array_equal(
+                    np.where(lexical.is_first, lexical.source_arc, -1 - lexical.source_arc), source_arcs
+                )
 
 
 @given(written_lattices())
@@ -98,8 +100,8 @@ def test_each_arc_has_its_written_form(lattice):
             assert number == word
             assert len(BASIC(WORDS.word(word))) < 2 or word == 0
         else:
-            written, piece = parts[-1 - number].tolist()
-            assert written == word
+            written_word, piece = parts[-1 - number].tolist()
+            assert written_word == word
             assert BASIC(WORDS.word(word))[piece] == table.lexical.word(int(name))
 
 
@@ -130,6 +132,6 @@ def test_a_form_keeps_its_number_when_it_becomes_a_word_of_a_growing_table():
 def test_a_word_outside_the_table_is_reported():
     lattice = ninja.from_nbest("utt", [(["ann", "bob"], -1.0)])
     for number in (len(WORDS), 899, 2**31 - 1):
-        other = lattice.replace(word=np.array([1, number], np.int32), words=WORDS)
+        unknown_word = lattice.replace(word=np.array([1, number], np.int32), words=WORDS)
         with pytest.raises(SymbolError, match=f"word id {number} is not in the symbol table"):
-            FormNumbers(WORDS, BASIC).lattices(other)
+            FormNumbers(WORDS, BASIC).lattices(unknown_word)

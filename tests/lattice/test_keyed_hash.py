@@ -19,7 +19,7 @@ from ninja.lm.ngram.model import read_arpa
 
 ROOT = Path(__file__).resolve().parents[2]
 Words = npt.NDArray[np.uint64]
-MANY = 8_000
+NUM_WORDS = 8_000
 MURMUR = 0xC6A4A7935BD1E995
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -28,7 +28,7 @@ def inverse(factor: int) -> np.uint64:
     return np.uint64(pow(factor, -1, 1 << 64))
 
 
-def of_murmur(hashes: Words) -> Words:
+def with_murmur_hashes(hashes: Words) -> Words:
     """Return the words of eight bytes that have the given hashes of libstdc++ (std::hash of a string)."""
     value = (hashes ^ hashes >> 47) * inverse(MURMUR)
     value = (value ^ value >> 47) * inverse(MURMUR)
@@ -36,23 +36,23 @@ def of_murmur(hashes: Words) -> Words:
     return (value ^ value >> 47) * inverse(MURMUR)
 
 
-def of_product(hashes: Words) -> Words:
+def with_product_hashes(hashes: Words) -> Words:
     """Return the words of eight bytes that have the given hashes, computed by multiplication with a constant."""
     return (hashes ^ hashes >> 32) * inverse(GOLDEN) ^ np.uint64(8)
 
 
 @cache
-def words_of_one_place(words_of: Callable[[Words], Words]) -> list[str]:
+def colliding_words(words_of: Callable[[Words], Words]) -> list[str]:
     """Return words whose hashes end in 24 zeros, so that they collide in every table."""
-    found: list[str] = []
+    words: list[str] = []
     step = 1 << 18
     for begin in range(1, 1 << 30, step):
-        words = words_of(np.arange(begin, begin + step, dtype=np.uint64) << np.uint64(24))
-        letters = words.view(np.uint8).reshape(-1, 8)
+        candidates = words_of(np.arange(begin, begin + step, dtype=np.uint64) << np.uint64(24))
+        letters = candidates.view(np.uint8).reshape(-1, 8)
         is_word = ((letters > 39) & (letters < 127) & (letters != 92)).all(axis=1)  # no quotes, number signs, escapes
-        found += (row.tobytes().decode() for row in letters[is_word])
-        if len(found) >= MANY:
-            return found
+        words += (row.tobytes().decode() for row in letters[is_word])
+        if len(words) >= NUM_WORDS:
+            return words
     raise AssertionError("too few words")
 
 
@@ -68,20 +68,20 @@ def slf(words: list[str], path: Path) -> Callable[[], object]:
     return lambda: read_slf(content, "utt")
 
 
-@pytest.mark.parametrize("words_of", [of_murmur, of_product])
+@pytest.mark.parametrize("words_of", [with_murmur_hashes, with_product_hashes])
 @pytest.mark.parametrize("read", [arpa, slf])
 def test_chosen_words_take_no_longer_than_others(
     read: Callable[[list[str], Path], Callable[[], object]], words_of: Callable[[Words], Words], tmp_path: Path
 ) -> None:
-    words = words_of_one_place(words_of)
+    words = colliding_words(words_of)
     assert_linear(lambda size: read(words[:size], tmp_path / "file"), len(words) // 4, largest=len(words))
 
 
 def test_every_hash_table_has_a_key() -> None:
     sources = {path: path.read_text() for path in (ROOT / "ext").glob("*/*.[hp][px]*")}
-    tables = [found for text in sources.values() for found in re.findall(r"unordered_\w+<.*?> \w+;", text)]
+    tables = [table for text in sources.values() for table in re.findall(r"unordered_\w+<.*?> \w+;", text)]
     assert tables
-    assert [each for each in tables if "KeyedHash" not in each] == []
+    assert [table for table in tables if "KeyedHash" not in table] == []
     unkeyed = re.compile(r"std::hash|0x9e3779b|0xbf58476d|0xc6a4a793", re.IGNORECASE)
     assert [path for path, text in sources.items() if unkeyed.search(text)] == []
 
@@ -99,11 +99,11 @@ def add(lattice):
 for _, lattice in ninja.read(sys.argv[1]):
     pruned = graph.prune(lattice, 4.0, ninja.Scales(0.1))
     bare = pruned.replace(ali=pruned.ali[:0], ali_begin=0 * pruned.ali_begin)
-    for made in (
+    for result in (
         graph.determinize_pruned(pruned, 4.0, 0.1), graph.minimize(pruned), graph.push(pruned),
         graph.union([pruned, lattice]), graph.determinize(graph.remove_epsilons(pruned)),
     ):
-        add(made[0] if isinstance(made, tuple) else made)
+        add(result[0] if isinstance(result, tuple) else result)
     digest.update(mbr_decode(pruned).words.tobytes())
 print(digest.hexdigest())
 """
@@ -112,5 +112,5 @@ print(digest.hexdigest())
 def test_results_do_not_depend_on_the_key() -> None:
     command = [sys.executable, "-c", RESULTS, str(ROOT / "examples" / "lat.ark.gz")]
     runs = [subprocess.run(command, capture_output=True, text=True) for _ in range(2)]
-    assert [each.stderr for each in runs] == ["", ""]
+    assert [run.stderr for run in runs] == ["", ""]
     assert runs[0].stdout == runs[1].stdout

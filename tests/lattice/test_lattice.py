@@ -16,7 +16,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 INF = float("inf")
-SOUND: dict[str, Any] = {
+VALID: dict[str, Any] = {
     "arc_begin": [0, 2, 2],
     "dst": [1, 1],
     "word": [3, 0],
@@ -27,7 +27,7 @@ SOUND: dict[str, Any] = {
 
 
 def test_omitted_arrays_are_empty_and_cost_nothing() -> None:
-    lattice = Lattice.from_arrays("k", **SOUND)
+    lattice = Lattice.from_arrays("k", **VALID)
     assert lattice.final_acoustic.tolist() == [INF, 0.0]
     assert lattice.ali_begin.tolist() == lattice.final_ali_begin.tolist() == [0, 0, 0]
     assert lattice.ali.size == lattice.final_ali.size == 0
@@ -67,12 +67,12 @@ def test_omitted_arrays_are_empty_and_cost_nothing() -> None:
 )
 def test_a_broken_invariant_is_refused_by_name(change: dict[str, Any], message: str) -> None:
     with pytest.raises(LatticeError, match=f"^key 'k': {message}"):
-        Lattice.from_arrays("k", **{**SOUND, **change})
+        Lattice.from_arrays("k", **{**VALID, **change})
 
 
 def test_arrays_are_read_only_and_the_callers_own_stay_as_they_are() -> None:
     graph = np.array([1, 2], np.float32)
-    lattice = Lattice.from_arrays("k", **{**SOUND, "graph": graph})
+    lattice = Lattice.from_arrays("k", **{**VALID, "graph": graph})
     graph[0] = 9
     assert lattice.graph.tolist() == [1, 2]
     with pytest.raises(ValueError, match="read-only"):
@@ -85,18 +85,18 @@ def test_arrays_are_read_only_and_the_callers_own_stay_as_they_are() -> None:
 
 @given(lattice=lattices())
 def test_a_pickled_lattice_comes_back_identical_and_read_only(lattice: Lattice) -> None:
-    again = pickle.loads(pickle.dumps(lattice))
-    assert again.identical(lattice)
-    assert not again.graph.flags.writeable
-    assert not again.identical(lattice.with_key(lattice.key + "x"))
+    unpickled = pickle.loads(pickle.dumps(lattice))
+    assert unpickled.identical(lattice)
+    assert not unpickled.graph.flags.writeable
+    assert not unpickled.identical(lattice.with_key(lattice.key + "x"))
 
 
 def test_fields_are_replaced_and_the_others_kept() -> None:
-    lattice = Lattice.from_arrays("k", **SOUND)
-    other = lattice.replace(key="other", kind="raw")
-    assert (other.key, other.kind) == ("other", "raw")
+    lattice = Lattice.from_arrays("k", **VALID)
+    renamed = lattice.replace(key="other", kind="raw")
+    assert (renamed.key, renamed.kind) == ("other", "raw")
     assert lattice.key == "k"
-    assert all(getattr(other, each.name) is getattr(lattice, each.name) for each in fields(Lattice)[1:12])
+    assert all(getattr(renamed, field.name) is getattr(lattice, field.name) for field in fields(Lattice)[1:12])
     with pytest.raises(TypeError, match="no field 'speaker'"):
         lattice.replace(speaker="a")
 
@@ -105,6 +105,6 @@ def test_fields_are_replaced_and_the_others_kept() -> None:
 def test_replacing_is_what_dataclasses_do(lattice: Lattice) -> None:
     words = SymbolTable.from_words(["<eps>"])
     time = np.arange(lattice.num_states, dtype=np.int32)
-    given = {"key": "new", "time": time, "frame_shift": 0.03, "words": words}
-    ours, theirs = lattice.replace(**given), replace(lattice, **given)
-    assert all(getattr(ours, each.name) is getattr(theirs, each.name) for each in fields(Lattice))
+    changes = {"key": "new", "time": time, "frame_shift": 0.03, "words": words}
+    result, expected = lattice.replace(**changes), replace(lattice, **changes)
+    assert all(getattr(result, field.name) is getattr(expected, field.name) for field in fields(Lattice))

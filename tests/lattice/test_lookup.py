@@ -37,39 +37,39 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_key_is_found_in_any_order(archive: Path, order: list[str]) -> None:
     with Lookup(archive) as lattices:
         for key in order:
-            found = lattices.get(key)
+            lattice = lattices.get(key)
             if key in KEYS:
-                assert found is not None
-                assert found.identical(lattice_of(key, float(KEYS.index(key))))
+                assert lattice is not None
+                assert lattice.identical(lattice_of(key, float(KEYS.index(key))))
             else:
-                assert found is None
+                assert lattice is None
 
 
 def test_archives_in_one_order_are_read_side_by_side(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = 0
+    num_read = 0
     original = lookup.Reading.lattices
 
-    def counted(reading: lookup.Reading) -> Iterator[tuple[str, Lattice]]:
-        nonlocal read
+    def count_lattices(reading: lookup.Reading) -> Iterator[tuple[str, Lattice]]:
+        nonlocal num_read
         for pair in original(reading):
-            read += 1
+            num_read += 1
             yield pair
 
-    monkeypatch.setattr(lookup.Reading, "lattices", counted)
+    monkeypatch.setattr(lookup.Reading, "lattices", count_lattices)
     monkeypatch.setattr(lookup._SkippedLattices, "put", lambda *_: pytest.fail("nothing is passed over"))
     with Lookup(archive) as lattices:
         for number, key in enumerate(KEYS, start=1):
             assert lattices.get(key) is not None
-            assert read == number
+            assert num_read == number
 
 
 def test_skipped_lattices_are_kept_on_disk(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "IN_MEMORY", 100)
     with Lookup(archive) as lattices:
         for key in reversed(KEYS):
-            found = lattices.get(key)
-            assert found is not None
-            assert found.key == key
+            lattice = lattices.get(key)
+            assert lattice is not None
+            assert lattice.key == key
         assert lattices._skipped._file._rolled  # type: ignore[attr-defined]
 
 
@@ -100,11 +100,11 @@ def test_symbol_tables_stay_with_lattices_passed_over(archive: Path) -> None:
 def test_faults_of_the_archive_are_reported_or_raised(archive: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.ark"
     path.write_bytes(archive.read_bytes()[:-10])
-    found: list[NinjaError] = []
-    with Lookup(path, on_error=found.append) as lattices:
+    errors: list[NinjaError] = []
+    with Lookup(path, on_error=errors.append) as lattices:
         assert lattices.get("k7") is None
         assert lattices.get("k6") is not None
-    assert [error.key for error in found] == ["k7"]
+    assert [error.key for error in errors] == ["k7"]
     with Lookup(path) as lattices, pytest.raises(NinjaError, match="the file ends within"):
         lattices.get("k7")
 

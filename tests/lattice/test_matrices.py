@@ -10,7 +10,7 @@ from ninja.errors import FormatError, InputError, NinjaError
 from ninja.files.stream import Stream
 
 
-def contained(content, key, path="the matrices"):
+def read_content(content, key, path="the matrices"):
     return matrices_in(Stream(io.BytesIO(content), path), key, path)
 
 
@@ -19,23 +19,25 @@ def test_matrices_come_back_from_every_format(tmp_path):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(20, 5)).astype(np.float32)
-    for name, content in made(matrix, tmp_path, kaldiio, torch).items():
-        for key, found in contained(content, "utt", name):
+    for name, content in matrix_files(matrix, tmp_path, kaldiio, torch).items():
+        for key, result in read_content(content, "utt", name):
             assert key == "utt"
-            assert found.shape == (20, 5), name
-            assert np.abs(found - matrix).max() < (0.05 if "packed" in name else 1e-2 if "half" in name else 1e-5), name
-    [(key, found, _)] = read_matrices(f"scp:{tmp_path}/a.scp")
+            assert result.shape == (20, 5), name
+            assert np.abs(result - matrix).max() < (0.05 if "packed" in name else 1e-2 if "half" in name else 1e-5), (
+                name
+            )
+    [(key, result, _)] = read_matrices(f"scp:{tmp_path}/a.scp")
     assert key == "utt"
-    assert np.array_equal(found, matrix)
+    assert np.array_equal(result, matrix)
 
 
-def made(matrix, tmp_path, kaldiio, torch):
+def matrix_files(matrix, tmp_path, kaldiio, torch):
     """Write the same matrix in each format."""
     files = {}
 
-    def torch_bytes(thing):
+    def torch_bytes(value):
         stream = io.BytesIO()
-        torch.save(thing, stream)
+        torch.save(value, stream)
         return stream.getvalue()
 
     def numpy_bytes(save, **arrays):
@@ -78,18 +80,18 @@ def made(matrix, tmp_path, kaldiio, torch):
 )
 def test_files_that_hold_no_matrix_are_refused(content, message):
     with pytest.raises(FormatError, match=message):
-        list(contained(content, "k", "f"))
+        list(read_content(content, "k", "f"))
 
 
 def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
     torch = pytest.importorskip("torch")
 
-    def saved(thing):
+    def saved_bytes(value):
         stream = io.BytesIO()
-        torch.save(thing, stream)
+        torch.save(value, stream)
         return stream.getvalue()
 
-    for thing, message in [
+    for value, message in [
         (print, "an object of the type __builtin__.print; only floating-point tensors can be read"),
         ([torch.zeros(2, 2)], "expected a tensor, or a dictionary with names as keys"),
         (torch.zeros(2), r"the matrix must have shape \[frames, units\], not \[2\]"),
@@ -100,7 +102,7 @@ def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
         ),
     ]:
         with pytest.raises(FormatError, match=message):
-            list(contained(saved(thing), "k"))
+            list(read_content(saved_bytes(value), "k"))
 
 
 def test_an_array_larger_than_its_file_is_refused():
@@ -108,11 +110,11 @@ def test_an_array_larger_than_its_file_is_refused():
     np.save(stream, np.zeros((4, 4)))
     content = stream.getvalue().replace(b"(4, 4)", b"(4, 9)")
     with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] needs 288 bytes, but the file has 128"):
-        list(contained(content, "k"))
+        list(read_content(content, "k"))
     stream = io.BytesIO()
     np.save(stream, np.array([["a"]], object))
     with pytest.raises(FormatError, match="expected a matrix of numbers, found an array of object with 2 axes"):
-        list(contained(stream.getvalue(), "k"))
+        list(read_content(stream.getvalue(), "k"))
 
 
 def test_script_files_run_nothing(tmp_path):
@@ -133,12 +135,12 @@ def test_script_files_run_nothing(tmp_path):
 def test_damaged_matrices_are_named_or_harmless(tmp_path):
     kaldiio = pytest.importorskip("kaldiio")
     torch = pytest.importorskip("torch")
-    chance = random.Random(1)
-    for content in made(np.random.default_rng(0).normal(size=(4, 3)), tmp_path, kaldiio, torch).values():
+    rng = random.Random(1)
+    for content in matrix_files(np.random.default_rng(0).normal(size=(4, 3)), tmp_path, kaldiio, torch).values():
         for _ in range(40):
             damaged = bytearray(content)
-            for _ in range(chance.randint(1, 4)):
-                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+            for _ in range(rng.randint(1, 4)):
+                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
             with suppress(NinjaError):
-                for _, matrix in contained(bytes(damaged[: chance.choice([len(damaged), len(damaged) // 2])]), "k"):
+                for _, matrix in read_content(bytes(damaged[: rng.choice([len(damaged), len(damaged) // 2])]), "k"):
                     assert matrix.nbytes <= 4 * len(content)

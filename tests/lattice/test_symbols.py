@@ -28,8 +28,8 @@ def test_a_table_read_back_is_the_table_written(
 ) -> None:
     path = tmp_path_factory.mktemp("words") / "words.txt"
     content = "".join(f"{word} {number}\n" for word, number in entries.items()).encode()
-    for packed in (content, gzip.compress(content)):
-        path.write_bytes(packed)
+    for data in (content, gzip.compress(content)):
+        path.write_bytes(data)
         assert dict(SymbolTable.read(path)) == entries
 
 
@@ -91,10 +91,10 @@ def test_a_plain_table_is_read_as_line_by_line(tmp_path_factory, pieces):
         except NinjaError as error:
             return str(error)
 
-    plain = read()
+    fast = read()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(symbols, "_read_plain", lambda _: None)
-        assert plain == read()
+        assert fast == read()
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 16])
@@ -108,12 +108,12 @@ def test_a_plain_table_is_the_same_in_blocks_of_any_size(block: int, tmp_path: P
 
 def test_merging_tables_takes_time_in_proportion_to_their_words() -> None:
     def merging(size: int) -> Callable[[], object]:
-        one, other = ([(f"{name}{number}", size // 2 + number) for number in range(size)] for name in "ab")
+        first, second = ([(f"{name}{number}", size // 2 + number) for number in range(size)] for name in "ab")
 
         def run() -> None:
-            table = SymbolTable.growing(one)
-            table.merge(other)
-            assert table.ids(word for word, _ in other) == list(range(size + size // 2, 2 * size + size // 2))
+            table = SymbolTable.growing(first)
+            table.merge(second)
+            assert table.ids(word for word, _ in second) == list(range(size + size // 2, 2 * size + size // 2))
 
         return run
 

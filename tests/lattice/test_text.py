@@ -181,15 +181,15 @@ def test_auto_chooses_basic_once_words_look_written():
     notes: list[str] = []
     forms = LexicalForms(note=notes.append)
     plain = ninja.from_nbest("a", [(["hello", "tom"], -1.0)])
-    written = ninja.from_nbest("b", [(["Hello,", "Tom."], -1.0)])
+    punctuated = ninja.from_nbest("b", [(["Hello,", "Tom."], -1.0)])
     assert forms.table(plain) is None
-    table = forms.table(written)
-    assert table is forms.table(written)
+    table = forms.table(punctuated)
+    assert table is forms.table(punctuated)
     assert table is not None
     assert table.normalizer is BASIC
     assert forms.table(plain) is not None  # the same for the rest of a run
     assert notes == [LOOKS_WRITTEN]
-    assert LexicalForms("none").table(written) is None
+    assert LexicalForms("none").table(punctuated) is None
     assert NONE.is_identity
 
 

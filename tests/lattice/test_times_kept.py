@@ -20,7 +20,7 @@ ALL_WORDS = SymbolTable([("<eps>", 0), *((f"w{number}", number) for number in ra
 
 
 @st.composite
-def timed(draw, *, different_words=False):
+def timed_lattices(draw, *, different_words=False):
     """Draw a lattice with times and no labels, whose arcs have distinct acoustic costs: 1, 2, 4, …"""
     times = [0, *sorted(draw(st.lists(st.integers(0, 9), min_size=1, max_size=6)))]
     last = len(times) - 1
@@ -45,7 +45,7 @@ def timed(draw, *, different_words=False):
     )
 
 
-def spans(lattice):
+def spans_by_cost(lattice):
     """Return begin and end of each arc, by its distinguishing cost."""
     return {
         cost: (int(lattice.time[src]), int(lattice.time[dst]))
@@ -53,18 +53,21 @@ def spans(lattice):
     }
 
 
-def keeps(result, lattice):
+def assert_keeps_times(result, lattice):
     """Check that the arcs of a result begin and end at the same times as before."""
     assert result.time is not None
     assert result.time.dtype == np.int32
     assert not result.time.flags.writeable
     assert (result.frame_shift, result.words) == (lattice.frame_shift, lattice.words)
     assert (result.time[result.dst] >= result.time[result.src]).all()
-    old = spans(lattice)
+    spans_before = spans_by_cost(lattice)
     for cost, src, dst in zip(result.acoustic.tolist(), result.src, result.dst, strict=True):
         if cost:  # several arcs may have become one
-            joined = [each for each in old if int(each) & int(cost)]
-            assert (result.time[src], result.time[dst]) == (old[joined[0]][0], old[joined[-1]][1])
+            merged_costs = [cost_before for cost_before in spans_before if int(cost_before) & int(cost)]
+            assert (result.time[src], result.time[dst]) == (
+                spans_before[merged_costs[0]][0],
+                spans_before[merged_costs[-1]][1],
+            )
         else:  # a new arc, without a word
             assert result.time[src] == result.time[dst]
 
@@ -93,34 +96,34 @@ KEEPING = {
 
 
 @pytest.mark.parametrize("operation", KEEPING.values(), ids=KEEPING)
-@given(lattice=timed())
+@given(lattice=timed_lattices())
 def test_states_that_stay_keep_their_times(operation, lattice):
     try:
         result = operation(lattice)
     except LatticeError as error:  # nothing is left of it, or too much is wanted
         assert "path" in str(error) or "nothing" in str(error)  # noqa: PT017
         return
-    keeps(result, lattice)
+    assert_keeps_times(result, lattice)
 
 
-@given(timed(), timed())
-def test_each_lattice_of_a_union_keeps_its_times(one, other):
-    moved = other.with_costs(other.graph, other.acoustic * 8192)
-    result = graph.union([one, moved], determinize=False)
-    old = spans(graph.connect(one)) | spans(graph.connect(moved))
+@given(timed_lattices(), timed_lattices())
+def test_each_lattice_of_a_union_keeps_its_times(first, second):
+    moved = second.with_costs(second.graph, second.acoustic * 8192)
+    result = graph.union([first, moved], determinize=False)
+    expected = spans_by_cost(graph.connect(first)) | spans_by_cost(graph.connect(moved))
     assert (result.time[result.dst] >= result.time[result.src]).all()
-    assert {cost: span for cost, span in spans(result).items() if cost} == old
+    assert {cost: span for cost, span in spans_by_cost(result).items() if cost} == expected
 
 
-@given(timed())
+@given(timed_lattices())
 def test_a_lattice_turned_round_ends_when_it_began(lattice):
     result = graph.reverse(lattice)
     assert (result.time[result.dst] >= result.time[result.src]).all()
     length = int(graph.connect(lattice).time.max())
-    old = {cost: (length - end, length - begin) for cost, (begin, end) in spans(lattice).items()}
+    expected = {cost: (length - end, length - begin) for cost, (begin, end) in spans_by_cost(lattice).items()}
     shifts = {
-        old[cost][0] - begin for cost, (begin, _) in spans(result).items() if cost in old
-    } | {old[cost][1] - end for cost, (_, end) in spans(result).items() if cost in old}  # fmt: skip
+        expected[cost][0] - begin for cost, (begin, _) in spans_by_cost(result).items() if cost in expected
+    } | {expected[cost][1] - end for cost, (_, end) in spans_by_cost(result).items() if cost in expected}  # fmt: skip
     assert len(shifts) <= 1
 
 
@@ -130,7 +133,7 @@ def test_a_chain_that_becomes_one_arc_ends_where_its_last_arc_did():
     assert graph.to_compact(chain).time.tolist() == [0, 5, 9]
 
 
-@given(timed())
+@given(timed_lattices())
 def test_pushing_moves_costs_and_leaves_states_where_they_are(lattice):
     connected = graph.connect(lattice)
     pushed = graph.push(connected)
@@ -138,7 +141,7 @@ def test_pushing_moves_costs_and_leaves_states_where_they_are(lattice):
     assert pushed.dst.tolist() == connected.dst.tolist()
 
 
-@given(timed(different_words=True), st.data())
+@given(timed_lattices(different_words=True), st.data())
 def test_words_end_when_they_did_when_epsilons_go(lattice, data):
     silent = data.draw(st.lists(st.booleans(), min_size=lattice.num_arcs, max_size=lattice.num_arcs))
     words = np.where(silent, 0, lattice.word).astype(np.int32)
@@ -159,7 +162,7 @@ MERGING = {
 
 
 @pytest.mark.parametrize("operation", MERGING.values(), ids=MERGING)
-@given(lattice=timed())
+@given(lattice=timed_lattices())
 def test_where_states_become_one_no_time_is_made_up(operation, lattice):
     result = operation(lattice)
     if result.time is not None:  # there was nothing to do but to remove epsilons
@@ -168,52 +171,52 @@ def test_where_states_become_one_no_time_is_made_up(operation, lattice):
     assert (result.frame_shift, result.words) == (0.02, ALL_WORDS)
 
 
-@given(timed())
+@given(timed_lattices())
 def test_every_path_of_an_n_best_list_keeps_its_times(lattice):
     for path in graph.nbest(lattice, 5):
-        keeps(graph.path_lattice(lattice, path), lattice)
+        assert_keeps_times(graph.path_lattice(lattice, path), lattice)
 
 
-def labelled(count):
+def labelled_lattice(count):
     return graph.from_arcs("u", [0], [1], [1], [1.0], finals={1: 0.0}, labels=[[7] * count])
 
 
 def test_labels_and_times_of_two_systems_meet_where_their_frames_are_of_one_length():
     timed = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0}, time=[0, 5], frame_shift=0.03)
-    aligned = replace(labelled(4), frame_shift=0.03)
-    both = graph.combine([timed, aligned])
-    assert sorted(both.time.tolist()) == [0, 4, 5]
-    assert both.frame_shift == 0.03
-    assert both.ali.tolist() == [7, 7, 7, 7]
+    aligned = replace(labelled_lattice(4), frame_shift=0.03)
+    combined = graph.combine([timed, aligned])
+    assert sorted(combined.time.tolist()) == [0, 4, 5]
+    assert combined.frame_shift == 0.03
+    assert combined.ali.tolist() == [7, 7, 7, 7]
 
 
 @pytest.mark.parametrize("shift", [None, 0.01])
 def test_times_that_cannot_be_compared_are_not_mixed(shift):
     timed = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0}, time=[0, 5], frame_shift=0.03)
-    both = graph.combine([timed, replace(labelled(4), frame_shift=shift)])
-    assert (both.time, both.ali.size, both.frame_shift) == (None, 0, None)
-    united = graph.union([timed, replace(labelled(4), frame_shift=shift)], determinize=False)
+    combined = graph.combine([timed, replace(labelled_lattice(4), frame_shift=shift)])
+    assert (combined.time, combined.ali.size, combined.frame_shift) == (None, 0, None)
+    united = graph.union([timed, replace(labelled_lattice(4), frame_shift=shift)], determinize=False)
     assert (united.time, united.ali.tolist()) == (None, [7, 7, 7, 7])
 
 
 def test_labels_of_one_system_tell_nothing_of_another_that_has_none():
     plain = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0})
-    assert graph.combine([plain, labelled(4)]).ali.size == 0
-    assert graph.combine([labelled(4), labelled(5)]).ali.size == 9
+    assert graph.combine([plain, labelled_lattice(4)]).ali.size == 0
+    assert graph.combine([labelled_lattice(4), labelled_lattice(5)]).ali.size == 9
 
 
 @pytest.mark.parametrize("operation", [
-    lambda one, other: graph.union([one, other]),
-    lambda one, other: graph.union([one, other], determinize=False),
-    lambda one, other: graph.combine([one, other]),
+    lambda first, second: graph.union([first, second]),
+    lambda first, second: graph.union([first, second], determinize=False),
+    lambda first, second: graph.combine([first, second]),
     graph.interp,
     graph.compose,
     graph.equivalent,
 ], ids=["union", "side by side", "combine", "interp", "compose", "equivalent"])  # fmt: skip
 def test_ids_of_two_symbol_tables_are_never_taken_for_the_same_words(operation):
-    one = replace(labelled(1), words=SymbolTable([("<eps>", 0), ("yes", 1)]))
-    other = replace(labelled(1), words=SymbolTable([("<eps>", 0), ("no", 1)]))
+    first = replace(labelled_lattice(1), words=SymbolTable([("<eps>", 0), ("yes", 1)]))
+    second = replace(labelled_lattice(1), words=SymbolTable([("<eps>", 0), ("no", 1)]))
     with pytest.raises(SymbolError, match="the lattices have different symbol tables"):
-        operation(one, other)
-    operation(one, replace(labelled(1), words=SymbolTable([("<eps>", 0), ("yes", 1), ("more", 2)])))
-    operation(one, labelled(1))
+        operation(first, second)
+    operation(first, replace(labelled_lattice(1), words=SymbolTable([("<eps>", 0), ("yes", 1), ("more", 2)])))
+    operation(first, labelled_lattice(1))

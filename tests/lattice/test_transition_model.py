@@ -36,8 +36,8 @@ def test_each_transition_id_is_explained(tmp_path: Path, write: Callable[[bool],
     assert model.transition_state.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert model.is_self_loop.tolist() == [False] + [True, False] * 5
     assert np.flatnonzero(model.is_final).tolist() == [4, 6, 10]
-    forward = [each[2] for each in TUPLES for _ in range(2)]
-    loops = [each[3] for each in TUPLES for _ in range(2)]
+    forward = [row[2] for row in TUPLES for _ in range(2)]
+    loops = [row[3] for row in TUPLES for _ in range(2)]
     expected = np.where(model.is_self_loop[1:] & chain, loops, forward)
     assert model.pdf.tolist() == [-1, *expected.tolist()]
     assert model.num_pdfs == (8 if chain else 7)
