@@ -16,7 +16,7 @@ from ninja.tune.choice import MAX_FOLDS, Outcomes, choose_point, cross_validated
 from ninja.tune.expected import SHARPNESS, Weights, WordErrors, rounded_shares, utterance_groups
 from ninja.tune.features import Features
 
-seeds = st.integers(0, 10_000)
+SEEDS = st.integers(0, 10_000)
 
 
 def random_outcomes(seed: int, num_points: int = 8, num_groups: int = 12) -> tuple[Outcomes, np.ndarray]:
@@ -29,8 +29,10 @@ def random_outcomes(seed: int, num_points: int = 8, num_groups: int = 12) -> tup
 
 def test_a_fold_without_words_has_no_standard_error():
     errors = np.array([[1.0, 0.0], [0.0, 2.0]])
-    crossed = cross_validated(Outcomes(errors, errors, np.array([5, 0])), np.array([0, 1]))  # a warning is an error
-    assert crossed.shape == (2,)
+    cross_validated_errors = cross_validated(
+        Outcomes(errors, errors, np.array([5, 0])), np.array([0, 1])
+    )  # a warning is an error
+    assert cross_validated_errors.shape == (2,)
     assert np.isinf(ratio_error(errors, np.zeros(2))).all()
 
 
@@ -39,7 +41,7 @@ def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[
     words = sum(int(outcomes.words[group]) for group in groups)
     totals = [sum(errors[group] for group in groups) for errors in outcomes.expected]
     best = min(range(len(totals)), key=lambda point: (totals[point], moved[point]))
-    near = []
+    candidates = []
     for point, total in enumerate(totals):
         rate = (total - totals[best]) / words
         residuals = [
@@ -48,25 +50,25 @@ def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[
         ]
         error = math.sqrt(len(groups) / (len(groups) - 1) * sum(value**2 for value in residuals)) / words
         if rate <= error:
-            near.append(point)
-    return best, min(near, key=lambda point: (moved[point], totals[point]))
+            candidates.append(point)
+    return best, min(candidates, key=lambda point: (moved[point], totals[point]))
 
 
-@given(seeds)
+@given(SEEDS)
 def test_the_choice_is_that_of_the_rules_written_out(seed: int) -> None:
     outcomes, moved = random_outcomes(seed)
     moved[0] = 0
     groups = list(range(len(outcomes.words)))
     best, candidate = simplest(outcomes, moved, groups)
-    crossed = np.zeros(len(groups))
+    cross_validated_errors = np.zeros(len(groups))
     for fold in range(MAX_FOLDS):
         held_out = [group for group in groups if group % MAX_FOLDS == fold]
         _, point = simplest(outcomes, moved, [group for group in groups if group not in held_out])
-        crossed[held_out] = outcomes.errors[point][held_out]
+        cross_validated_errors[held_out] = outcomes.errors[point][held_out]
     choice = choose_point(outcomes, moved, 0, min_words=0)
-    assert cross_validated(outcomes, moved).tolist() == crossed.tolist()
+    assert cross_validated(outcomes, moved).tolist() == cross_validated_errors.tolist()
     assert choice.candidate == candidate
-    difference = paired_difference(outcomes.errors[0], crossed, outcomes.words)
+    difference = paired_difference(outcomes.errors[0], cross_validated_errors, outcomes.words)
     assert choice.difference == difference
     gain = paired_difference(outcomes.expected[0], outcomes.expected[best], outcomes.words)
     better = (
@@ -79,7 +81,7 @@ def test_the_choice_is_that_of_the_rules_written_out(seed: int) -> None:
     assert choice.reason != "best" or 0 in (best, candidate)
 
 
-@given(seeds)
+@given(SEEDS)
 def test_too_few_words_keep_the_defaults(seed: int) -> None:
     outcomes, moved = random_outcomes(seed)
     words = int(outcomes.words.sum())
@@ -107,9 +109,9 @@ def test_one_group_tells_nothing() -> None:
     assert choice.difference.words_needed is None
 
 
-@given(seeds, st.integers(1, 3), st.sampled_from(["loglinear", "linear"]), st.booleans())
+@given(SEEDS, st.integers(1, 3), st.sampled_from(["loglinear", "linear"]), st.booleans())
 def test_errors_are_those_of_the_posteriors_sentence_by_sentence(
-    seed: int, num_models: int, how: str, with_old: bool
+    seed: int, num_models: int, mixing: str, with_old: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     size, num_lattices = 30, 5
@@ -135,13 +137,13 @@ def test_errors_are_those_of_the_posteriors_sentence_by_sentence(
         for weight, scale, penalty in rng.uniform([0, 0.05, -1], [1, 0.3, 2], (4, 3)).tolist()
     ]
     groups = np.array([0, 1, 0, 2, 1])
-    outcomes = WordErrors(sentences, how).outcomes(points, groups)
+    outcomes = WordErrors(sentences, mixing).outcomes(points, groups)
     assert outcomes.words.tolist() == np.bincount(groups, sentences.reference_words).tolist()
     for place, point in enumerate(points):
         expected, errors = (np.zeros(3) for _ in range(2))
         for lattice in range(num_lattices):
             members = np.flatnonzero(sentences.lattice == lattice)
-            costs = np.array([cost(sentences, number, point, how) for number in members])
+            costs = np.array([cost(sentences, number, point, mixing) for number in members])
             posterior = np.exp(-SHARPNESS * (costs - costs.min()))
             expected[groups[lattice]] += (posterior * sentences.errors[members]).sum() / posterior.sum()
             errors[groups[lattice]] += sentences.errors[members[costs.argmin()]]
@@ -149,12 +151,12 @@ def test_errors_are_those_of_the_posteriors_sentence_by_sentence(
         assert outcomes.errors[place].tolist() == errors.tolist()
 
 
-def cost(sentences: Features, number: int, weights: Weights, how: str) -> float:
+def cost(sentences: Features, number: int, weights: Weights, mixing: str) -> float:
     """Return the cost of a sentence, by the definition of an arc's score."""
     tokens = slice(sentences.token_begin[number], sentences.token_begin[number + 1])
     logprob = sentences.logprob[:, tokens].astype(np.float64)
     share = np.array(weights.mixture)
-    new = (share @ logprob).sum() if how == "loglinear" else np.log(share @ np.exp(logprob)).sum()
+    new = (share @ logprob).sum() if mixing == "loglinear" else np.log(share @ np.exp(logprob)).sum()
     total = weights.acoustic_scale * sentences.acoustic[number] + weights.word_penalty * sentences.num_words[number]
     if sentences.old_logprob is None:
         return total + (1 - weights.lm_weight) * sentences.graph[number] - weights.lm_weight * new

@@ -51,11 +51,11 @@ def test_the_upper_bound_of_a_future_set_is_the_last_number_that_is_not_rejected
 
 @pytest.mark.parametrize("rate", [0.003, 0.01, 0.05, 0.2, 0.5])
 def test_a_future_set_of_the_same_size_needs_more_utterances_than_an_infinite_one(rate):
-    needed = num_needed(rate, is_finite=True)
-    assert needed > num_needed(rate, is_finite=False)
-    assert all(tail(0, size, rate, size) <= 0.05 for size in range(needed, 3 * needed))
-    assert tail(0, needed - 1, rate, needed - 1) > 0.05
-    for size, count in product(range(needed, needed + 60, 7), range(5)):
+    num_utterances = num_needed(rate, is_finite=True)
+    assert num_utterances > num_needed(rate, is_finite=False)
+    assert all(tail(0, size, rate, size) <= 0.05 for size in range(num_utterances, 3 * num_utterances))
+    assert tail(0, num_utterances - 1, rate, num_utterances - 1) > 0.05
+    for size, count in product(range(num_utterances, num_utterances + 60, 7), range(5)):
         assert tail(count, size, rate, size) > 0.05 or tail(count, size, rate, None) <= 0.05
 
 
@@ -82,23 +82,23 @@ def test_the_lowest_threshold_before_the_first_failure_is_chosen(num_future):
 def test_the_bound_holds_in_95_of_100_samples():
     rng = np.random.default_rng(7)
     population = np.sort(rng.beta(0.15, 6.0, size=200_000))  # the largest probabilities of a change
-    broken = 0
+    num_violations = 0
     for _ in range(400):
         bound = choose_threshold(rng.choice(population, 800), 0.02, None)
         if bound is not None:
             rate = 1 - np.searchsorted(population, bound.threshold) / len(population)
-            broken += rate > 0.02
-    assert broken <= 0.05 * 400 + 2 * (400 * 0.05 * 0.95) ** 0.5
+            num_violations += rate > 0.02
+    assert num_violations <= 0.05 * 400 + 2 * (400 * 0.05 * 0.95) ** 0.5
 
 
 def test_the_bound_holds_in_a_second_half_of_95_of_100_divisions():
     rng = np.random.default_rng(8)
     scores = rng.beta(0.15, 6.0, size=1600)
-    broken = 0
+    num_violations = 0
     for _ in range(400):
         first, second = np.split(rng.permutation(scores), 2)
         bound = choose_threshold(first, 0.02, 800)
         if bound is not None:
             assert round(bound.upper * 800) <= floor(0.02 * 800)
-            broken += (second >= bound.threshold).mean() > 0.02
-    assert 0 < broken <= 0.05 * 400 + 2 * (400 * 0.05 * 0.95) ** 0.5
+            num_violations += (second >= bound.threshold).mean() > 0.02
+    assert 0 < num_violations <= 0.05 * 400 + 2 * (400 * 0.05 * 0.95) ** 0.5

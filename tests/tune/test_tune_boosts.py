@@ -40,9 +40,9 @@ from ninja.tune.plot import plot_trade_off
 from ninja.tune.trials import Errors, Setting, Trials
 
 
-def tuned(*, near=SMALL_BOOST, far=LARGE_BOOST, **chosen) -> TunedContext:
+def tune(*, near=SMALL_BOOST, far=LARGE_BOOST, **options) -> TunedContext:
     contextual = dev_set(NAMES, near=near, far=far)
-    return tune_context(contextual, dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS), TABLE, **chosen)
+    return tune_context(contextual, dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS), TABLE, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -52,80 +52,80 @@ def few_words_suffice(monkeypatch):
 
 
 def test_the_boost_lies_between_one_that_misses_names_and_one_that_invents_them() -> None:
-    found = tuned()
-    assert found.settings is not None
-    assert 2.5 < found.settings.options.keyword_boost < 4.5  # a nat below where harm begins
-    assert found.before == Figures(50.0, 0.0, 0.0, 0)
-    assert found.without == found.before
-    assert found.after == Figures(pytest.approx(100 / 6), 0.0, 50.0, 0)
-    assert found.max_general_wer == 0.0
+    result = tune()
+    assert result.settings is not None
+    assert 2.5 < result.settings.options.keyword_boost < 4.5  # a nat below where harm begins
+    assert result.before == Figures(50.0, 0.0, 0.0, 0)
+    assert result.without == result.before
+    assert result.after == Figures(pytest.approx(100 / 6), 0.0, 50.0, 0)
+    assert result.max_general_wer == 0.0
 
 
 def test_of_equal_boosts_the_middle_of_the_smaller_ones_is_taken() -> None:
-    found = tuned(margin=0.0)
-    assert found.settings is not None
-    assert found.settings.options.keyword_boost == 4.0  # from 3, the first whole one that serves, 2 on: 3 … 5
-    assert (found.settings.acoustic_scale, found.settings.word_penalty) == (0.1, 0.0)
-    assert found.edges == ()
+    result = tune(margin=0.0)
+    assert result.settings is not None
+    assert result.settings.options.keyword_boost == 4.0  # from 3, the first whole one that serves, 2 on: 3 … 5
+    assert (result.settings.acoustic_scale, result.settings.word_penalty) == (0.1, 0.0)
+    assert result.edges == ()
 
 
 def test_the_constraint_is_what_holds_the_boost_down() -> None:
-    found = tuned(max_general_rise=40.0)
-    assert found.settings is not None
-    assert found.settings.options.keyword_boost > 8
-    assert found.after == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
-    assert found.max_general_wer == pytest.approx(100 / 3)
-    held = tuned(max_general_rise=33.0)  # two errors of six words are more
-    assert held.settings is not None
-    assert held.settings.options.keyword_boost < 5.5
+    result = tune(max_general_rise=40.0)
+    assert result.settings is not None
+    assert result.settings.options.keyword_boost > 8
+    assert result.after == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
+    assert result.max_general_wer == pytest.approx(100 / 3)
+    restrained = tune(max_general_rise=33.0)  # two errors of six words are more
+    assert restrained.settings is not None
+    assert restrained.settings.options.keyword_boost < 5.5
 
 
 def test_a_margin_keeps_away_from_boosts_that_do_harm() -> None:
     boosts = []
     for margin in (0.0, 1.0, 2.0, 2.6):
-        found = tuned(margin=margin)
-        assert found.settings is not None
-        boosts.append(found.settings.options.keyword_boost)
+        result = tune(margin=margin)
+        assert result.settings is not None
+        boosts.append(result.settings.options.keyword_boost)
         assert not 5.5 - margin < boosts[-1]
     assert boosts[0] > boosts[1] > boosts[2] > 2.5 > boosts[3]
-    assert found.after == found.before
+    assert result.after == result.before
     values = "all values of keyword_boost that would lower it (3 and above) raise general WER"
     with_margin = f"entities do not lower contextual WER: {values}"
-    assert found.warnings[1].startswith(f"{with_margin} above 0.00, or close to it")
+    assert result.warnings[1].startswith(f"{with_margin} above 0.00, or close to it")
 
 
 def test_boosts_too_large_are_warned_of_with_an_example() -> None:
-    story = (
+    warning = (
         "general WER rises from 0.00 to 33.33 at keyword_boost 6: names are inserted "
         "(1 at 6, such as 'tom chen' for 'time gin')"
     )
-    few = "0.2% of the 6 words of the general set is less than one error, so no additional error is allowed"
-    assert tuned().warnings == (f"{few}; use a larger set", story)
-    assert tuned(max_general_rise=0.0).warnings == (story,)
-    assert tuned(max_general_rise=40.0).warnings == ()
+    small_set = "0.2% of the 6 words of the general set is less than one error, so no additional error is allowed"
+    assert tune().warnings == (f"{small_set}; use a larger set", warning)
+    assert tune(max_general_rise=0.0).warnings == (warning,)
+    assert tune(max_general_rise=40.0).warnings == ()
 
 
 def test_the_curve_tells_both_error_rates_of_each_boost() -> None:
-    found = tuned(margin=0.0)
-    at = {point.keyword_boost: point.figures for point in found.curve}
-    assert list(at) == [float(boost) for boost in range(21)]
-    assert at[2.0] == found.before
-    assert at[4.0] == found.after
-    assert at[7.0] == Figures(pytest.approx(100 / 6), pytest.approx(100 / 3), 50.0, 1)
-    assert at[9.0] == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
+    result = tune(margin=0.0)
+    figures = {point.keyword_boost: point.figures for point in result.curve}
+    assert list(figures) == [float(boost) for boost in range(21)]
+    assert figures[2.0] == result.before
+    assert figures[4.0] == result.after
+    assert figures[7.0] == Figures(pytest.approx(100 / 6), pytest.approx(100 / 3), 50.0, 1)
+    assert figures[9.0] == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
 
 
 def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
-    found = tuned(near=LARGE_BOOST, max_general_rise=0.0)
-    assert found.settings is not None
-    assert found.settings.options.keyword_boost < 8
-    assert found.after == found.before
-    assert found.warnings[0] == (
+    result = tune(near=LARGE_BOOST, max_general_rise=0.0)
+    assert result.settings is not None
+    assert result.settings.options.keyword_boost < 8
+    assert result.after == result.before
+    assert result.warnings[0] == (
         "entities do not lower contextual WER: all values of keyword_boost that would lower it (9 and above) raise "
         "general WER above 0.00, or close to it"
     )
-    hopeless = ("call tom chen", ("call time chin", 0.0))
-    assert tuned(near=hopeless, far=hopeless, max_general_rise=0.0).warnings[0] == (
+    missing_phrase = ("call tom chen", ("call time chin", 0.0))
+    assert tune(near=missing_phrase, far=missing_phrase, max_general_rise=0.0).warnings[0] == (
         "entities do not lower contextual WER: do the lattices contain the phrases? Missing phrases must be added "
         "first; see augment"
     )
@@ -133,56 +133,56 @@ def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
 
 def test_where_nothing_keeps_general_wer_down_nothing_is_chosen(monkeypatch) -> None:
     monkeypatch.setattr(tuning, "KEYWORD_BOOSTS", (np.array([12.0, 20.0]),) * 2)
-    found = tuned(options=ContextOptions(keyword_boost=15.0))
-    assert found.settings is None
-    assert found.after == found.before
-    assert found.edges == ()
-    assert "no settings keep general WER safely at or below 0.00; the best settings have 33.33" in found.warnings
+    result = tune(options=ContextOptions(keyword_boost=15.0))
+    assert result.settings is None
+    assert result.after == result.before
+    assert result.edges == ()
+    assert "no settings keep general WER safely at or below 0.00; the best settings have 33.33" in result.warnings
 
 
 def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
     far = ("tell mary chen", ("tell mary gin", 0.0), ("tell mary chen", 39.8))
-    found = tuned(near=far, far=far, max_general_rise=40.0)
-    assert found.settings is not None
-    assert found.edges == (
+    result = tune(near=far, far=far, max_general_rise=40.0)
+    assert result.settings is not None
+    assert result.edges == (
         "keyword_boost 20 is at the upper end of its range: does the general set contain words that are similar to "
         "phrases?",
     )
 
 
 def test_few_words_keep_the_initial_boosts_unless_these_do_harm() -> None:
-    few = tuned(min_words=500, options=ContextOptions(keyword_boost=3.0))
-    assert few.settings is not None
-    assert few.settings.options.keyword_boost == 3.0
-    assert few.warnings[-1] == (
+    result = tune(min_words=500, options=ContextOptions(keyword_boost=3.0))
+    assert result.settings is not None
+    assert result.settings.options.keyword_boost == 3.0
+    assert result.warnings[-1] == (
         "6 words of the contextual set are too few to choose boosts: the initial settings are kept"
     )
-    harmful = tuned(min_words=500, options=ContextOptions(keyword_boost=9.0))
-    assert harmful.settings == tuned().settings
-    assert harmful.warnings[-1].endswith(
+    harmful_start = tune(min_words=500, options=ContextOptions(keyword_boost=9.0))
+    assert harmful_start.settings == tune().settings
+    assert harmful_start.warnings[-1].endswith(
         "too few to choose boosts: others are tried because the initial settings raise general WER too far"
     )
 
 
 def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
-    found = tuned()
-    assert found.difference.interval.mean == pytest.approx(100 / 6 - 50)
-    assert (found.difference.num_groups, found.difference.num_words) == (2, 6)
+    result = tune()
+    assert result.difference.interval.mean == pytest.approx(100 / 6 - 50)
+    assert (result.difference.num_groups, result.difference.num_words) == (2, 6)
     assert re.fullmatch(
         r"difference in contextual WER from the best settings without entities: -33.33 \[\S+, \S+\] \(95% interval\); "
         r"6 words are too few to be certain; about \d+ words would show such a difference",
-        found.evidence,
+        result.evidence,
     )
     with pytest.raises(FormatError, match="has no speaker"):
-        tuned(speakers={"near": "a"})
+        tune(speakers={"near": "a"})
 
 
 def test_every_run_gives_the_same_and_the_order_of_utterances_means_nothing() -> None:
-    assert tuned() == tuned()
-    turned = tune_context(
+    assert tune() == tune()
+    reordered = tune_context(
         dev_set(NAMES, far=LARGE_BOOST, near=SMALL_BOOST), dev_set(NAMES, other=NAMELESS, misled=FALSE_ALARM), TABLE
     )
-    assert turned == tuned()
+    assert reordered == tune()
 
 
 @pytest.fixture(scope="module")
@@ -197,71 +197,78 @@ def test_a_class_model_has_its_boost_and_its_share_chosen_too(class_lm) -> None:
         dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
         dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
     )
-    found = tune_context(contextual, general, TABLE, class_lm, max_general_rise=0.0)
-    assert found.settings is not None
-    assert found.after.contextual_wer <= 100 / 6
-    assert found.after.general_wer == 0.0
+    result = tune_context(contextual, general, TABLE, class_lm, max_general_rise=0.0)
+    assert result.settings is not None
+    assert result.after.contextual_wer <= 100 / 6
+    assert result.after.general_wer == 0.0
     # What is chosen gives what is told.
-    tracker = Tracker(TABLE, class_lm, found.settings.options)
-    scales = Scales(found.settings.acoustic_scale, word_penalty=found.settings.word_penalty)
+    tracker = Tracker(TABLE, class_lm, result.settings.options)
+    scales = Scales(result.settings.acoustic_scale, word_penalty=result.settings.word_penalty)
     errors = 0
-    for key, each in contextual.lattices:
-        words = best_path(add_context(each, tracker, NAMES.of(key)), scales).words
+    for key, first_pass in contextual.lattices:
+        words = best_path(add_context(first_pass, tracker, NAMES.of(key)), scales).words
         errors += edits(contextual.references[key], TABLE.spell(words))
-    assert 100 * errors / 6 == pytest.approx(found.after.contextual_wer)
+    assert 100 * errors / 6 == pytest.approx(result.after.contextual_wer)
 
 
 numbers = st.integers(0, 6).map(float)
 trial_settings = st.builds(Setting, numbers, numbers, st.sampled_from([0.0, 0.25, 0.5, 1.0]), numbers, numbers)
-words_said = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=4).map(" ".join)
-heard = st.lists(st.tuples(words_said, st.floats(0, 9, width=16)), min_size=1, max_size=4)
+word_sequences = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=4).map(" ".join)
+hypotheses = st.lists(st.tuples(word_sequences, st.floats(0, 9, width=16)), min_size=1, max_size=4)
 
 
 @given(
-    tried=st.lists(trial_settings, min_size=1, max_size=8),
-    heard=st.lists(st.tuples(words_said, heard), min_size=2, max_size=4),
+    points=st.lists(trial_settings, min_size=1, max_size=8),
+    cases=st.lists(st.tuples(word_sequences, hypotheses), min_size=2, max_size=4),
     with_lm=st.sampled_from(["none", "class", "old"]),
 )
-def test_trials_count_what_each_setting_gives_by_itself(class_lm, tried, heard, with_lm) -> None:
-    own = {"@name": ["tom chen", {"text": "now", "weight": -1}], "entities": [{"class": "", "text": "gin"}]}
-    entities = Entities.from_dict({"all": {"@name": ["mary", "time chin"]}, "utterances": {"u0": own}})
-    utterances = {f"u{number}": (said, *sentences) for number, (said, sentences) in enumerate(heard)}
+def test_trials_count_what_each_setting_gives_by_itself(class_lm, points, cases, with_lm) -> None:
+    utterance_entities = {
+        "@name": ["tom chen", {"text": "now", "weight": -1}],
+        "entities": [{"class": "", "text": "gin"}],
+    }
+    entities = Entities.from_dict({"all": {"@name": ["mary", "time chin"]}, "utterances": {"u0": utterance_entities}})
+    utterances = {f"u{number}": (reference, *sentences) for number, (reference, sentences) in enumerate(cases)}
     lm, old_lm = {"none": (None, None), "class": (class_lm, None), "old": (class_lm, class_lm)}[with_lm]
     parts = [dev_set(entities, u0=utterances["u0"]), dev_set(entities, **utterances)]
     trials = Trials(*parts, TABLE, lm, old_lm, ContextOptions(), margin=1.0)
 
-    def errors(part: DevSet, each: Setting, *, with_entities: bool = True) -> int:
+    def errors(part: DevSet, setting: Setting, *, with_entities: bool = True) -> int:
         options = ContextOptions(
-            keyword_boost=each.keyword_boost, class_boost=each.class_boost, class_weight=each.class_weight
+            keyword_boost=setting.keyword_boost, class_boost=setting.class_boost, class_weight=setting.class_weight
         )
         total = 0
         for key, first_pass in part.lattices:
             tracker = Tracker(TABLE, lm, options, old_lm=old_lm)
             composed = add_context(first_pass, tracker, entities.of(key) if with_entities else ())
-            best = best_path(composed, Scales(each.acoustic_scale, word_penalty=each.word_penalty))
+            best = best_path(composed, Scales(setting.acoustic_scale, word_penalty=setting.word_penalty))
             total += edits(part.references[key], TABLE.spell(best.words))
         return total
 
-    def beyond(each: Setting) -> Setting:
-        return each if lm is None and not each.keyword_boost else each._replace(keyword_boost=each.keyword_boost + 1)
+    def with_larger_boost(setting: Setting) -> Setting:
+        return (
+            setting
+            if lm is None and not setting.keyword_boost
+            else setting._replace(keyword_boost=setting.keyword_boost + 1)
+        )
 
     expected = [
         Errors(
-            errors(parts[0], each), errors(parts[1], each), errors(parts[1], beyond(each)),
-            errors(parts[1], each, with_entities=False),
+            errors(parts[0], setting), errors(parts[1], setting), errors(parts[1], with_larger_boost(setting)),
+            errors(parts[1], setting, with_entities=False),
         )
-        for each in tried
+        for setting in points
     ]  # fmt: skip
-    assert trials.errors_of(tried[:2]) == expected[:2]
-    assert trials.errors_of(tried) == expected
-    assert [trials.errors(each) for each in tried] == expected
+    assert trials.errors_of(points[:2]) == expected[:2]
+    assert trials.errors_of(points) == expected
+    assert [trials.errors(setting) for setting in points] == expected
 
 
 def test_the_share_of_the_class_model_matters_where_there_are_no_entities_too(class_lm) -> None:
-    said = ("call chen", ("call chen", 0.0), ("call time", 1.0))  # the model likes the second more, by 2.3 nats
-    trials = Trials(dev_set(NAMES, u=said), dev_set(NAMES, u=said), TABLE, class_lm, None, ContextOptions())
-    some = [Setting(0.0, 0.0, weight, 0.1, 0.0) for weight in (0.0, 1.0)]
-    assert [each.general_without for each in trials.errors_of(some)] == [0, 1]
+    utterance = ("call chen", ("call chen", 0.0), ("call time", 1.0))  # the model likes the second more, by 2.3 nats
+    trials = Trials(dev_set(NAMES, u=utterance), dev_set(NAMES, u=utterance), TABLE, class_lm, None, ContextOptions())
+    settings = [Setting(0.0, 0.0, weight, 0.1, 0.0) for weight in (0.0, 1.0)]
+    assert [errors.general_without for errors in trials.errors_of(settings)] == [0, 1]
 
 
 def test_fixed_boosts_stay_as_given(class_lm) -> None:
@@ -271,19 +278,19 @@ def test_fixed_boosts_stay_as_given(class_lm) -> None:
     )
     options = ContextOptions(class_weight=1 / 3, class_boost=1 / 7, keyword_boost=3.1)
     fixed = ["class_weight", "class_boost", "acoustic_scale", "word_penalty"]
-    chosen = {"acoustic_scale": 1 / 12, "word_penalty": 2 / 3}
-    found = tune_context(contextual, general, TABLE, class_lm, options, fixed=fixed, **chosen)
-    assert found.settings is not None
-    kept = (
-        replace(found.settings.options, keyword_boost=3.1),
-        found.settings.acoustic_scale,
-        found.settings.word_penalty,
+    initial = {"acoustic_scale": 1 / 12, "word_penalty": 2 / 3}
+    result = tune_context(contextual, general, TABLE, class_lm, options, fixed=fixed, **initial)
+    assert result.settings is not None
+    settings = (
+        replace(result.settings.options, keyword_boost=3.1),
+        result.settings.acoustic_scale,
+        result.settings.word_penalty,
     )
-    assert kept == (options, 1 / 12, 2 / 3)
+    assert settings == (options, 1 / 12, 2 / 3)
     with pytest.raises(
         OptionError, match="fixed contains 'lm_weight', but must contain only keyword_boost, class_boost, class_weight"
     ):
-        tuned(fixed=["lm_weight"])
+        tune(fixed=["lm_weight"])
 
 
 class Landscape:
@@ -294,18 +301,25 @@ class Landscape:
         self.general = SimpleNamespace(num_words=1000)
         self.seed = seed
 
-    def some(self, low: int, high: int, of: tuple[float, ...]) -> int:
+    def random_errors(self, low: int, high: int, of: tuple[float, ...]) -> int:
         return low + crc32(repr((self.seed, low, of)).encode()) % (high - low)
 
-    def errors(self, each: Setting) -> Errors:
-        without = self.errors_without([each])[0][1]
-        return Errors(self.some(20, 60, each), self.some(10, 30, each), self.some(9, 29, each), without)
+    def errors(self, setting: Setting) -> Errors:
+        without = self.errors_without([setting])[0][1]
+        return Errors(
+            self.random_errors(20, 60, setting),
+            self.random_errors(10, 30, setting),
+            self.random_errors(9, 29, setting),
+            without,
+        )
 
     def errors_of(self, settings: list[Setting]) -> list[Errors]:
-        return [self.errors(each) for each in settings]
+        return [self.errors(setting) for setting in settings]
 
     def errors_without(self, settings: list[Setting]) -> list[tuple[int, int]]:
-        return [(self.some(30, 60, each[2:]), self.some(12, 32, each[2:])) for each in settings]
+        return [
+            (self.random_errors(30, 60, setting[2:]), self.random_errors(12, 32, setting[2:])) for setting in settings
+        ]
 
 
 @settings(max_examples=15)
@@ -316,20 +330,23 @@ def test_nothing_of_the_grid_that_is_allowed_is_better(seed: int, with_lm: bool,
     axes = Setting._fields if with_lm else ("keyword_boost", "acoustic_scale", "word_penalty")
     reference = _Without(trials, axes, start).best()
     for penalty in (-2.0, 0.0, 3.0):
-        other = start._replace(word_penalty=penalty)
-        assert sum(trials.errors_without([reference])[0]) <= sum(trials.errors_without([other])[0])
-    chosen = _With(trials, axes, start, reference, 20, rise).best()
-    assert chosen == _With(trials, axes, start, reference, 20, rise).best()
+        alternative = start._replace(word_penalty=penalty)
+        assert sum(trials.errors_without([reference])[0]) <= sum(trials.errors_without([alternative])[0])
+    best = _With(trials, axes, start, reference, 20, rise).best()
+    assert best == _With(trials, axes, start, reference, 20, rise).best()
 
-    def too_many(each: Setting) -> int:
-        errors = trials.errors(each)
-        most = min(20, errors.general_without, trials.errors_without([reference])[0][1]) + int(10 * rise)
-        return max(errors.general - most, errors.general_beyond - most, 0)
+    def num_excess_errors(setting: Setting) -> int:
+        errors = trials.errors(setting)
+        max_errors = min(20, errors.general_without, trials.errors_without([reference])[0][1]) + int(10 * rise)
+        return max(errors.general - max_errors, errors.general_beyond - max_errors, 0)
 
     for boost in (0.0, 2.0, 12.0, 20.0):  # of both grids
         for penalty in (start.word_penalty, reference.word_penalty):
-            other = Setting(boost, 0.0, 0.5, reference.acoustic_scale, penalty)
-            assert (too_many(chosen), trials.errors(chosen)) <= (too_many(other), trials.errors(other))
+            alternative = Setting(boost, 0.0, 0.5, reference.acoustic_scale, penalty)
+            assert (num_excess_errors(best), trials.errors(best)) <= (
+                num_excess_errors(alternative),
+                trials.errors(alternative),
+            )
 
 
 def test_entities_are_measured_against_the_best_run_without_them() -> None:
@@ -340,20 +357,20 @@ def test_entities_are_measured_against_the_best_run_without_them() -> None:
     )
     near = ("call tom chen", ("call gin", 0.0), ("call tom chen", 39.0))
     general = dev_set(NAMES, long=long, quiet=quiet)
-    found = tune_context(dev_set(NAMES, near=near), general, TABLE, max_general_rise=0.0)
-    assert (found.before.general_wer, found.without.general_wer, found.max_general_wer) == (50.0, 0.0, 0.0)
-    assert (found.after.contextual_wer, found.after.general_wer) == (pytest.approx(200 / 3), 0.0)
-    found = tune_context(dev_set(NAMES, near=near), general, TABLE, max_general_rise=50.0)
-    assert (found.after.contextual_wer, found.after.general_wer) == (0.0, 50.0)
+    result = tune_context(dev_set(NAMES, near=near), general, TABLE, max_general_rise=0.0)
+    assert (result.before.general_wer, result.without.general_wer, result.max_general_wer) == (50.0, 0.0, 0.0)
+    assert (result.after.contextual_wer, result.after.general_wer) == (pytest.approx(200 / 3), 0.0)
+    result = tune_context(dev_set(NAMES, near=near), general, TABLE, max_general_rise=50.0)
+    assert (result.after.contextual_wer, result.after.general_wer) == (0.0, 50.0)
 
 
 def test_sets_that_show_nothing_are_refused() -> None:
     contextual, general = dev_set(NAMES, near=SMALL_BOOST), dev_set(NAMES, other=NAMELESS)
-    nobody = Entities.from_dict({"utterances": {"near": {"@name": ["tom chen"]}}})
+    entities = Entities.from_dict({"utterances": {"near": {"@name": ["tom chen"]}}})
     with pytest.raises(FormatError, match="no usable lattice of the general set has a reference"):
         tune_context(contextual, replace(general, references={"x": ["tell"]}), TABLE)
     with pytest.raises(OptionError, match="no utterance of the general set has phrases; add phrases that do not occur"):
-        tune_context(contextual, replace(general, entities=nobody), TABLE)
+        tune_context(contextual, replace(general, entities=entities), TABLE)
     with pytest.raises(
         OptionError, match="no utterance of the contextual set has phrases; check that the utterance ids match"
     ):
@@ -361,7 +378,7 @@ def test_sets_that_show_nothing_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("options", "message"),
     [
         ({"acoustic_scale": 0.0}, "acoustic_scale is 0.0, but must be above 0"),
         ({"acoustic_scale": math.nan}, "acoustic_scale is nan"),
@@ -372,25 +389,25 @@ def test_sets_that_show_nothing_are_refused() -> None:
         ({"margin": math.inf}, "margin is inf"),
     ],
 )
-def test_values_out_of_range_are_named(wrong, message) -> None:
+def test_values_out_of_range_are_named(options, message) -> None:
     with pytest.raises(OptionError, match=message):
-        tuned(**wrong)
+        tune(**options)
 
 
 def test_a_lattice_that_fails_is_left_out() -> None:
     failures: list[package.NinjaError] = []
-    dead = replace(lattice("near", *SMALL_BOOST[1:]), final_graph=np.full(7, np.inf, np.float32))
+    broken = replace(lattice("near", *SMALL_BOOST[1:]), final_graph=np.full(7, np.inf, np.float32))
     good = dev_set(NAMES, far=LARGE_BOOST)
-    contextual = DevSet([("near", dead), *good.lattices], {"near": ["call"], **good.references}, NAMES)
+    contextual = DevSet([("near", broken), *good.lattices], {"near": ["call"], **good.references}, NAMES)
     general = dev_set(NAMES, other=NAMELESS)
-    found = tune_context(contextual, general, TABLE, log=Log(on_error=failures.append))
+    result = tune_context(contextual, general, TABLE, log=Log(on_error=failures.append))
     assert [failure.key for failure in failures] == ["near"]
-    assert found.after.contextual_wer == 0.0
+    assert result.after.contextual_wer == 0.0
     with pytest.raises(LatticeError, match="near"):
         tune_context(contextual, general, TABLE)
 
 
 def test_the_trade_off_can_be_drawn(tmp_path) -> None:
     pytest.importorskip("matplotlib")
-    plot_trade_off(tmp_path / "curve.svg", tuned())
+    plot_trade_off(tmp_path / "curve.svg", tune())
     assert (tmp_path / "curve.svg").stat().st_size > 1000

@@ -38,8 +38,8 @@ def test_overconfident_posteriors_become_calibrated(method):
     assert tuned.model.map == method
     assert tuned.num_lattices == 150
     assert "cross-validated by utterance" in tuned.evidence[1]
-    others = overconfident(150, seed=1)
-    before, after = score_on(None, *others), score_on(tuned.model, *others)
+    test_set = overconfident(150, seed=1)
+    before, after = score_on(None, *test_set), score_on(tuned.model, *test_set)
     assert after.nce > before.nce + 0.1
     assert after.ece < before.ece / 2
     assert after.nce == pytest.approx(tuned.after.nce, abs=0.1)
@@ -70,11 +70,11 @@ def test_surprise_that_tells_words_apart_is_used():
             for _ in sentences
         ]
 
-    tuned = tune_confidence(lattices.items(), references, surprise=surprise, lm="mine")
-    assert tuned.model.needs_lm
-    assert tuned.model.lm == "mine"
-    assert tuned.model.weights["surprise"] < -0.5
-    assert tuned.after.auc > 0.98
+    result = tune_confidence(lattices.items(), references, surprise=surprise, lm="mine")
+    assert result.model.needs_lm
+    assert result.model.lm == "mine"
+    assert result.model.weights["surprise"] < -0.5
+    assert result.after.auc > 0.98
 
 
 def test_posteriors_without_boosts_are_features():
@@ -117,9 +117,11 @@ def mixed_speakers():
 
 def test_a_speaker_with_most_words_does_not_determine_the_map_of_others():
     lattices, references, speakers = mixed_speakers()
-    tuned, unaware = (tune_confidence(lattices.items(), references, speakers=names).model for names in (speakers, None))
-    others = overconfident(150, seed=1)
-    assert score_on(tuned, *others).ece < 0.8 * score_on(unaware, *others).ece
+    tuned, without_speakers = (
+        tune_confidence(lattices.items(), references, speakers=names).model for names in (speakers, None)
+    )
+    test_set = overconfident(150, seed=1)
+    assert score_on(tuned, *test_set).ece < 0.8 * score_on(without_speakers, *test_set).ece
 
 
 def test_words_of_a_difficult_utterance_have_smaller_confidences():
@@ -127,9 +129,9 @@ def test_words_of_a_difficult_utterance_have_smaller_confidences():
     batch = Batch.of(lattices.values())
     features = WordConfidenceEstimator().features(batch, [[1, 3, 5, 7, 9, 11]] * len(batch), Scales())[0]
     generator = np.random.default_rng(2)
-    for part in features:  # all words of an utterance are correct or wrong by the mean over its words
-        right = generator.random() < sigmoid(4.0 * (part.values["half"].mean() - 1.5))
-        references[part.key] = [f"w{2 * slot}" if right else "other" for slot in range(6)]
+    for utterance in features:  # all words of an utterance are correct or wrong by the mean over its words
+        is_correct = generator.random() < sigmoid(4.0 * (utterance.values["half"].mean() - 1.5))
+        references[utterance.key] = [f"w{2 * slot}" if is_correct else "other" for slot in range(6)]
     tuned = tune_confidence(lattices.items(), references)
     assert tuned.model.weights["mean_half"] > 4 * abs(tuned.model.weights["half"])
     assert tuned.after.auc > 0.8
@@ -158,7 +160,7 @@ def test_the_logistic_regression_minimises_its_penalised_loss(weighted):
     assert standardised.T @ error + penalty * fitted.weights * table.std(0) == pytest.approx(0.0, abs=1e-2)
     assert len(fitted.words) > 30
     for word, weight in fitted.words.items():
-        rows = [row for row, other in enumerate(words) if other == word]
+        rows = [row for row, row_word in enumerate(words) if row_word == word]
         assert len(rows) >= 3
         assert error[rows].sum() + 3.0 * weight == pytest.approx(0.0, abs=1e-2)
 

@@ -47,7 +47,7 @@ LATTICES = [(f"seed-{n}", determinize(random_lattice(n, num_states=7, fan=1), 0.
 ALL = 100_000  # sentences: more than any of these lattices has
 
 
-class Other(FakeLM):
+class OtherLM(FakeLM):
     """Another model of the same words."""
 
     def score(self, history: tuple[int, ...], word: int) -> float:
@@ -57,27 +57,29 @@ class Other(FakeLM):
 def references() -> dict[str, list[str]]:
     """Return the best sentences of a language model alone, with a few errors."""
     options = replace(OPTIONS, lm_weight=0.9, acoustic_scale=0.3, word_penalty=1.0, output="best")
-    said = {}
+    sentences = {}
     for key, lattice in rescore(LATTICES, FakeLM(), options):
-        said[key] = [*lattice.words.spell(lattice.word[lattice.word != 0]), *(["w1"] if key == "seed-3" else [])]
-    return said
+        sentences[key] = [*lattice.words.spell(lattice.word[lattice.word != 0]), *(["w1"] if key == "seed-3" else [])]
+    return sentences
 
 
-def taken(models: list[FakeLM], options: RescoreOptions, old_lm: FakeLM | None = None, **chosen: int) -> Features:
+def extract_features(
+    models: list[FakeLM], options: RescoreOptions, old_lm: FakeLM | None = None, **arguments: int
+) -> Features:
     lm = models[0] if len(models) == 1 else Mixture([(lm, 1 / len(models)) for lm in models])
     return features(
         LATTICES, lambda source: rescore(source, lm, options, old_lm=old_lm), references(), models, options,
-        old_lm=old_lm, **{"num_best": ALL, **chosen},
+        old_lm=old_lm, **{"num_best": ALL, **arguments},
     )  # fmt: skip
 
 
-def total(found: Features, weights: Weights) -> np.ndarray:
+def total(sentences: Features, weights: Weights) -> np.ndarray:
     """Return the cost of each sentence, by the definition of an arc's score."""
-    new = np.array(weights.mixture) @ found.of_sentences(found.logprob)
-    old = 0.0 if found.old_logprob is None else found.of_sentences(found.old_logprob)
-    share = 1 - weights.lm_weight if found.old_logprob is None else 1.0
-    cost = weights.acoustic_scale * found.acoustic + share * found.graph - weights.lm_weight * (new - old)
-    return cost + weights.word_penalty * found.num_words
+    new = np.array(weights.mixture) @ sentences.of_sentences(sentences.logprob)
+    old = 0.0 if sentences.old_logprob is None else sentences.of_sentences(sentences.old_logprob)
+    share = 1 - weights.lm_weight if sentences.old_logprob is None else 1.0
+    cost = weights.acoustic_scale * sentences.acoustic + share * sentences.graph - weights.lm_weight * (new - old)
+    return cost + weights.word_penalty * sentences.num_words
 
 
 @given(lattice=lattices(max_states=6, max_word=3), missing=st.lists(st.integers(1, 3), max_size=4))
@@ -96,74 +98,74 @@ def test_sentences_cost_what_their_best_paths_do(lattice: package.Lattice, missi
 @pytest.mark.parametrize("with_old", [False, True])
 @pytest.mark.parametrize("num_models", [1, 2])
 def test_features_tell_what_rescoring_with_other_weights_costs(num_models: int, with_old: bool) -> None:
-    models = [FakeLM(), Other()][:num_models]
-    old_lm = Other() if with_old else None
-    found = taken(models, OPTIONS, old_lm)
+    models = [FakeLM(), OtherLM()][:num_models]
+    old_lm = OtherLM() if with_old else None
+    sentences = extract_features(models, OPTIONS, old_lm)
     for lm_weight, scale, penalty in ((0.7, 0.5, 0.25), (0.2, 1.0, -1.0), (1.0, 0.1, 2.0)):
         options = replace(OPTIONS, lm_weight=lm_weight, acoustic_scale=scale, word_penalty=penalty)
         lm = models[0] if num_models == 1 else Mixture([(lm, 0.5) for lm in models])
-        cost = total(found, Weights(lm_weight, scale, penalty, (1 / num_models,) * num_models))
+        cost = total(sentences, Weights(lm_weight, scale, penalty, (1 / num_models,) * num_models))
         for number, (_, lattice) in enumerate(rescore(LATTICES, lm, options, old_lm=old_lm)):
             paths = nbest(lattice, ALL, Scales(scale, word_penalty=penalty))
-            here = np.sort(cost[found.lattice == number])
-            assert here == pytest.approx([path.cost(Scales(scale, word_penalty=penalty)) for path in paths], abs=1e-3)
+            costs = np.sort(cost[sentences.lattice == number])
+            assert costs == pytest.approx([path.cost(Scales(scale, word_penalty=penalty)) for path in paths], abs=1e-3)
 
 
 def test_a_linear_mixture_is_mixed_word_by_word() -> None:
-    models = [FakeLM(), Other()]
-    found = taken(models, OPTIONS)
+    models = [FakeLM(), OtherLM()]
+    sentences = extract_features(models, OPTIONS)
     mixed = [(model, weight) for model, weight in zip(models, (0.25, 0.75), strict=True)]
     options = replace(OPTIONS, output="best")
-    tuned = choose(found, Weights(0.7, 0.5, 0.25, (0.25, 0.75)), "linear")
+    tuned = choose(sentences, Weights(0.7, 0.5, 0.25, (0.25, 0.75)), "linear")
     errors = 0
-    said = references()
+    reference_texts = references()
     for key, lattice in rescore(LATTICES, Mixture(mixed, "linear"), options):
-        errors += edits(said[key], lattice.words.spell(lattice.word[lattice.word != 0]))
-    assert tuned.wer_before == pytest.approx(100 * errors / sum(map(len, said.values())))
+        errors += edits(reference_texts[key], lattice.words.spell(lattice.word[lattice.word != 0]))
+    assert tuned.wer_before == pytest.approx(100 * errors / sum(map(len, reference_texts.values())))
 
 
 def test_one_model_is_not_asked_again_and_several_once() -> None:
     lm = FakeLM()
-    asked = FakeLM()
-    said = references()
-    list(Rescorer(asked, OPTIONS)(LATTICES))  # batches do not depend on the time that reading takes
-    features(LATTICES, Rescorer(lm, OPTIONS), said, [lm], OPTIONS, num_best=ALL)
-    assert (lm.num_advanced, lm.num_scored) == (asked.num_advanced, asked.num_scored)
+    rescoring_lm = FakeLM()
+    reference_texts = references()
+    list(Rescorer(rescoring_lm, OPTIONS)(LATTICES))  # batches do not depend on the time that reading takes
+    features(LATTICES, Rescorer(lm, OPTIONS), reference_texts, [lm], OPTIONS, num_best=ALL)
+    assert (lm.num_advanced, lm.num_scored) == (rescoring_lm.num_advanced, rescoring_lm.num_scored)
     assert not lm.history
 
 
 def test_a_weight_that_leaves_nothing_to_see_of_the_model_has_it_asked() -> None:
     lm = FakeLM()
-    found, unweighted = taken([lm], OPTIONS), taken([lm], replace(OPTIONS, lm_weight=0.0))
+    weighted, unweighted = extract_features([lm], OPTIONS), extract_features([lm], replace(OPTIONS, lm_weight=0.0))
     weights = Weights(0.6, 0.5, 0.25)
-    assert np.sort(total(found, weights)) == pytest.approx(np.sort(total(unweighted, weights)), abs=1e-3)
+    assert np.sort(total(weighted, weights)) == pytest.approx(np.sort(total(unweighted, weights)), abs=1e-3)
 
 
 def test_weights_are_tuned_with_the_history_that_a_rescoring_carries_over() -> None:
-    said, rates = references(), []
+    reference_texts, rates = references(), []
     for carry_over in (None, CarryOver(max_words=3)):
-        tuned = tune_weights(LATTICES, said, FakeLM(), OPTIONS, carry_over=carry_over, num_best=50)
+        tuned = tune_weights(LATTICES, reference_texts, FakeLM(), OPTIONS, carry_over=carry_over, num_best=50)
         results = rescore(LATTICES, FakeLM(), replace(OPTIONS, output="best"), carry_over=carry_over)
-        rates.append(word_error_rate(results, said, OPTIONS.scales))
+        rates.append(word_error_rate(results, reference_texts, OPTIONS.scales))
         assert tuned.wer_before == pytest.approx(rates[-1])
     assert rates[0] != rates[1]  # the history changes the words
 
 
 def test_a_mixture_carries_nothing_over() -> None:
-    lm = Mixture([(FakeLM(), 0.5), (Other(), 0.5)])
+    lm = Mixture([(FakeLM(), 0.5), (OtherLM(), 0.5)])
     with pytest.raises(OptionError, match=r"carry_over .* requires a single model"):
         tune_weights(LATTICES, references(), lm, OPTIONS, carry_over=CarryOver())
 
 
 def test_backward_models_read_the_words_in_reverse() -> None:
-    models = [FakeLM(), Other()]
+    models = [FakeLM(), OtherLM()]
     options = replace(OPTIONS, backward=True)
-    found = taken(models, options)
-    cost = total(found, Weights(0.7, 0.5, 0.25, (0.5, 0.5)))
+    sentences = extract_features(models, options)
+    cost = total(sentences, Weights(0.7, 0.5, 0.25, (0.5, 0.5)))
     lm = Mixture([(lm, 0.5) for lm in models])
     for number, (_, lattice) in enumerate(rescore(LATTICES, lm, options)):
         best = best_path(lattice, Scales(0.5, word_penalty=0.25)).cost(Scales(0.5, word_penalty=0.25))
-        assert cost[found.lattice == number].min() == pytest.approx(best, abs=1e-3)
+        assert cost[sentences.lattice == number].min() == pytest.approx(best, abs=1e-3)
 
 
 def test_weights_are_chosen_where_the_set_shows_that_they_are_better() -> None:
@@ -215,8 +217,8 @@ def test_a_model_that_does_not_help_is_not_used() -> None:
     assert tuned.evidence == (
         "the weights of the first pass are kept: no other values have significantly fewer expected errors"
     )
-    few = choose(sentences, start, min_words=1001)
-    assert (few.weights, few.evidence[:31]) == (start, "the initial weights are kept: 1")
+    small_set = choose(sentences, start, min_words=1001)
+    assert (small_set.weights, small_set.evidence[:31]) == (start, "the initial weights are kept: 1")
 
 
 def test_lm_weight_0_has_the_costs_of_the_first_pass() -> None:
@@ -232,8 +234,8 @@ def test_a_mixture_can_be_chosen_from_any_initial_weights(seed: int, lm_weight: 
     start = Weights(lm_weight, 1.0, word_penalty, (0.5, 0.5))
     points = grid(start)
     errors = np.random.default_rng(seed).integers(0, 9, (len(points), 20)).astype(float)
-    chosen, _, default, _ = choose_weights(points, Outcomes(errors, errors, np.full(20, 50)), start, min_words=1)
-    assert {chosen, default} <= set(points)
+    best, _, default, _ = choose_weights(points, Outcomes(errors, errors, np.full(20, 50)), start, min_words=1)
+    assert {best, default} <= set(points)
 
 
 def test_an_optimum_at_the_edge_is_told() -> None:
@@ -252,17 +254,19 @@ def test_a_mixture_that_is_no_better_than_its_best_model_is_not_chosen() -> None
     tuned = choose(sentences, Weights(0.5, 0.1, 0.0, (0.5, 0.5)))
     assert (tuned.wer, tuned.weights.mixture) == (0.0, (1.0, 0.0))
     assert tuned.edges[-1] == "model 2 of the mixture is not used: it does not lower WER by more than chance"
-    alike = with_model(sentences_better_above(0.45), 0.0, -0.55)
-    assert choose(alike, Weights(0.9, 0.1, 0.0, (0.5, 0.5))).weights.mixture == (1.0, 0.0)
+    near_copy = with_model(sentences_better_above(0.45), 0.0, -0.55)
+    assert choose(near_copy, Weights(0.9, 0.1, 0.0, (0.5, 0.5))).weights.mixture == (1.0, 0.0)
 
 
 def test_a_mixture_that_is_better_than_each_of_its_models_is_chosen() -> None:
     """Each model knows half of the utterances, and only weakly prefers any sentence of the others."""
     sentences = with_model(sentences_better_above(0.45), 0.0, 0.0)
-    known = sentences.lattice % 2 == 0
-    right = np.where(sentences.errors == 0, 0.0, -9.0)
-    wrong = np.where(sentences.errors == 0, -1.0, 0.0)
-    logprob = np.stack([np.where(known, right, wrong), np.where(known, wrong, right)]).astype(np.float32)
+    is_even = sentences.lattice % 2 == 0
+    correct_scores = np.where(sentences.errors == 0, 0.0, -9.0)
+    wrong_scores = np.where(sentences.errors == 0, -1.0, 0.0)
+    logprob = np.stack(
+        [np.where(is_even, correct_scores, wrong_scores), np.where(is_even, wrong_scores, correct_scores)]
+    ).astype(np.float32)
     tuned = choose(replace(sentences, logprob=logprob), Weights(0.5, 0.1, 0.0, (0.5, 0.5)))
     assert tuned.wer == 0.0
     assert min(tuned.weights.mixture) > 0
@@ -308,14 +312,14 @@ def sentences_better_above(lm_weight: float, num_lattices: int = 100) -> Feature
 def test_united_sentences_are_those_of_both_rescorings_once(seed: int, num_models: int) -> None:
     rng = np.random.default_rng(seed)
     parts = [random_sentences(rng, num_models, keys) for keys in ("abcd", "bce")]
-    united = parts[0].united(parts[1])
-    assert united.keys == parts[0].keys
+    union = parts[0].united(parts[1])
+    assert union.keys == parts[0].keys
     expected = {}
     for part in reversed(parts):  # sentences of the first one replace the others
         expected |= {name: content for name, content in by_text(part).items() if name[0] in parts[0].keys}
-    assert by_text(united) == expected
-    assert united.lattice.tolist() == sorted(united.lattice.tolist())
-    assert united.lattice.size == len(expected)
+    assert by_text(union) == expected
+    assert union.lattice.tolist() == sorted(union.lattice.tolist())
+    assert union.lattice.size == len(expected)
 
 
 def random_sentences(rng: np.random.Generator, num_models: int, keys: str) -> Features:
@@ -375,41 +379,43 @@ def test_a_lattice_that_fails_is_left_out() -> None:
 
 def copies(num_copies: int) -> tuple[list[tuple[str, package.Lattice]], dict[str, list[str]]]:
     """Return a larger set: each lattice and each reference several times."""
-    said = references()
+    reference_texts = references()
     pairs = [
         (f"{key}-{copy}", replace(lattice, key=f"{key}-{copy}"))
         for copy in range(num_copies)
         for key, lattice in LATTICES
     ]
-    return pairs, {key: said[key.rpartition("-")[0]] for key, _ in pairs}
+    return pairs, {key: reference_texts[key.rpartition("-")[0]] for key, _ in pairs}
 
 
 def test_weights_that_made_the_references_are_approached() -> None:
-    pairs, said = copies(25)
-    tuned = tune_weights(pairs, said, FakeLM(), replace(OPTIONS, lm_weight=0.3, acoustic_scale=1.0, word_penalty=0.0))
+    pairs, reference_texts = copies(25)
+    tuned = tune_weights(
+        pairs, reference_texts, FakeLM(), replace(OPTIONS, lm_weight=0.3, acoustic_scale=1.0, word_penalty=0.0)
+    )
     assert tuned.choice.reason == "better"
     assert tuned.wer_rescored < tuned.wer_before < tuned.wer_first_pass
     assert tuned.difference.high < 0
     assert tuned.wer == pytest.approx(tuned.wer_rescored)  # nothing is pruned
-    few = tune_weights(LATTICES, references(), FakeLM(), OPTIONS)
-    assert (few.weights, few.choice.reason) == (few.start, "too few words")
-    assert few.wer_rescored == few.wer_before
+    small_set = tune_weights(LATTICES, references(), FakeLM(), OPTIONS)
+    assert (small_set.weights, small_set.choice.reason) == (small_set.start, "too few words")
+    assert small_set.wer_rescored == small_set.wer_before
 
 
 def test_sentences_of_rescorings_with_chosen_weights_join_the_first_ones(monkeypatch) -> None:
     visited = []
-    pairs, said = copies(25)
+    pairs, reference_texts = copies(25)
     monkeypatch.setattr(
         weights_module,
         "rescore",
-        lambda source, lm, options, **others: visited.append(options) or rescore(source, lm, options, **others),
+        lambda source, lm, options, **arguments: visited.append(options) or rescore(source, lm, options, **arguments),
     )
-    tuned = tune_weights(pairs, said, FakeLM(), replace(OPTIONS, lm_weight=0.1), num_best=2)
+    tuned = tune_weights(pairs, reference_texts, FakeLM(), replace(OPTIONS, lm_weight=0.1), num_best=2)
     assert 2 <= len(visited) <= 5
     assert tuned.weights.lm_weight == visited[-1].lm_weight
     assert tuned.num_sentences > 2 * tuned.num_lattices
     rescored = rescore(pairs, FakeLM(), visited[-1])
-    assert tuned.wer_rescored == word_error_rate(rescored, said, visited[-1].scales)
+    assert tuned.wer_rescored == word_error_rate(rescored, reference_texts, visited[-1].scales)
 
 
 @pytest.mark.parametrize("lm_scale", [1.0, 2.0])
@@ -417,18 +423,20 @@ def test_the_scales_of_the_first_pass_are_chosen_among_all_sentences(lm_scale):
     """All sentences of the lattices are used, so that the rates are those of the best paths."""
     pairs, _ = copies(25)
     best = Scales(0.4 * lm_scale, lm_scale, word_penalty=lm_scale)
-    said = {key: lattice.words.spell(best_path(lattice, best).words) for key, lattice in pairs}
+    reference_texts = {key: lattice.words.spell(best_path(lattice, best).words) for key, lattice in pairs}
     start = Scales(0.8 * lm_scale, lm_scale, -2.0)
-    tuned = tune_first_pass(pairs, said, start)
+    tuned = tune_first_pass(pairs, reference_texts, start)
 
     def wer(scales):
-        errors = sum(edits(said[key], lattice.words.spell(best_path(lattice, scales).words)) for key, lattice in pairs)
-        return 100 * errors / sum(map(len, said.values()))
+        errors = sum(
+            edits(reference_texts[key], lattice.words.spell(best_path(lattice, scales).words)) for key, lattice in pairs
+        )
+        return 100 * errors / sum(map(len, reference_texts.values()))
 
     assert tuned.tuned.choice.reason == "better"
     assert tuned.wer == tuned.tuned.wer == wer(tuned.scales) < wer(start) == tuned.wer_before
     assert tuned.scales.lm == lm_scale
-    assert tune_first_pass(pairs, said, start) == tuned
+    assert tune_first_pass(pairs, reference_texts, start) == tuned
     with pytest.raises(FormatError, match="no lattice that could be rescored has a reference"):
         tune_first_pass(pairs, {}, start)
 
@@ -442,7 +450,7 @@ class StubSentences:
     def wer(self, rate: float) -> float:
         return rate
 
-    def united(self, other: StubSentences) -> StubSentences:
+    def united(self, _: StubSentences) -> StubSentences:
         return self
 
 
@@ -455,17 +463,17 @@ class StubTuned:
 
 
 def test_no_weights_are_rescored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, other = Weights(0.5, 0.1, 0.0), Weights(0.5, 0.15, 0.0)
-    rates = {start: (40.0, 30.0), other: (41.0, 29.0)}  # of the first pass at these scales, and rescored
+    start, better = Weights(0.5, 0.1, 0.0), Weights(0.5, 0.15, 0.0)
+    rates = {start: (40.0, 30.0), better: (41.0, 29.0)}  # of the first pass at these scales, and rescored
     rescored: list[Weights] = []
-    chosen = iter([other, start])
+    choices = iter([better, start])
 
     def sentences_at(weights: Weights, log: Log) -> Any:
         rescored.append(weights)
         return StubSentences(*rates[weights])
 
-    monkeypatch.setattr(weights_module, "choose", lambda *_, **__: StubTuned(next(chosen)))
+    monkeypatch.setattr(weights_module, "choose", lambda *_, **__: StubTuned(next(choices)))
     tuned = choose_repeatedly(sentences_at, start, speakers=None, min_words=0, log=Log())
-    assert rescored == [start, other]
+    assert rescored == [start, better]
     assert tuned.weights == start
     assert (tuned.wer_first_pass, tuned.wer_before, tuned.wer_rescored) == (40.0, 30.0, 30.0)

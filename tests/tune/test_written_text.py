@@ -18,21 +18,21 @@ from ninja.tune.weights import tune_weights
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def written(word: str) -> str:
+def written_form(word: str) -> str:
     return word if word.startswith(("<", "#", "!")) else word.capitalize() + ",.?"[len(word) % 3]
 
 
 @pytest.fixture(scope="module")
 def development():
     words = SymbolTable.read(EXAMPLES / "words.txt")
-    table = SymbolTable((written(word) if word.isalpha() else word, number) for word, number in words)
+    table = SymbolTable((written_form(word) if word.isalpha() else word, number) for word, number in words)
     pairs = list(islice(ninja.read(str(EXAMPLES / "lat.ark.gz"), words=str(EXAMPLES / "words.txt")), 12))
     references = read_text(EXAMPLES / "text")
     return {
         "lexical": (pairs, references),
         "written": (
             [(key, lattice.replace(words=table)) for key, lattice in pairs],
-            {key: [written(word) for word in reference] for key, reference in references.items()},
+            {key: [written_form(word) for word in reference] for key, reference in references.items()},
         ),
     }
 
@@ -50,8 +50,8 @@ def test_weights_of_models(development, is_mixed):
     for form, normalizer in (("lexical", "basic"), ("written", "auto")):
         lattices, references = development[form]
         models = Mixture([(lm, 0.5), (ninja.lm.load("english-ngram"), 0.5)]) if is_mixed else lm
-        chosen = RescoreOptions(**{**vars(options), "normalizer": normalizer})
-        tuned.append(tune_weights(lattices, references, models, chosen, num_best=20))
+        options_with_normalizer = RescoreOptions(**{**vars(options), "normalizer": normalizer})
+        tuned.append(tune_weights(lattices, references, models, options_with_normalizer, num_best=20))
     assert tuned[0].weights == tuned[1].weights
     assert tuned[0].wer_rescored == tuned[1].wer_rescored
     assert tuned[0].wer_first_pass == tuned[1].wer_first_pass
