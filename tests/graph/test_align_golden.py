@@ -76,7 +76,7 @@ def assert_identical(lattice: Lattice, expected: Lattice) -> None:
         assert array.tobytes() == expected_array.tobytes(), f"{expected.key}: {field}"
 
 
-def test_words_are_aligned_as_lattice_align_words_aligns_them(model: TransitionModel, boundary: WordBoundary) -> None:
+def test_word_alignment_is_identical_to_lattice_align_words(model: TransitionModel, boundary: WordBoundary) -> None:
     expected = archive("align_words.ark.gz")
     align = WordAligner(model, boundary)
     for key, lattice in archive("lat.ark.gz").items():
@@ -84,7 +84,7 @@ def test_words_are_aligned_as_lattice_align_words_aligns_them(model: TransitionM
     assert len(expected) == 60
 
 
-def test_the_general_way_aligns_words_the_same(model: TransitionModel, boundary: WordBoundary) -> None:
+def test_general_algorithm_aligns_words_identically(model: TransitionModel, boundary: WordBoundary) -> None:
     expected = archive("align_words.ark.gz")
     align = WordAligner(model, boundary)
     for key, lattice in list(archive("lat.ark.gz").items())[::3]:
@@ -92,14 +92,14 @@ def test_the_general_way_aligns_words_the_same(model: TransitionModel, boundary:
             assert_identical(align(lattice).whole(key), expected[key])
 
 
-def test_phones_are_aligned_as_lattice_align_phones_aligns_them(model: TransitionModel) -> None:
+def test_phone_alignment_is_identical_to_lattice_align_phones(model: TransitionModel) -> None:
     expected = archive("align_phones.ark.gz")
     align = PhoneAligner(model, PhoneAlignment(replace_output_symbols=True))
     for key, lattice in archive("lat.ark.gz").items():
         assert_identical(align(lattice).whole(key), expected[key])
 
 
-def test_a_lexicon_of_what_is_said_finds_the_words_that_word_boundaries_find(model: TransitionModel) -> None:
+def test_lexicon_of_aligned_words_agrees_with_word_boundaries(model: TransitionModel) -> None:
     expected = archive("align_words.ark.gz")
     entries = {
         (int(word), int(word), *model.phone[labels[model.is_final[labels]]].tolist())
@@ -116,7 +116,7 @@ def test_a_lexicon_of_what_is_said_finds_the_words_that_word_boundaries_find(mod
             assert equivalent(aligned, expected[key], costs="both")
 
 
-def test_word_times_are_those_of_nbest_to_ctm(model: TransitionModel, boundary: WordBoundary) -> None:
+def test_word_times_agree_with_nbest_to_ctm(model: TransitionModel, boundary: WordBoundary) -> None:
     expected: dict[str, list[tuple[float, float, str]]] = {}
     for line in gzip.decompress((GOLDEN / "ctm_best_aligned.gz").read_bytes()).decode().splitlines():
         key, _, begin, length, word = line.split()[:5]
@@ -132,13 +132,13 @@ def test_word_times_are_those_of_nbest_to_ctm(model: TransitionModel, boundary: 
             assert row[:2] == pytest.approx(expected_row[:2], abs=0.0051)
 
 
-def test_raw_lattices_are_aligned_as_the_general_way_says(model: TransitionModel, boundary: WordBoundary) -> None:
+def test_raw_and_compact_lattices_have_the_same_word_alignment(model: TransitionModel, boundary: WordBoundary) -> None:
     lattice = prune(archive("lat.ark.gz")["lmy-lmy02061"], 2.0)
     align = WordAligner(model, boundary)
     assert arcs_of(align(to_raw(lattice)).whole("raw")) == arcs_of(align(lattice).whole("compact"))
 
 
-def test_phone_lattices_say_the_phones_of_the_labels(model: TransitionModel) -> None:
+def test_phone_lattices_have_the_phones_of_the_transition_ids(model: TransitionModel) -> None:
     for lattice in list(archive("lat.ark.gz").values())[:4]:
         labels = best_path(lattice).alignment
         begins = (model.hmm_state[labels] == 0) & ~model.is_self_loop[labels]
@@ -150,7 +150,7 @@ def test_phone_lattices_say_the_phones_of_the_labels(model: TransitionModel) -> 
         assert word_path.alignment.tolist() == model.phone[labels[model.is_final[labels]]].tolist()
 
 
-def test_transition_costs_are_those_of_the_labels(model: TransitionModel) -> None:
+def test_transition_costs_are_the_sum_over_the_transition_ids(model: TransitionModel) -> None:
     for lattice in list(archive("lat.ark.gz").values())[:4]:
         path = best_path(lattice)
         for transition_scale, self_loop_scale in ((1.0, 1.0), (1.0, 0.1), (0.5, 0.25)):
@@ -187,7 +187,9 @@ def damaged_archive(tmp_path: Path, model: TransitionModel, boundary: WordBounda
 ARGUMENTS = ("--model", KOREAN / "trans.mdl")
 
 
-def test_align_words_reports_what_is_damaged_and_writes_the_rest(ninja, damaged_archive: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_align_words_reports_damaged_lattices_and_writes_their_aligned_part(
+    ninja, damaged_archive: Path, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
     keys = list(archive("lat.ark.gz"))[:5]
     boundary = ("--word-boundary", KOREAN / "word_boundary.int")
     code, _, err = ninja("align-words", damaged_archive, *boundary, *ARGUMENTS, "-o", tmp_path / "out.ark")
@@ -207,7 +209,7 @@ def test_align_words_reports_what_is_damaged_and_writes_the_rest(ninja, damaged_
     assert list(package.keys(tmp_path / "strict.ark")) == [keys[0], keys[2], keys[3]]
 
 
-def test_align_words_in_two_processes_gives_the_same(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_align_words_in_two_processes_writes_the_same_archive(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     boundary = ("--word-boundary", KOREAN / "word_boundary.int", *ARGUMENTS)
     for jobs in (1, 2):
         out = ("--jobs", jobs, "-o", tmp_path / f"{jobs}.ark")
@@ -215,13 +217,15 @@ def test_align_words_in_two_processes_gives_the_same(ninja, tmp_path: Path) -> N
     assert (tmp_path / "1.ark").read_bytes() == (tmp_path / "2.ark").read_bytes()
 
 
-def test_align_phones_writes_phones(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_align_phones_writes_every_lattice(ninja, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     options = ("--replace-output-symbols=true", "-o", tmp_path / "phones.ark")
     assert ninja("align-phones", GOLDEN / "lat.ark.gz", *ARGUMENTS, *options)[0] == 0
     assert sum(1 for _ in package.read(tmp_path / "phones.ark")) == 60
 
 
-def test_align_words_lexicon_passes_lattices_through_where_asked(ninja, damaged_archive: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_align_words_lexicon_with_output_if_empty_copies_failed_lattices(
+    ninja, damaged_archive: Path, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
     keys = list(archive("lat.ark.gz"))[:5]
     words = {int(word) for key in keys for word in archive("lat.ark.gz")[key].word}
     (tmp_path / "align_lexicon.int").write_text(integer_lines([(word, word, 1) for word in sorted(words)]))
@@ -234,7 +238,9 @@ def test_align_words_lexicon_passes_lattices_through_where_asked(ninja, damaged_
     assert all(lattice.num_arcs == archive("lat.ark.gz")[key].num_arcs for key, lattice in lattices.items())
 
 
-def test_align_words_lexicon_passes_on_lattices_of_words_it_lacks(ninja, damaged_archive: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_align_words_lexicon_copies_lattices_with_words_missing_from_the_lexicon(
+    ninja, damaged_archive: Path, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
     keys = list(archive("lat.ark.gz"))[:5]
     (tmp_path / "align_lexicon.int").write_text("0 0 1\n")
     command = ("align-words-lexicon", damaged_archive, "--lexicon", tmp_path / "align_lexicon.int", *ARGUMENTS)

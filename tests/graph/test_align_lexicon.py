@@ -46,7 +46,9 @@ def lexicon_of(entries: list[tuple[int, ...]]) -> AlignLexicon:
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.one_of(labelled_trees(max_words=5), labelled_sausages(max_length=3)), st.sampled_from([COMPLETE, AMBIGUOUS]))
-def test_words_are_all_ways_to_cut_the_phones(spoken: LabelledLattice, entries: list[tuple[int, ...]]) -> None:
+def test_lexicon_alignment_finds_all_segmentations_of_the_phones(
+    spoken: LabelledLattice, entries: list[tuple[int, ...]]
+) -> None:
     lexicon = {(word, *phones): output for word, output, *phones in entries}
     expected: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
     for path in paths(spoken.lattice):
@@ -68,13 +70,13 @@ def test_words_are_all_ways_to_cut_the_phones(spoken: LabelledLattice, entries: 
     assert least_costs(aligned_paths) == least_costs(expected)
 
 
-def test_words_are_put_for_others_and_for_silence() -> None:
+def test_lexicon_replaces_words_and_silence_by_output_words() -> None:
     lexicon = lexicon_of([(0, 70, 1), (1, 8, 6), (2, 0, 3, 4)])
     aligned = align_words_lexicon(linear_lattice((1, [2, 12]), (2, [6, 8])), MODEL, lexicon)
     assert list(paths_as_units(aligned)) == [((70, (2,)), (8, (12,)), (0, (6, 8)))]
 
 
-def test_an_epsilon_of_other_phones_takes_no_word_away() -> None:
+def test_cheaper_epsilon_arc_with_unknown_phones_does_not_remove_a_word() -> None:
     lattice = from_arcs(
         "utt", [0, 0, 1], [1, 1, 2], [0, 0, 5], [1.0, 2.0, 0.0], finals={2: 0.0}, labels=[[4], [6], [8]]
     )  # the cheaper arc is of a phone that no entry begins with
@@ -90,12 +92,12 @@ def test_a_word_may_have_no_phones() -> None:
     assert list(paths_as_units(aligned)) == [((1, (12,)), (7, ()))]
 
 
-def test_a_word_the_lexicon_lacks_is_named() -> None:
+def test_word_missing_from_the_lexicon_is_named_in_the_error() -> None:
     with pytest.raises(LatticeError, match=r"cannot be aligned: word 5 is not in small_lexicon.int$"):
         align_words_lexicon(linear_lattice((1, [12]), (5, [6, 8])), MODEL, lexicon_of(COMPLETE[:3]))
 
 
-def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
+def test_only_paths_with_words_missing_from_the_lexicon_are_dropped() -> None:
     def lattice_with(*words: int) -> Lattice:
         return from_arcs(
             "utt",
@@ -123,9 +125,7 @@ def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
 
 
 @given(st.one_of(labelled_trees(max_words=5), labelled_sausages(max_length=3)), st.sampled_from([1, 2, 3, 4, 5, 6]))
-def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lacks(
-    spoken: LabelledLattice, word: int
-) -> None:
+def test_alignment_ignores_paths_with_words_missing_from_the_lexicon(spoken: LabelledLattice, word: int) -> None:
     options = LexiconAlignment(reorder=spoken.reorder)
     reduced_lexicon = lexicon_of([entry for entry in COMPLETE if entry[0] != word])
     aligned = LexiconAligner(spoken.model, reduced_lexicon, options)(spoken.lattice)
@@ -143,7 +143,7 @@ def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lack
         assert aligned.fault == expected.fault
 
 
-def test_phones_that_match_no_entry_are_reported_and_returned_whole() -> None:
+def test_phones_that_match_no_entry_are_reported_and_kept_as_a_partial_word() -> None:
     lexicon = lexicon_of([(0, 0, 1), (1, 1, 6), (2, 2, 3, 4)])
     aligned = LexiconAligner(MODEL, lexicon, LexiconAlignment(partial_word_label=9))(
         linear_lattice((1, [12]), (2, [6]), (0, []))
@@ -156,14 +156,14 @@ def test_phones_that_match_no_entry_are_reported_and_returned_whole() -> None:
         aligned.whole("utt")
 
 
-def test_only_phones_that_match_no_entry_become_a_word_of_their_own() -> None:
+def test_words_left_without_phones_are_kept_in_the_partial_alignment() -> None:
     aligned = LexiconAligner(MODEL, lexicon_of([(1, 1, 6), (2, 2, 3, 4)]))(linear_lattice((1, []), (2, [12])))
     assert aligned.fault is not None
     assert aligned.lattice is not None
     assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, ()))]
 
 
-def test_max_expand_refuses_lattices_that_grow() -> None:
+def test_max_expand_limits_the_states_of_a_lexicon_alignment() -> None:
     lattice = homophone_lattice(12)
     lexicon = lexicon_of([(1, 1, 6), (2, 2, 6)])
     assert LexiconAligner(MODEL, lexicon)(lattice).fault is None
@@ -172,7 +172,7 @@ def test_max_expand_refuses_lattices_that_grow() -> None:
     assert bounded.fault == "the result has more states than max_expand allows; raise max_expand"
 
 
-def test_aligners_are_sent_to_other_processes() -> None:
+def test_aligners_can_be_pickled() -> None:
     aligner = LexiconAligner(MODEL, lexicon_of(COMPLETE))
     lattice = linear_lattice((1, [2, 12]), (2, [6, 8]))
     expected = aligner(lattice).lattice
@@ -203,7 +203,7 @@ def test_a_lexicon_is_read(tmp_path: Path) -> None:
         ("", "the file has no words"),
     ],
 )
-def test_lexicons_are_checked(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_lexicons_raise_format_errors(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "align_lexicon.int").write_text(text)
     with pytest.raises(FormatError, match=message):
         read_align_lexicon(tmp_path / "align_lexicon.int")

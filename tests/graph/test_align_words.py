@@ -75,7 +75,7 @@ def assert_agrees(aligned: Aligned, spoken: LabelledLattice, kinds: Kinds | None
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
-def test_words_are_those_of_each_path_cut_on_its_own(spoken: LabelledLattice) -> None:
+def test_word_alignment_agrees_with_alignment_of_each_path(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     aligned = aligner(spoken.lattice)
     assert aligned.fault is None
@@ -85,7 +85,7 @@ def test_words_are_those_of_each_path_cut_on_its_own(spoken: LabelledLattice) ->
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
-def test_lattices_of_decoders_take_the_fast_way(spoken: LabelledLattice) -> None:
+def test_decoder_lattices_use_the_fast_algorithm(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
         aligner(spoken.lattice)
@@ -93,9 +93,7 @@ def test_lattices_of_decoders_take_the_fast_way(spoken: LabelledLattice) -> None
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()), st.floats(0.01, 3.0))
-def test_both_ways_give_the_same_arcs_in_the_same_order_with_the_same_bits(
-    spoken: LabelledLattice, factor: float
-) -> None:
+def test_fast_and_general_algorithm_give_identical_lattices(spoken: LabelledLattice, factor: float) -> None:
     lattice = scale(spoken.lattice, factor, factor / 3)  # sums that depend on the order in which they are made
     for aligner in (
         WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder)),
@@ -109,7 +107,7 @@ def test_both_ways_give_the_same_arcs_in_the_same_order_with_the_same_bits(
 
 @few_examples
 @given(damaged_lattices())
-def test_damaged_lattices_are_cut_as_far_as_they_go_and_reported(spoken: LabelledLattice) -> None:
+def test_damaged_lattices_are_partially_aligned_and_reported(spoken: LabelledLattice) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     assert_agrees(aligner(spoken.lattice), spoken, PHONES)
     assert_agrees(by_general_algorithm(aligner, spoken.lattice), spoken, PHONES)
@@ -124,7 +122,7 @@ def test_lattices_of_any_shape_are_aligned_to_words(spoken: LabelledLattice) -> 
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages(), damaged_lattices(), arbitrary_lattices()))
-def test_phones_are_those_of_each_path_cut_on_its_own(spoken: LabelledLattice) -> None:
+def test_phone_alignment_agrees_with_alignment_of_each_path(spoken: LabelledLattice) -> None:
     aligner = PhoneAligner(spoken.model, PhoneAlignment(remove_epsilon=False, reorder=spoken.reorder))
     assert_agrees(aligner(spoken.lattice), spoken, None, exhaustive=True)
     assert_agrees(by_general_algorithm(aligner, spoken.lattice), spoken, None, exhaustive=True)
@@ -132,7 +130,7 @@ def test_phones_are_those_of_each_path_cut_on_its_own(spoken: LabelledLattice) -
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()), st.booleans())
-def test_phones_in_the_place_of_words_are_those_of_the_labels(spoken: LabelledLattice, remove_epsilon: bool) -> None:
+def test_replaced_output_symbols_are_the_phones_of_the_labels(spoken: LabelledLattice, remove_epsilon: bool) -> None:
     options = PhoneAlignment(replace_output_symbols=True, remove_epsilon=remove_epsilon, reorder=spoken.reorder)
     aligned = PhoneAligner(spoken.model, options)(spoken.lattice).whole("key")
     paths, _ = aligned_paths(spoken.lattice, spoken.model, None, spoken.reorder)
@@ -143,7 +141,7 @@ def test_phones_in_the_place_of_words_are_those_of_the_labels(spoken: LabelledLa
     assert_paths_agree(aligned, expected, exhaustive=not remove_epsilon)
 
 
-def test_words_of_the_same_phones_stay_paths_of_their_own_with_epsilons() -> None:
+def test_removing_epsilons_merges_words_with_the_same_phones() -> None:
     lattice = from_arcs("utt", [0] * 3, [1] * 3, [7, 8, 9], [1.0, 2.0, 3.0], finals={1: 0.0}, labels=[[3, 4]] * 3)
     aligned = align_phones(lattice, MODEL, PhoneAlignment(replace_output_symbols=True, remove_epsilon=False))
     assert paths_as_units(aligned) == {((2, (3, 4)),): {(1.0, 0.0), (2.0, 0.0), (3.0, 0.0)}}
@@ -153,7 +151,7 @@ def test_words_of_the_same_phones_stay_paths_of_their_own_with_epsilons() -> Non
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
-def test_phones_joined_to_the_next_word_keep_words_and_costs(spoken: LabelledLattice) -> None:
+def test_phone_alignment_keeps_word_sequences_and_costs(spoken: LabelledLattice) -> None:
     aligned = align_phones(spoken.lattice, spoken.model, PhoneAlignment(reorder=spoken.reorder))
     assert (aligned.word > 0).all()
     assert best_sequences(aligned) == best_sequences(spoken.lattice)
@@ -161,7 +159,7 @@ def test_phones_joined_to_the_next_word_keep_words_and_costs(spoken: LabelledLat
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages(), damaged_lattices()))
-def test_labels_of_its_own_go_to_what_is_no_word(spoken: LabelledLattice) -> None:
+def test_silence_and_partial_words_get_their_configured_labels(spoken: LabelledLattice) -> None:
     plain = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))(spoken.lattice)
     options = WordAlignment(silence_label=77, partial_word_label=88, reorder=spoken.reorder)
     labelled = WordAligner(spoken.model, BOUNDARY, options)(spoken.lattice)
@@ -189,7 +187,7 @@ def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: Labe
     assert paths_as_units(realigned) == paths_as_units(aligned)
 
 
-def test_arrays_of_an_aligned_lattice_cannot_be_written_to_and_outlive_it() -> None:
+def test_arrays_of_an_aligned_lattice_are_read_only_and_outlive_it() -> None:
     lattice = linear_lattice((1, [12]), (2, [12, 11]))
     aligned = align_words(lattice, MODEL, BOUNDARY)
     assert (aligned.key, aligned.kind, aligned.frame_shift, aligned.words) == ("utt", "compact", 0.03, None)
@@ -214,7 +212,7 @@ def test_a_word_ends_where_the_next_phone_begins() -> None:
     assert aligned.frame_shift == 0.03
 
 
-def test_words_have_times_in_seconds() -> None:
+def test_word_times_are_in_seconds() -> None:
     lattice = linear_lattice((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
     aligned = align_words(lattice, MODEL, BOUNDARY)
     times = word_times(aligned)
@@ -226,7 +224,7 @@ def test_words_have_times_in_seconds() -> None:
     assert word_times(aligned, frame_shift=0.01)[0].begin == pytest.approx(0.03)
 
 
-def test_times_need_a_frame_shift_and_labels() -> None:
+def test_word_times_require_a_frame_shift_and_labels() -> None:
     lattice = from_arcs("utt", [0], [1], [5], [1.0], finals={1: 0.0})
     with pytest.raises(OptionError, match="pass the seconds per label as frame_shift"):
         word_times(lattice)
@@ -250,18 +248,18 @@ def test_times_need_a_frame_shift_and_labels() -> None:
         (linear_lattice((1, [11, 2, 12])), "a phone changes before its final transition"),
     ],
 )
-def test_the_error_names_the_fault_of_a_lattice(lattice: Lattice, message: str) -> None:
+def test_lattices_that_cannot_be_aligned_raise_an_error_with_the_reason(lattice: Lattice, message: str) -> None:
     with pytest.raises(LatticeError, match=f"key 'utt': the lattice cannot be aligned: {message}"):
         align_words(lattice, MODEL, BOUNDARY)
 
 
-def test_the_part_that_can_be_aligned_is_returned() -> None:
+def test_aligned_part_of_an_incomplete_lattice_is_returned() -> None:
     aligned = WordAligner(MODEL, BOUNDARY, WordAlignment(partial_word_label=9))(linear_lattice((1, [12]), (0, [6])))
     assert aligned.lattice is not None
     assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (9, (6,)))]
 
 
-def test_a_label_that_is_no_transition_id_is_named() -> None:
+def test_label_outside_the_transition_ids_is_refused() -> None:
     with pytest.raises(LatticeError, match=r"arc 1 has the label 99, but the transition ids of small.mdl are 1 to 16;"):
         align_words(linear_lattice((1, [12]), (2, [99])), MODEL, BOUNDARY)
     with pytest.raises(LatticeError, match="key 'utt': final state 1 has the label 17"):
@@ -274,14 +272,14 @@ def test_a_label_that_is_no_transition_id_is_named() -> None:
                 align_phones(faulty, MODEL)
 
 
-def test_a_phone_without_an_entry_is_named() -> None:
+def test_phone_without_a_word_boundary_entry_is_refused() -> None:
     boundary = WordBoundary("few.int", {6: KINDS["singleton"]})
     assert align_words(linear_lattice((1, [12])), MODEL, boundary).num_arcs == 1
     with pytest.raises(LatticeError, match=r"phone 3 \(transition id 6\) has no entry in few.int"):
         align_words(linear_lattice((1, [12]), (2, [6, 8])), MODEL, boundary)
 
 
-def test_a_label_is_found_far_behind_others() -> None:
+def test_invalid_label_is_found_at_any_position_of_an_arc() -> None:
     for place in (0, 255, 256, 300, 511, 699):
         labels = [12, *[11] * 699]
         labels[place] = 17
@@ -294,7 +292,7 @@ def test_a_label_is_found_far_behind_others() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=1, max_size=5), st.integers(0, 3))
-def test_labels_of_any_number_are_copied_whole(lengths: list[tuple[int, int]], num_silent: int) -> None:
+def test_arcs_with_any_number_of_labels_are_aligned(lengths: list[tuple[int, int]], num_silent: int) -> None:
     # Each arc has the first labels of its word, behind the last ones of the word before.
     arcs: list[tuple[int, list[int]]] = []
     expected: list[Unit] = []
@@ -320,12 +318,12 @@ def test_a_lattice_without_labels_is_refused() -> None:
         align_words(linear_lattice((1, [])), MODEL, BOUNDARY)
 
 
-def test_the_largest_word_id_does_no_harm() -> None:
+def test_the_largest_word_id_is_aligned() -> None:
     lattice = linear_lattice((2**31 - 1, [12]), (0, [2]))
     assert align_words(lattice, MODEL, BOUNDARY).word.tolist() == [2**31 - 1, 0]
 
 
-def test_max_expand_gives_lattices_up_that_grow() -> None:
+def test_max_expand_limits_the_states_of_a_word_alignment() -> None:
     lattice = homophone_lattice(14)
     unbounded = WordAligner(MODEL, BOUNDARY)(lattice)
     assert unbounded.lattice is not None
@@ -339,7 +337,7 @@ def test_max_expand_gives_lattices_up_that_grow() -> None:
         WordAligner(MODEL, BOUNDARY)(lattice)
 
 
-def test_states_that_lead_nowhere_are_left_out() -> None:
+def test_dead_end_states_are_removed() -> None:
     arcs = ([0, 0, 1, 2], [1, 2, 4, 3], [1, 3, 2, 4], [1.0, 2.0, 3.0, 4.0])
     lattice = from_arcs("utt", *arcs, finals={4: 0.0}, labels=[[12], [12], [12], [12]])
     for aligned in (align_words(lattice, MODEL, BOUNDARY), align_phones(lattice, MODEL)):
@@ -347,7 +345,7 @@ def test_states_that_lead_nowhere_are_left_out() -> None:
         assert list(paths_as_units(aligned)) == [((1, (12,)), (2, (12,)))]
 
 
-def test_a_place_within_a_way_turns_the_arcs_behind_it_round_and_is_where_sums_begin() -> None:
+def test_order_of_arcs_and_of_float32_sums_depends_on_where_an_arc_is_split() -> None:
     # Word 3 begins behind word 1 as well as behind word 2, but only behind word 2 has an arc ended where it stands.
     large = 2.0**24  # (large + 1) + 1 is large in float32, and large + (1 + 1) is not
     lattice = from_arcs(
@@ -367,7 +365,7 @@ def test_a_place_within_a_way_turns_the_arcs_behind_it_round_and_is_where_sums_b
         assert aligned.graph.tolist() == [0.0, 0.0, 2.0, 0.0, large, large + 2.0, 0.0, 0.0, 0.0]
 
 
-def test_an_arc_may_be_read_in_two_ways() -> None:
+def test_a_self_loop_that_starts_an_arc_depends_on_the_previous_label() -> None:
     # Its first label is a loop: behind the end of a phone it belongs to that, and else it begins one.
     lattice = from_arcs(
         "utt",
@@ -384,7 +382,7 @@ def test_an_arc_may_be_read_in_two_ways() -> None:
     assert_agrees(aligned, LabelledLattice(MODEL, lattice, True), PHONES)
 
 
-def test_the_rest_of_an_arc_depends_on_the_path_to_it() -> None:
+def test_remaining_labels_of_an_arc_depend_on_the_path_to_it() -> None:
     # Behind word 1 silence has begun, and the last arc's first label ends it; behind word 2 that is all of the silence.
     lattice = from_arcs(
         "utt",
@@ -405,7 +403,7 @@ def test_the_rest_of_an_arc_depends_on_the_path_to_it() -> None:
     assert aligned.identical(by_general_algorithm(aligner, lattice).whole("utt"))
 
 
-def test_a_loop_may_follow_the_end_of_a_phone_on_one_way_and_come_before_it_on_another() -> None:
+def test_a_self_loop_can_follow_or_precede_the_final_transition_of_a_phone() -> None:
     # Behind words 1 and 4 the last arc's loop ends the first unit; behind word 2 the label after it does.
     lattice = from_arcs(
         "utt",
@@ -426,13 +424,13 @@ def test_a_loop_may_follow_the_end_of_a_phone_on_one_way_and_come_before_it_on_a
     assert aligned.identical(by_general_algorithm(aligner, lattice).whole("utt"))
 
 
-def test_many_places_that_differ_in_words_only_stay_apart() -> None:
+def test_alignment_states_that_differ_only_in_words_are_not_merged() -> None:
     aligner = WordAligner(MODEL, BOUNDARY)
     lattice = homophone_lattice(8)
     assert aligner(lattice).whole("grows").identical(by_general_algorithm(aligner, lattice).whole("grows"))
 
 
-def test_threads_share_an_aligner() -> None:
+def test_aligners_are_thread_safe() -> None:
     aligner = WordAligner(MODEL, BOUNDARY)
     lattices = [homophone_lattice(size) for size in (3, 9, 5, 8, 10, 4, 7)] * 3
     with ThreadPoolExecutor(4) as pool:

@@ -59,7 +59,7 @@ def linear_lattice(*labels, words=("<eps>", "said")):
     )
 
 
-def test_each_phone_counts_once_on_the_arc_where_it_ends(model):
+def test_each_phone_occurs_once_on_the_arc_where_it_ends(model):
     arc_phones = ArcPhones(model, PHONES, DICTIONARY_PHONES)
     lattice = linear_lattice(labels_of(2, 3), labels_of(1, 4)[:-1], [7, 7], labels_of(5))
     assert arc_phones.of_arcs(lattice) == [(3, 0), (1,), (), (2,)]
@@ -78,7 +78,7 @@ def test_arcs_have_the_phones_of_their_final_transitions(model, arcs):
     assert arc_phones.of_arcs(linear_lattice(*labels)) == expected
 
 
-def test_a_phrase_is_found_by_what_was_heard_not_by_how_the_word_is_spelled(model):
+def test_phrases_match_the_phones_of_the_alignment_instead_of_the_spelling(model):
     words = SymbolTable.from_words(["<eps>", "said", "tom"])
     lattice = linear_lattice(labels_of(1, 2, 3, 4), words=("<eps>", "said", "tom"))
     pronouncer = Pronouncer({"said": ["S EH D"], "tom": ["T AA M"]})
@@ -99,7 +99,7 @@ def test_lattices_of_another_model_or_without_alignments_are_refused(model):
         arc_phones.of_arcs(from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0}))
 
 
-def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
+def test_unnamed_phones_and_phones_missing_from_the_dictionary_are_refused(model):
     with pytest.raises(SymbolError, match="5"):
         ArcPhones(model, SymbolTable.from_words(NAMES[:5]), DICTIONARY_PHONES)
     with pytest.raises(VocabularyError, match="the phone 'M_E' is neither silence nor a phone"):
@@ -108,7 +108,7 @@ def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
         Augmentation(transition_model="final.mdl")
 
 
-def test_the_command_hears_names_by_the_model(ninja, tmp_path):
+def test_context_command_adds_phrases_by_aligned_phones(ninja, tmp_path):
     (tmp_path / "final.mdl").write_text(model_text())
     (tmp_path / "phones.txt").write_text("".join(f"{name} {number}\n" for name, number in PHONES))
     (tmp_path / "words.txt").write_text("<eps> 0\nsaid 1\n")
@@ -133,7 +133,7 @@ def test_the_command_hears_names_by_the_model(ninja, tmp_path):
 
 
 @pytest.mark.skipif(not (SHARED / "golden").exists(), reason="Kaldi's answers are not beside the project")
-def test_phones_are_those_that_kaldi_aligns(model):
+def test_phones_of_the_best_path_agree_with_lattice_align_phones(model):
     model = read_transition_model(KOREAN / "trans.mdl")
     names = [
         "".join(chr(ord("a") + int(digit)) for digit in str(number)) for number in range(int(model.phones.max()) + 1)

@@ -40,7 +40,7 @@ def test_the_arcs_of_an_fst_are_sorted_once() -> None:
 
 
 @given(SMALL, SMALL, st.sampled_from([0.0, 0.25, 0.5, 1.0]))
-def test_interpolation_pairs_up_every_two_paths_of_equal_words_once(a: Lattice, b: Lattice, alpha: float) -> None:
+def test_interpolation_combines_each_pair_of_paths_with_equal_words_once(a: Lattice, b: Lattice, alpha: float) -> None:
     if not have_common_words(a, b):
         with pytest.raises(LatticeError, match="no path remains: the operands have no word sequence in common"):
             interp(a, b, alpha)
@@ -59,7 +59,7 @@ def test_composition_of_lattices_adds_their_costs(a: Lattice, b: Lattice) -> Non
 
 
 @given(SMALL, st.sampled_from([0.25, 0.5]), st.sampled_from([0.5, 2.0]), st.sampled_from([0.5, 4.0]))
-def test_scaling_and_interpolating_with_the_inverse_weights_invert(
+def test_scaling_by_the_inverse_and_interpolating_restore_the_lattice(
     lattice: Lattice, alpha: float, graph_scale: float, acoustic_scale: float
 ) -> None:
     scaled = scale(lattice, graph_scale, acoustic_scale)
@@ -71,7 +71,7 @@ def test_scaling_and_interpolating_with_the_inverse_weights_invert(
 
 @settings(max_examples=40)
 @given(SMALL, machines(), st.sampled_from([None, PHI]))
-def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, machine: Fst, phi: int | None) -> None:
+def test_composition_with_an_fst_agrees_with_enumeration(lattice: Lattice, machine: Fst, phi: int | None) -> None:
     expected = Counter(
         round_costs(Way(words, way.graph + cost, way.acoustic, way.alignment))
         for way in ways(lattice)
@@ -106,7 +106,7 @@ def image(rows: list[tuple[int, int, int, int, float]], finals: list[float]) -> 
     )
 
 
-def test_a_failure_arc_is_for_words_without_an_arc_only() -> None:
+def test_failure_arcs_match_only_words_without_an_arc() -> None:
     # State 0 knows word 1 at cost 5; behind its failure arc (cost 1) every word costs 1: cheaper, but not to be had.
     machine = parse_transducer(
         image([(0, 1, 1, 1, 5.0), (0, 1, PHI, 0, 1.0), (1, 1, 1, 1, 1.0), (1, 1, 2, 2, 1.0)], [math.inf, 0.0])
@@ -116,13 +116,13 @@ def test_a_failure_arc_is_for_words_without_an_arc_only() -> None:
     assert {way.words: way.graph for way in ways(composition)} == {(1,): 5.0, (2,): 2.0}
 
 
-def test_a_circle_of_failure_arcs_ends() -> None:
+def test_a_cycle_of_failure_arcs_terminates() -> None:
     machine = parse_transducer(image([(0, 1, PHI, 0, 1.0), (1, 0, PHI, 0, 1.0)], [math.inf, math.inf]))
     with pytest.raises(LatticeError, match="no path remains"):
         compose(RAW, machine, PHI)
 
 
-def test_a_circle_of_epsilons_is_refused_with_its_state() -> None:
+def test_a_cycle_of_input_epsilons_is_refused_with_its_state() -> None:
     machine = parse_transducer(image([(0, 1, 0, 7, 1.0), (1, 0, 0, 7, 1.0)], [0.0, 0.0]), "loop.fst")
     with pytest.raises(
         LatticeError, match=r"key 'a': state [01] of the FST loop.fst lies on a cycle of input epsilons"
@@ -130,7 +130,7 @@ def test_a_circle_of_epsilons_is_refused_with_its_state() -> None:
         compose(RAW, machine)
 
 
-def test_composition_stays_within_its_bound() -> None:
+def test_composition_beyond_max_arcs_is_refused() -> None:
     count = 50
     lattice = from_arcs("wide", [0] * count, [1] * count, [1] * count, [0.0] * count, finals={1: 0.0})
     with pytest.raises(LatticeError, match="key 'wide': the composition has more than 100 arcs; prune"):
@@ -160,7 +160,7 @@ def test_costs_beyond_single_precision_are_refused() -> None:
         compose(lattice, machine)
 
 
-def test_fsts_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_invalid_fst_files_are_refused_with_their_path(tmp_path: Path) -> None:
     good = image([(0, 1, 1, 1, 0.5)], [math.inf, 0.0])
     path = tmp_path / "g.fst"
     for content, error, message in [
@@ -180,7 +180,7 @@ def test_fsts_that_are_none_are_refused(tmp_path: Path) -> None:
 
 
 @given(machines(), st.data())
-def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Fst, data: st.DataObject) -> None:
+def test_damaged_fsts_raise_typed_errors_or_are_read(machine: Fst, data: st.DataObject) -> None:
     content = bytearray(
         _core.write_image(
             "standard", machine.arc_begin, machine.dst, machine.ilabel, machine.olabel, machine.cost, machine.final_cost
@@ -197,7 +197,7 @@ def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Fst, data: st
 
 
 @given(SMALL, st.data())
-def test_difference_takes_out_the_transcript_and_nothing_else(lattice: Lattice, data: st.DataObject) -> None:
+def test_difference_removes_exactly_the_paths_of_the_transcript(lattice: Lattice, data: st.DataObject) -> None:
     sequences = sorted({way.words for way in ways(lattice)})
     transcript = data.draw(st.sampled_from([*sequences, (), (1, 2, 1, 2, 1, 2, 1, 2), (-1,)]))
     expected = Counter({way: count for way, count in all_ways(lattice).items() if way.words != transcript})
@@ -211,7 +211,7 @@ def test_difference_takes_out_the_transcript_and_nothing_else(lattice: Lattice, 
 
 
 @given(lattices(max_states=6, max_word=3), st.integers(1, 4))
-def test_expansion_keeps_every_path_and_leaves_one_history_at_each_state(lattice: Lattice, n: int) -> None:
+def test_expansion_keeps_all_paths_and_gives_each_state_one_history(lattice: Lattice, n: int) -> None:
     expanded = expand_ngram(lattice, n)
     check(expanded)
     assert all_ways(expanded) == all_ways(lattice)
@@ -225,7 +225,7 @@ def test_expansion_keeps_every_path_and_leaves_one_history_at_each_state(lattice
 
 
 @given(lattices(max_states=6, max_word=3))
-def test_expansion_splits_no_more_than_histories_ask_for(lattice: Lattice) -> None:
+def test_expansion_creates_one_state_per_state_and_history(lattice: Lattice) -> None:
     assert expand_ngram(lattice, 1).num_states == lattice.num_states
     pairs = {(0, ())}
     for state in range(lattice.num_states):
@@ -236,7 +236,7 @@ def test_expansion_splits_no_more_than_histories_ask_for(lattice: Lattice) -> No
     assert expand_ngram(lattice, 3).num_states == len(pairs)
 
 
-def test_bounds_of_expansion_and_difference_hold() -> None:
+def test_expansion_and_difference_beyond_max_arcs_are_refused() -> None:
     length = 30
     src, dst = np.repeat(np.arange(length), 2), np.repeat(np.arange(1, length + 1), 2)
     lattice = from_arcs("k", src, dst, np.tile([1, 2], length), np.zeros(2 * length), finals={length: 0.0})
@@ -265,7 +265,7 @@ def test_options_out_of_range_are_refused() -> None:
         expand_ngram(RAW, 0)
 
 
-def test_composition_with_a_grammar_is_what_its_language_model_gives(tmp_path: Path) -> None:
+def test_composition_with_a_grammar_fst_agrees_with_its_language_model(tmp_path: Path) -> None:
     from ninja.lattice.symbols import SymbolTable
     from ninja.lm.ngram.compose import compose_ngram
     from ninja.lm.ngram.model import read_grammar

@@ -52,7 +52,7 @@ def test_determinize_agrees_with_openfst(lattice: Lattice, seed: int, scale: flo
 
 
 @given(SMALL)
-def test_determinize_keeps_the_best_total_where_paths_tie(lattice: Lattice) -> None:
+def test_determinize_keeps_the_best_total_cost_of_tied_paths(lattice: Lattice) -> None:
     expected, determinized = best_ways(lattice), best_ways(determinize(lattice))
     assert expected.keys() == determinized.keys()
     assert [expected[words].total() for words in expected] == pytest.approx(
@@ -71,7 +71,7 @@ def test_remove_epsilons_keeps_the_best_path_of_each_word_sequence(lattice: Latt
 
 
 @given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
-def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> None:
+def test_operations_remove_states_on_no_path(lattice: Lattice, seed: int) -> None:
     lattice = with_random_costs(lattice, seed)
     expected = best_ways(lattice)
     if not expected:
@@ -127,7 +127,9 @@ def test_minimize_merges_copies_that_differ_by_a_constant(lattice: Lattice, seed
 
 
 @given(SMALL, SEEDS, SCALES)
-def test_reshaped_lattices_are_equivalent_and_changed_ones_are_not(lattice: Lattice, seed: int, scale: float) -> None:
+def test_equivalence_holds_for_determinized_and_fails_for_changed_lattices(
+    lattice: Lattice, seed: int, scale: float
+) -> None:
     lattice = with_random_costs(lattice, seed)
     for operation in (remove_epsilons, determinize, minimize):
         assert equivalent(lattice, operation(lattice, scale), 1e-3, scale, costs="both")
@@ -146,7 +148,7 @@ def test_reshaped_lattices_are_equivalent_and_changed_ones_are_not(lattice: Latt
         assert equivalent(changed, lattice, 1e-3, scale) == is_equivalent
 
 
-def test_minimize_pushes_long_alignments_only_so_far_and_keeps_them() -> None:
+def test_minimize_keeps_long_alignments() -> None:
     frames = 3000  # behind two words, the same frames twice: states 1 to 3000 and 3001 to 6000
     src = [0, *range(1, frames), 0, *range(frames + 1, 2 * frames)]
     dst = [*range(1, frames + 1), *range(frames + 1, 2 * frames + 1)]
@@ -161,7 +163,7 @@ def test_minimize_pushes_long_alignments_only_so_far_and_keeps_them() -> None:
         assert before.alignment.tolist() == after.alignment.tolist() == [*range(1, 1 + frames)]
 
 
-def test_determinize_stays_within_its_bound() -> None:
+def test_determinize_beyond_max_arcs_is_refused() -> None:
     # Two chains of 40 states spell every word sequence over {1, 2}: as many residual alignments as sequences.
     length = 40
     begin, dst, word, label = [0], [], [], []
@@ -186,7 +188,7 @@ def test_determinize_stays_within_its_bound() -> None:
         determinize(lattice, max_arcs=500)
 
 
-def test_remove_epsilons_stays_within_its_bound() -> None:
+def test_remove_epsilons_beyond_max_arcs_is_refused() -> None:
     length = 60  # an epsilon chain with a word at each state: every state gets the words of all behind it
     begin = np.minimum(np.arange(length + 1) * 2, 2 * (length - 1))
     dst = np.repeat(np.arange(1, length), 2)

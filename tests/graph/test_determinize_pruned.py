@@ -85,7 +85,7 @@ def assert_part(result: Lattice, lattice: Lattice, beam: float) -> None:
 
 
 @pytest.mark.parametrize(("source", "expected", "beam", "scale"), GOLDEN, ids=["raw", "expanded", "compact", "english"])
-def test_determinize_pruned_answers_as_kaldi(source: Path, expected: Path, beam: float, scale: float) -> None:
+def test_determinize_pruned_agrees_with_kaldi(source: Path, expected: Path, beam: float, scale: float) -> None:
     source_lattices = archive(source)
     for key, reference in archive(expected).items():
         lattice, report = determinize_pruned(source_lattices[key], beam, scale)
@@ -94,7 +94,7 @@ def test_determinize_pruned_answers_as_kaldi(source: Path, expected: Path, beam:
         assert (lattice.num_states, lattice.num_arcs) == (connect(reference).num_states, connect(reference).num_arcs)
 
 
-def test_determinize_phone_pruned_answers_as_kaldi() -> None:
+def test_determinize_phone_pruned_agrees_with_kaldi() -> None:
     raw = archive(RAW)
     for key, reference in archive(KOREAN / "raw_determinize_phone_pruned8.ark.gz").items():
         lattice = determinize_phone_pruned(raw[key], transitions(), 8.0)[0]
@@ -102,7 +102,7 @@ def test_determinize_phone_pruned_answers_as_kaldi() -> None:
         assert (lattice.num_states, lattice.num_arcs) == (reference.num_states, reference.num_arcs)
 
 
-def test_the_phones_change_no_answer() -> None:
+def test_phone_determinization_gives_the_result_of_word_determinization() -> None:
     for lattice in list(archive(RAW).values())[:10]:
         word_pass = determinize_pruned(lattice, 8.0, 1.0, EXACT)[0]  # with delta, each way has small errors of its own
         first_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, word_determinize=False)[0]
@@ -133,7 +133,7 @@ def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
 
 
 @given(SMALL, SEEDS, SCALES)
-def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, scale: float) -> None:
+def test_determinization_with_an_infinite_beam_is_equivalent(lattice: Lattice, seed: int, scale: float) -> None:
     pytest.importorskip("pywrapfst")
     lattice = with_random_costs(lattice, seed)
     result, report = determinize_pruned(lattice, np.inf, scale, EXACT)
@@ -143,7 +143,7 @@ def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, sc
 
 
 @given(SMALL, SEEDS, SCALES, BEAMS)
-def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale: float, beam: float) -> None:
+def test_pruned_determinization_is_idempotent(lattice: Lattice, seed: int, scale: float, beam: float) -> None:
     first = determinize_pruned(with_random_costs(lattice, seed), beam, scale, EXACT)[0]
     second = determinize_pruned(first, np.inf, scale, EXACT)[0]
     for name in ("arc_begin", "dst", "word", "ali_begin", "ali", "final_ali_begin", "final_ali"):
@@ -153,7 +153,7 @@ def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale:
 
 
 @given(SMALL, BEAMS)
-def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float) -> None:
+def test_pruned_determinization_keeps_the_best_total_of_tied_paths(lattice: Lattice, beam: float) -> None:
     expected = within_beam(lattice, beam)
     result_paths = best_ways(determinize_pruned(lattice, beam, 1.0, EXACT)[0])
     assert {words: result_paths[words].total() for words in expected} == pytest.approx(
@@ -162,7 +162,7 @@ def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float)
 
 
 @given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
-def test_states_on_no_path_are_left_out(lattice: Lattice, seed: int) -> None:
+def test_pruned_determinization_removes_states_on_no_path(lattice: Lattice, seed: int) -> None:
     lattice = with_random_costs(lattice, seed)
     expected = best_ways(lattice)
     if not expected:
@@ -173,7 +173,7 @@ def test_states_on_no_path_are_left_out(lattice: Lattice, seed: int) -> None:
 
 
 @given(SMALL, SEEDS)
-def test_state_level_lattices_have_one_label_an_arc_and_the_same_paths(lattice: Lattice, seed: int) -> None:
+def test_state_level_lattices_have_one_label_per_arc_and_the_same_paths(lattice: Lattice, seed: int) -> None:
     lattice = with_random_costs(lattice, seed)
     expanded = state_level(lattice)
     check(expanded)
@@ -186,7 +186,7 @@ def test_state_level_lattices_have_one_label_an_arc_and_the_same_paths(lattice: 
 
 
 @given(SMALL, SEEDS, st.integers(0, 100))
-def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed: int, model_seed: int) -> None:
+def test_inserting_and_removing_phones_keeps_all_paths(lattice: Lattice, seed: int, model_seed: int) -> None:
     lattice = state_level(with_random_costs(lattice, seed))
     labelled, first_phone = with_phones(lattice, random_model(model_seed))
     check(labelled)
@@ -205,7 +205,7 @@ def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed:
 
 
 @given(SMALL, SEEDS, st.integers(0, 100), SCALES, st.booleans())
-def test_phone_passes_keep_what_the_word_pass_keeps(
+def test_phone_passes_keep_the_best_paths_within_the_beam(
     lattice: Lattice, seed: int, model_seed: int, scale: float, word_determinize: bool
 ) -> None:
     lattice = with_random_costs(lattice, seed)
@@ -232,7 +232,7 @@ def parallel_arcs(graph: float, first: list[int], second: list[int]) -> Lattice:
     return from_arcs("two", (0, 0), (1, 1), (5, 5), (1.0, graph), (2.0, 2.0), finals={1: 0.0}, labels=[first, second])
 
 
-def test_of_equal_paths_the_one_that_kaldi_keeps_stays() -> None:
+def test_ties_are_broken_as_in_kaldi() -> None:
     assert determinize_pruned(parallel_arcs(1.0, [3, 4], [3, 7]))[0].ali.tolist() == [3, 7]  # the larger labels
     assert determinize_pruned(parallel_arcs(1.0, [3], [3, 7]))[0].ali.tolist() == [3]  # the shorter alignment
     # Equal in single precision, which is what Kaldi sees.
@@ -254,7 +254,7 @@ def near_copies(graph: float, acoustic: float) -> Lattice:
     return from_arcs("alike", src, dst, word, (0, 1, 0, 1 + graph, 0, 0), (0, 0, 0, acoustic, 0, 0), finals={3: 0.0})
 
 
-def test_sets_of_states_are_one_where_costs_differ_by_delta() -> None:
+def test_state_sets_with_costs_within_delta_are_merged() -> None:
     assert determinize_pruned(near_copies(2.0**-11, 0.0))[0].num_states == 3
     assert determinize_pruned(near_copies(2.0**-11, 0.0), bounds=EXACT)[0].num_states == 4
     assert determinize_pruned(near_copies(2.0**-9, 0.0))[0].num_states == 4
@@ -270,7 +270,7 @@ def test_sets_of_states_are_one_where_costs_differ_by_delta() -> None:
         (DeterminizeBounds(delta=0.0, max_mem=40_000, retry_cutoff=0.0), "memory"),
     ],
 )
-def test_an_explosion_stops_at_the_bound_and_the_beam_reached_is_told(bounds: DeterminizeBounds, limit: str) -> None:
+def test_determinization_stops_at_a_bound_and_reports_the_effective_beam(bounds: DeterminizeBounds, limit: str) -> None:
     lattice = exponential_lattice(10)
     result, report = determinize_pruned(lattice, 100.0, 1.0, bounds)
     assert report.stopped_by == limit
@@ -281,7 +281,7 @@ def test_an_explosion_stops_at_the_bound_and_the_beam_reached_is_told(bounds: De
     assert result.num_arcs <= 310
 
 
-def test_without_bounds_an_explosion_has_its_exponential_size() -> None:
+def test_determinization_without_bounds_can_be_exponential() -> None:
     result, report = determinize_pruned(exponential_lattice(10), np.inf)
     assert report.complete
     assert str(report) == "beam inf reached"
@@ -290,7 +290,7 @@ def test_without_bounds_an_explosion_has_its_exponential_size() -> None:
 
 @pytest.mark.parametrize("bound", ["max_mem", "max_arcs", "max_states"])
 @pytest.mark.parametrize("value", [0, -1])
-def test_0_or_less_is_no_bound(bound: str, value: int) -> None:
+def test_a_bound_of_0_or_less_is_no_limit(bound: str, value: int) -> None:
     for lattice in (exponential_lattice(6), long_chain(40)):
         whole = determinize_pruned(lattice, np.inf)[0]
         result, report = determinize_pruned(lattice, np.inf, 1.0, DeterminizeBounds(**{bound: value}))
@@ -298,7 +298,7 @@ def test_0_or_less_is_no_bound(bound: str, value: int) -> None:
         assert result.identical(whole)
 
 
-def test_an_explosion_of_any_size_ends_soon() -> None:
+def test_memory_limit_stops_an_exponential_determinization() -> None:
     result, report = determinize_pruned(exponential_lattice(200), np.inf, 1.0, DeterminizeBounds(max_mem=1_000_000))
     assert report.stopped_by == "memory"
     assert report.retries == 0  # an infinite beam cannot be made smaller
@@ -306,7 +306,7 @@ def test_an_explosion_of_any_size_ends_soon() -> None:
     assert best_path(result).cost() == pytest.approx(best_path(exponential_lattice(200)).cost(), abs=0.1)
 
 
-def test_a_beam_that_was_missed_by_far_is_tried_again_smaller() -> None:
+def test_determinization_is_retried_with_a_smaller_beam() -> None:
     lattice, bounds = exponential_lattice(12), DeterminizeBounds(delta=0.0, max_arcs=300)
     result, report = determinize_pruned(lattice, 50.0, 1.0, bounds)
     assert report.retries > 0
@@ -317,7 +317,7 @@ def test_a_beam_that_was_missed_by_far_is_tried_again_smaller() -> None:
     assert first_report.retries == 0
 
 
-def test_a_retry_finds_a_path_where_the_first_try_had_room_for_none() -> None:
+def test_a_retry_finds_a_path_if_the_first_attempt_found_none() -> None:
     lattice = exponential_lattice(12)
     with pytest.raises(
         LatticeError, match="the arcs limit was reached before a path was complete, even at beam 8; raise"
@@ -340,7 +340,7 @@ def long_chain(n: int = 3000) -> Lattice:
     )
 
 
-def test_alignments_of_many_words_are_bounded_too() -> None:
+def test_memory_limit_includes_long_alignments() -> None:
     lattice = long_chain()
     result, report = determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_mem=2_000_000))
     assert report.stopped_by == "memory"
@@ -352,7 +352,7 @@ def test_alignments_of_many_words_are_bounded_too() -> None:
     assert {words: len(way.alignment) for words, way in best_ways(whole).items()} == {(1,): 1, (2,): 3001, (2, 1): 2}
 
 
-def test_determinize_retrying_prunes_until_the_bounds_hold() -> None:
+def test_determinize_retrying_prunes_until_the_result_is_within_bounds() -> None:
     lattice, bounds = exponential_lattice(12), DeterminizeBounds(delta=0.0, max_mem=200_000)
     result, report = determinize_retrying(lattice, 10.0, 1.0, bounds)
     assert report.retries > 0
@@ -381,7 +381,7 @@ def test_minimized_results_keep_their_paths() -> None:
     assert_contains(best_ways(small), within_beam(lattice, 4.0 - 1e-3))
 
 
-def test_a_beam_near_nothing_keeps_the_best_path() -> None:
+def test_a_tiny_beam_keeps_the_best_path() -> None:
     for lattice in list(archive(RAW).values())[:5]:
         assert best_path(determinize_pruned(lattice, 1e-30)[0]).words.tolist() == best_path(lattice).words.tolist()
 
@@ -426,7 +426,7 @@ def test_costs_beyond_single_precision_are_refused() -> None:
             determinize_pruned(lattice)[0]
 
 
-def test_labels_that_are_no_transition_ids_are_refused() -> None:
+def test_labels_outside_the_transition_ids_are_refused() -> None:
     with pytest.raises(
         LatticeError, match=r"'two': arc 1 has the label 9, but the transition ids of random.mdl are 1 to 8"
     ):

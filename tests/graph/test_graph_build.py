@@ -37,7 +37,7 @@ def path_contents(lattice: Lattice) -> list[tuple[object, ...]]:
 
 
 @given(lattices(max_states=7, connected=False), st.randoms())
-def test_shuffled_arcs_and_states_make_an_equal_lattice(lattice: Lattice, random: object) -> None:
+def test_shuffled_arcs_and_states_give_an_equal_lattice(lattice: Lattice, random: object) -> None:
     states, arcs = list(range(lattice.num_states)), list(range(lattice.num_arcs))
     random.shuffle(states)
     random.shuffle(arcs)
@@ -84,7 +84,7 @@ def test_states_are_sorted_as_openfst_sorts_them() -> None:
     assert top_sort([0, 0, 1], [0], 0).tolist() == [0, -1]
 
 
-def test_a_cycle_is_named() -> None:
+def test_a_cycle_is_refused_with_its_states() -> None:
     with pytest.raises(LatticeError, match="key 'utt': the arcs form a cycle: 2 → 4 → 2; a lattice must be acyclic"):
         from_arcs("utt", [0, 2, 4, 4], [2, 4, 2, 5], [1, 1, 1, 1], [0] * 4, finals={5: 0})
     with pytest.raises(LatticeError, match="cycle: 1 → 1"):
@@ -94,12 +94,12 @@ def test_a_cycle_is_named() -> None:
         from_arcs("utt", ring, (ring + 1) % 20, ring, ring, finals={19: 0})
 
 
-def test_a_cycle_that_no_path_reaches_is_left_out() -> None:
+def test_an_unreachable_cycle_is_removed() -> None:
     lattice = from_arcs("utt", [0, 5, 6], [1, 6, 5], [1, 2, 3], [0, 0, 0], finals={1: 0})
     assert (lattice.num_states, lattice.num_arcs) == (2, 1)
 
 
-def test_bad_state_numbers_are_refused() -> None:
+def test_invalid_state_numbers_are_refused() -> None:
     with pytest.raises(LatticeError, match="a state has the number -3"):
         from_arcs("utt", [0], [-3], [1], [0], finals={1: 0})
     with pytest.raises(LatticeError, match="a state has the number 4294967296"):
@@ -120,14 +120,14 @@ def test_bad_state_numbers_are_refused() -> None:
         ([0, 2**62, 1], [1], 0, "arc_begin must start at 0, never decrease, and end at 1"),
     ],
 )
-def test_offsets_and_states_that_do_not_exist_are_refused(
+def test_top_sort_refuses_invalid_offsets_and_states(
     arc_begin: list[int], dst: list[int], start: int, message: str
 ) -> None:
     with pytest.raises(LatticeError, match=message):
         top_sort(arc_begin, dst, start)
 
 
-def test_arcs_whose_arrays_differ_in_length_are_refused() -> None:
+def test_arrays_of_different_lengths_are_refused() -> None:
     with pytest.raises(LatticeError, match="src has 1 arcs, but dst has 2"):
         arc_order([0], [1, 2], 3)
     with pytest.raises(LatticeError, match="state 5 does not exist: the number of states is 2"):
@@ -153,7 +153,7 @@ def test_scale_multiplies_every_cost(lattice: Lattice, graph_scale: float, acous
 
 
 @given(lattices(), costs())
-def test_a_word_penalty_is_paid_by_words_alone(lattice: Lattice, penalty: float) -> None:
+def test_word_penalty_is_added_to_words_but_not_epsilons(lattice: Lattice, penalty: float) -> None:
     penalized = add_word_penalty(lattice, penalty)
     assert np.array_equal(penalized.graph - lattice.graph, np.where(lattice.word != 0, penalty, 0))
     assert np.array_equal(penalized.final_graph, lattice.final_graph)
@@ -162,7 +162,7 @@ def test_a_word_penalty_is_paid_by_words_alone(lattice: Lattice, penalty: float)
 
 
 @given(timed_lattices())
-def test_state_times_are_the_lengths_of_paths(lattice: Lattice) -> None:
+def test_state_times_are_the_path_lengths_in_frames(lattice: Lattice) -> None:
     time = state_times(lattice)
     for path in paths(lattice):
         length = 0
@@ -187,7 +187,7 @@ def test_labels_on_final_states_lengthen_the_lattice() -> None:
     assert depth_per_frame(lattice).tolist() == [1] * 5
 
 
-def test_times_that_no_recording_reaches_take_no_memory(ninja: Callable[..., Any], tmp_path: Path) -> None:
+def test_implausibly_large_times_allocate_no_memory(ninja: Callable[..., Any], tmp_path: Path) -> None:
     last = 2**31 - 2
     lattice = from_arcs("utt", [0, 0, 1], [1, 2, 2], [1, 2, 3], [0, 0, 0], finals={2: 0}, time=[0, 10, last])
     (tmp_path / "a.ctm").write_text(f"utt 1 0.00 {last / 100 - 1:.2f} word\n")
@@ -211,7 +211,7 @@ def test_paths_of_different_length_to_a_state_are_refused() -> None:
         state_times(lattice)
 
 
-def test_times_of_the_format_are_taken_if_they_rise() -> None:
+def test_times_of_the_format_are_used_if_they_increase() -> None:
     lattice = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0, 0], finals={2: 0}, time=[0, 7, 9])
     assert state_times(lattice).tolist() == [0, 7, 9]
     assert num_frames(lattice) == 9

@@ -76,28 +76,28 @@ def assert_same(lattice: Lattice, expected: Lattice) -> None:
     assert lattice.is_final.sum() == expected.is_final.sum(), lattice.key
 
 
-def test_prune_keeps_the_arcs_that_lattice_prune_keeps(golden: tuple[Path, float]) -> None:
+def test_prune_agrees_with_lattice_prune(golden: tuple[Path, float]) -> None:
     folder, acoustic_scale = golden
     expected = archive(folder / "prune4.ark.gz")
     for key, lattice in archive(folder / "lat.ark.gz").items():
         assert_same(prune(lattice, 4.0, Scales(acoustic_scale)), expected[key])
 
 
-def test_prune_keeps_what_lattice_prune_keeps_of_wide_lattices() -> None:
+def test_prune_of_wide_lattices_agrees_with_lattice_prune() -> None:
     expected = archive(SHARED / "golden" / "korean" / "wide_prune6.ark.gz")
     lattices = archive(SHARED / "data" / "korean" / "wide.ark.gz")
     for key, lattice in expected.items():
         assert_same(prune(lattices[key], 6.0), lattice)
 
 
-def test_limit_depth_keeps_the_arcs_that_lattice_limit_depth_keeps(golden: tuple[Path, float]) -> None:
+def test_limit_depth_agrees_with_lattice_limit_depth(golden: tuple[Path, float]) -> None:
     folder, acoustic_scale = golden
     expected = archive(folder / "limit_depth5.ark.gz")
     for key, lattice in archive(folder / "lat.ark.gz").items():
         assert_same(limit_depth(lattice, 5, acoustic_scale), expected[key])
 
 
-def test_best_path_is_that_of_lattice_best_path(golden: tuple[Path, float]) -> None:
+def test_best_path_agrees_with_lattice_best_path(golden: tuple[Path, float]) -> None:
     folder, acoustic_scale = golden
     words = table(folder / "best.words.gz")
     graph, acoustic = table(folder / "best.graph_cost.gz"), table(folder / "best.acoustic_cost.gz")
@@ -113,13 +113,13 @@ def test_best_path_is_that_of_lattice_best_path(golden: tuple[Path, float]) -> N
 
 
 @pytest.mark.parametrize("name", ["raw", "wide"])
-def test_best_words_of_large_lattices_are_kaldis(name: str) -> None:
+def test_best_words_of_large_lattices_agree_with_kaldi(name: str) -> None:
     expected = table(SHARED / "golden" / "korean" / f"{name}_best.words.gz")
     for key, lattice in archive(SHARED / "data" / "korean" / f"{name}.ark.gz").items():
         assert [str(word) for word in best_path(lattice).words] == expected[key]
 
 
-def test_nbest_are_those_of_lattice_to_nbest(golden: tuple[Path, float]) -> None:
+def test_nbest_agrees_with_lattice_to_nbest(golden: tuple[Path, float]) -> None:
     folder, acoustic_scale = golden
     words = table(folder / "nbest20.words.gz")
     graph, acoustic = table(folder / "nbest20.graph_cost.gz"), table(folder / "nbest20.acoustic_cost.gz")
@@ -132,7 +132,7 @@ def test_nbest_are_those_of_lattice_to_nbest(golden: tuple[Path, float]) -> None
             assert (path.graph_cost, path.acoustic_cost) == pytest.approx(expected[sequence], abs=1e-3)
 
 
-def test_nbest_of_undeterminized_lattices_differ_in_words() -> None:
+def test_nbest_of_undeterminized_lattices_has_distinct_word_sequences() -> None:
     for lattice in archive(SHARED / "data" / "korean" / "raw.ark.gz").values():
         paths = nbest(lattice, 50)
         assert len({tuple(path.words.tolist()) for path in paths}) == len(paths)
@@ -141,7 +141,7 @@ def test_nbest_of_undeterminized_lattices_differ_in_words() -> None:
         assert paths[0].words.tolist() == best_path(lattice).words.tolist()
 
 
-def test_posteriors_are_those_of_lattice_arc_post(golden: tuple[Path, float]) -> None:
+def test_posteriors_agree_with_lattice_arc_post(golden: tuple[Path, float]) -> None:
     folder, acoustic_scale = golden
     expected: dict[str, list[tuple[int, int, int, float]]] = {}
     for line in gzip.decompress((folder / "arc_post.txt.gz").read_bytes()).decode().splitlines():
@@ -160,21 +160,21 @@ def test_posteriors_are_those_of_lattice_arc_post(golden: tuple[Path, float]) ->
         assert [row[3] for row in rows] == pytest.approx([row[3] for row in sorted(expected[key])], abs=1e-4)
 
 
-def test_depth_is_that_of_lattice_depth(golden: tuple[Path, float]) -> None:
+def test_depth_agrees_with_lattice_depth(golden: tuple[Path, float]) -> None:
     folder, _ = golden
     expected = table(folder / "depth.txt.gz")
     for key, lattice in archive(folder / "lat.ark.gz").items():
         assert f"{np.float32(depth(lattice)):.7g}" == expected[key][0]
 
 
-def test_depth_per_frame_is_that_of_lattice_depth_per_frame(golden: tuple[Path, float]) -> None:
+def test_depth_per_frame_agrees_with_lattice_depth_per_frame(golden: tuple[Path, float]) -> None:
     folder, _ = golden
     expected = table(folder / "depth_per_frame.txt.gz")
     for key, lattice in archive(folder / "lat.ark.gz").items():
         assert depth_per_frame(lattice).tolist() == [int(count) for count in expected[key]]
 
 
-def test_scales_and_penalties_are_applied_as_kaldi_applies_them() -> None:
+def test_scales_and_word_penalties_agree_with_kaldi() -> None:
     folder = SHARED / "golden" / "korean"
     scaled, penalized = archive(folder / "scale.ark.gz"), archive(folder / "penalty.ark.gz")
     for key, lattice in archive(folder / "lat.ark.gz").items():
@@ -188,7 +188,7 @@ def test_scales_and_penalties_are_applied_as_kaldi_applies_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["raw", "wide"])
-def test_large_lattices_go_through_every_kernel(name: str) -> None:
+def test_kernels_on_large_lattices_agree_with_each_other(name: str) -> None:
     for lattice in list(archive(SHARED / "data" / "korean" / f"{name}.ark.gz").values())[:10]:
         assert connect(lattice) is lattice
         pruned, arc_map = prune(lattice, 6.0, return_arc_map=True)

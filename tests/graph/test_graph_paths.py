@@ -56,7 +56,7 @@ def test_best_path_takes_the_first_of_equal_arcs() -> None:
 
 
 @given(lattices(max_states=6), SCALES)
-def test_a_path_lattice_holds_the_path_and_nothing_else(lattice: Lattice, scales: dict[str, float]) -> None:
+def test_a_path_lattice_has_exactly_its_path(lattice: Lattice, scales: dict[str, float]) -> None:
     path = best_path(lattice, scales_of(scales))
     linear = path_lattice(lattice, path)
     check(linear)
@@ -94,7 +94,7 @@ def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[st
     assert [path.cost(scales_of(scales)) for path in nbest_paths] == sorted(expected.values())[:n]
 
 
-def test_nbest_finds_the_few_sequences_among_exponentially_many_paths() -> None:
+def test_nbest_finds_few_sequences_among_exponentially_many_paths() -> None:
     # 2**60 paths spell two word sequences: counting paths would never end.
     src = [state for state in range(60) for _ in range(3)]
     word = [0, 0, 0] * 30 + [4, 4, 0] + [0, 0, 0] * 29
@@ -106,7 +106,7 @@ def test_nbest_finds_the_few_sequences_among_exponentially_many_paths() -> None:
     assert [(path.words.tolist(), path.cost()) for path in nbest_paths] == [([4], 0.25), ([], 1.25)]
 
 
-def test_nbest_merges_equal_words_that_run_apart() -> None:
+def test_nbest_merges_equal_word_sequences_of_separate_states() -> None:
     # Each step doubles the ways to say the same words, through states of their own.
     src, dst, word, cost = [], [], [], []
     for step in range(40):

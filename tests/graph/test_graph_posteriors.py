@@ -60,7 +60,7 @@ def test_posteriors_sum_to_one_across_every_cut(lattice: Lattice) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 100.0, 1e4]))
-def test_posteriors_are_exact_however_far_costs_lie_apart(seed: int, spread: float) -> None:
+def test_posteriors_are_exact_for_widely_spread_costs(seed: int, spread: float) -> None:
     random = np.random.default_rng(seed)
     src = np.repeat(np.arange(60), 3)
     dst = np.minimum(src + random.integers(1, 4, 180), 60)
@@ -71,7 +71,7 @@ def test_posteriors_are_exact_however_far_costs_lie_apart(seed: int, spread: flo
     assert forward_backward(lattice).total == pytest.approx(beta[0], rel=1e-12)
 
 
-def test_arcs_on_no_whole_path_have_no_posterior() -> None:
+def test_arcs_on_no_complete_path_have_posterior_0() -> None:
     lattice = Lattice.from_arrays(
         "a", [0, 2, 2, 3, 3], [1, 3, 3], [1, 2, 3], [0, 0, -700], [0, 0, 0], [np.inf, np.inf, np.inf, 0]
     )
@@ -88,6 +88,6 @@ def test_posteriors_of_large_costs_are_probabilities(cost: float) -> None:
     assert np.add.reduceat(result.posterior, result.bin_begin[:-1]) == pytest.approx(1.0)
 
 
-def test_posteriors_refuse_a_scale_that_is_no_number() -> None:
+def test_posteriors_refuse_a_nan_scale() -> None:
     with pytest.raises(OptionError, match="acoustic_scale is nan, but must be finite"):
         posteriors(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), Scales(float("nan")))

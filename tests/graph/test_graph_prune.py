@@ -40,7 +40,7 @@ def assert_is_part(smaller: Lattice, lattice: Lattice, arc_map: np.ndarray) -> N
 
 
 @given(lattices(max_states=7, connected=False))
-def test_connect_keeps_exactly_the_arcs_on_whole_paths(lattice: Lattice) -> None:
+def test_connect_keeps_exactly_the_arcs_on_complete_paths(lattice: Lattice) -> None:
     all_paths = paths(lattice)
     if not all_paths:
         with pytest.raises(LatticeError, match="no path leads from the start to a final state"):
@@ -53,7 +53,7 @@ def test_connect_keeps_exactly_the_arcs_on_whole_paths(lattice: Lattice) -> None
 
 
 @given(lattices(max_states=7, connected=False), st.data())
-def test_selected_arcs_stay_as_far_as_they_form_paths(lattice: Lattice, data: st.DataObject) -> None:
+def test_select_arcs_keeps_the_selected_arcs_on_complete_paths(lattice: Lattice, data: st.DataObject) -> None:
     size = lattice.num_arcs
     keep = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool)
     all_paths = [path for path in paths(lattice) if keep[list(path)].all()]
@@ -71,9 +71,7 @@ def test_selected_arcs_stay_as_far_as_they_form_paths(lattice: Lattice, data: st
 
 
 @given(lattices(max_states=7, connected=False), costs(0, 20), SCALES)
-def test_prune_keeps_exactly_the_arcs_that_enumeration_keeps(
-    lattice: Lattice, beam: float, scales: dict[str, float]
-) -> None:
+def test_prune_agrees_with_enumeration(lattice: Lattice, beam: float, scales: dict[str, float]) -> None:
     all_paths = paths(lattice)
     assume(all_paths)
     best = min(cost_of(lattice, path, **scales) for path in all_paths)
@@ -96,7 +94,7 @@ def test_prune_keeps_the_best_path(
 
 
 @given(lattices(max_states=7, connected=False), st.data())
-def test_an_arc_exactly_at_the_beam_stays(lattice: Lattice, data: st.DataObject) -> None:
+def test_prune_keeps_an_arc_exactly_at_the_beam(lattice: Lattice, data: st.DataObject) -> None:
     through = through_costs(lattice)
     assume(through)
     best = min(cost_of(lattice, path) for path in paths(lattice))
@@ -105,7 +103,7 @@ def test_an_arc_exactly_at_the_beam_stays(lattice: Lattice, data: st.DataObject)
     assert arc_map.tolist() == sorted(arc for arc, cost in through.items() if cost <= edge)
 
 
-def test_prune_survives_a_beam_below_rounding() -> None:
+def test_prune_with_a_beam_below_rounding_keeps_the_best_path() -> None:
     cost = np.random.default_rng(1).normal(0, 1e4, 300)
     chain = from_arcs("a", np.arange(300), np.arange(1, 301), np.ones(300), cost, cost[::-1], finals={300: 1.0})
     assert prune(chain, 0.0, Scales(0.1)).num_arcs == 300
@@ -119,12 +117,12 @@ def test_prune_with_an_infinite_beam_only_connects() -> None:
 
 
 @pytest.mark.parametrize("beam", [-1.0, float("nan")])
-def test_prune_refuses_a_beam_that_is_none(beam: float) -> None:
+def test_prune_refuses_an_invalid_beam(beam: float) -> None:
     with pytest.raises(OptionError, match=f"beam is {beam}, but must be 0 or more"):
         prune(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), beam)
 
 
-def test_times_and_words_stay_with_their_states_and_lattice() -> None:
+def test_prune_keeps_state_times_and_metadata() -> None:
     lattice = from_arcs(
         "a",
         [0, 0, 1, 2],
@@ -179,7 +177,7 @@ def test_limit_depth_of_a_large_lattice_keeps_the_best_arcs_of_each_frame(limit:
     assert limit_depth(lattice, limit, return_arc_map=True)[1].tolist() == expected.tolist()
 
 
-def test_limit_depth_keeps_a_path_where_all_are_equally_good() -> None:
+def test_limit_depth_keeps_a_path_among_ties() -> None:
     pairs = [(state, state + 1) for state in range(6) for _ in range(5)]
     src, dst = zip(*pairs, strict=True)
     lattice = from_arcs("a", src, dst, range(30), [1.0] * 30, finals={6: 0}, labels=[[1, 2]] * 30)
@@ -201,7 +199,7 @@ def test_limit_depth_keeps_a_path_where_all_are_equally_good() -> None:
 
 
 @pytest.mark.parametrize("levels", [1, 1000])
-def test_limit_depth_takes_time_in_proportion_to_arcs_that_all_overlap(levels: int) -> None:
+def test_limit_depth_is_linear_in_the_number_of_overlapping_arcs(levels: int) -> None:
     def limited(size: int) -> Callable[[], object]:
         cost = [number % levels for number in range(size)]
         src, dst = [0] * size + list(range(1, size)), [*range(1, size + 1), *[size] * (size - 1)]

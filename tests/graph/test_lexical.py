@@ -17,7 +17,7 @@ WORDS = SymbolTable.from_words(["<eps>", "Tom-Chen,", "the", ",", "a-b-c", "The.
 
 
 @given(lattices())
-def test_paths_of_a_lexical_lattice_have_the_forms_of_the_words(lattice):
+def test_paths_of_a_lexical_lattice_have_the_lexical_words(lattice):
     lattice = lattice.replace(words=WORDS)
     table = LexicalTable(WORDS, BASIC)
     lexical = lexical_lattice(lattice, table)

@@ -46,7 +46,7 @@ def test_each_sequence_of_lexical_words_occurs_once_with_its_best_path(lattice, 
     assert batch.keys == 2 * [f"{lattice.key}-{number}" for number in range(1, len(nbest_paths) + 1)]
 
 
-def test_a_lattice_of_a_batch_without_a_path_is_a_fault():
+def test_a_lattice_without_a_path_is_a_fault_of_its_batch():
     lattice = ninja.from_nbest("utt", [(["Tom,"], -1.0)])
     broken = lattice.replace(final_graph=np.full(2, np.inf, np.float32), final_acoustic=np.full(2, np.inf, np.float32))
     batch = nbest(Batch.of([broken, lattice]), 2, forms=LexicalTable(lattice.words, BASIC))
@@ -57,14 +57,14 @@ def test_a_lattice_of_a_batch_without_a_path_is_a_fault():
         raise error
 
 
-def test_a_list_of_hypotheses_has_the_best_written_form():
+def test_lattice_nbest_has_the_best_written_form_of_each_hypothesis():
     lattice = ninja.from_nbest("utt", [(["tom", "chen"], -2.0), (["Tom", "Chen,"], -1.0), (["Tim"], -3.0)])
     hypotheses = lattice_nbest(lattice, 5, forms=LexicalTable(lattice.words, BASIC)).hypotheses
     assert [hypothesis.words for hypothesis in hypotheses] == [("Tom", "Chen,"), ("Tim",)]
 
 
 @given(written_lattices(), st.lists(st.sampled_from(["Tom", "chen", "CHEN.", "tom-chen", "!", "ann"]), max_size=5))
-def test_errors_of_the_nearest_path_are_those_of_the_lexical_lattice(lattice, reference):
+def test_oracle_by_lexical_words_agrees_with_the_lexical_lattice(lattice, reference):
     table = LexicalTable(WORDS, BASIC)
     nearest = oracle(lattice, table.ids(reference), forms=table)
     lexical_nearest = oracle(lexical_lattice(lattice, table).lattice, table.ids(reference))
@@ -74,7 +74,7 @@ def test_errors_of_the_nearest_path_are_those_of_the_lexical_lattice(lattice, re
     assert BASIC.words(WORDS.spell(nearest.words)) == table.lexical.spell(lexical_nearest.words)
 
 
-def test_wildcards_are_words_of_any_form():
+def test_wildcards_match_any_written_form():
     lattice = ninja.from_nbest("utt", [(["[noise]", "Tom,", "Uh,"], -1.0)])
     table = LexicalTable(lattice.words, BASIC)
     wildcards = lattice.words.ids(["[noise]", "Uh,"])

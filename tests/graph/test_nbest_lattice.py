@@ -69,7 +69,7 @@ def content_of(hypothesis):
 
 
 @given(lists())
-def test_paths_of_the_lattice_are_the_hypotheses(nbest):
+def test_paths_of_an_nbest_lattice_are_the_hypotheses(nbest):
     paths = every_path(nbest_lattice(nbest))
     assert set(paths) == {content_of(hypothesis) for hypothesis in nbest.hypotheses}
     if all(hypothesis.begin is None and hypothesis.labels is None for hypothesis in nbest.hypotheses):
@@ -78,7 +78,7 @@ def test_paths_of_the_lattice_are_the_hypotheses(nbest):
 
 
 @given(lists(distinct=True))
-def test_a_list_comes_back_from_its_lattice(nbest):
+def test_nbest_list_survives_a_round_trip_through_its_lattice(nbest):
     restored = lattice_nbest(nbest_lattice(nbest), len(nbest.hypotheses) + 1)
     assert {*map(content_of, restored.hypotheses)} == {*map(content_of, nbest.hypotheses)}
     original = {hypothesis.words: hypothesis for hypothesis in nbest.hypotheses}
@@ -109,7 +109,7 @@ def total_and_graph_cost(hypothesis):
 
 
 @given(TIED, st.sampled_from([1, 2, 7]))
-def test_hypotheses_of_equal_costs_come_in_the_order_of_the_list(hypotheses, n):
+def test_hypotheses_of_equal_costs_keep_the_order_of_the_list(hypotheses, n):
     lattice = nbest_lattice(NBest("utt", tuple(hypotheses)))
     ranked = sorted(hypotheses, key=lambda hypothesis: hypothesis.graph_cost + hypothesis.acoustic_cost)
     order = [*dict.fromkeys(hypothesis.words for hypothesis in ranked)][:n]
@@ -119,7 +119,7 @@ def test_hypotheses_of_equal_costs_come_in_the_order_of_the_list(hypotheses, n):
 
 
 @given(lists(distinct=True))
-def test_linear_lattices_are_joined_to_the_list_they_were_made_of(nbest):
+def test_linear_lattices_are_joined_to_the_original_list(nbest):
     table = SymbolTable.from_words(["<eps>", "a", "b", "c"])
     [restored] = joined(linear_lattices(nbest, table))
     assert restored.key == "utt"
@@ -129,7 +129,7 @@ def test_linear_lattices_are_joined_to_the_list_they_were_made_of(nbest):
         assert new.labels is None or new.labels == old.labels
 
 
-def test_hypotheses_share_what_they_begin_with():
+def test_hypotheses_share_common_prefixes():
     nbest = NBest("utt", tuple(sentence(text.split(), 0.0, cost) for text, cost in [("a b c", 1.0), ("a b d", 2.0)]))
     lattice = nbest_lattice(nbest)
     assert (lattice.num_states, lattice.num_arcs) == (5, 4)
@@ -143,7 +143,7 @@ def test_lists_of_a_file_share_a_symbol_table():
     assert len(first.words) == 3
 
 
-def test_words_that_are_ids_need_no_table():
+def test_word_ids_require_no_symbol_table():
     lattice = nbest_lattice(NBest("utt", (sentence([7, 8], 1.0),)))
     assert lattice.word.tolist() == [7, 8]
     assert lattice_nbest(lattice, 1).hypotheses[0].words == (7, 8)
@@ -172,18 +172,18 @@ def test_words_that_are_ids_need_no_table():
         (NBest("utt", (sentence("a", math.nan),)), "a hypothesis has the costs nan and 0.0"),
     ],
 )
-def test_lists_that_make_no_sense_are_refused(nbest, message):
+def test_invalid_nbest_lists_are_refused(nbest, message):
     with pytest.raises(LatticeError, match=message):
         nbest_lattice(nbest)
 
 
-def test_a_list_without_hypotheses_is_an_empty_sentence():
+def test_an_empty_nbest_list_becomes_an_empty_sentence():
     lattice = nbest_lattice(NBest("utt", ()))
     assert (lattice.num_states, lattice.num_arcs) == (1, 0)
     assert lattice_nbest(lattice, 2).hypotheses == (sentence(()),)
 
 
-def test_words_must_be_in_the_table_and_be_words():
+def test_unknown_words_and_epsilons_in_hypotheses_are_refused():
     table = SymbolTable.from_words(["<eps>", "a"])
     with pytest.raises(SymbolError, match=r"x.nbest:3, key 'utt': word 'b' is not in the symbol table"):
         nbest_lattice(NBest("utt", (sentence(["b"], line=3),)), table, "x.nbest")
@@ -192,7 +192,7 @@ def test_words_must_be_in_the_table_and_be_words():
             nbest_lattice(NBest("utt", (sentence(["<eps>"]),)), words)
 
 
-def test_a_lattice_that_is_no_hypothesis_is_not_joined():
+def test_joining_refuses_branching_lattices_and_keys_without_a_number():
     lattice = nbest_lattice(NBest("utt-1", (sentence("a"), sentence("b"))))
     with pytest.raises(LatticeError, match="key 'utt-1': the lattice is not a single path"):
         list(joined([lattice]))
@@ -201,7 +201,7 @@ def test_a_lattice_that_is_no_hypothesis_is_not_joined():
 
 
 @given(timed_lattices())
-def test_a_lattice_becomes_a_list_and_a_lattice_that_says_the_same(lattice):
+def test_lattice_to_nbest_and_back_keeps_the_best_costs(lattice):
     nbest = lattice_nbest(lattice, 10_000)
     rebuilt = nbest_lattice(nbest)
     before, after = best_sequences(lattice), best_sequences(rebuilt)
@@ -215,7 +215,7 @@ ENGLISH = SHARED / "golden" / "english"
 
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="Kaldi's answers are not here")
-def test_the_tables_of_kaldi_come_back_from_lattices():
+def test_kaldi_nbest_tables_survive_a_round_trip_through_lattices():
     costs = [dict(read_floats(f"ark:{ENGLISH}/nbest20.{name}_cost.gz")) for name in ("graph", "acoustic")]
     lists = list(tables_nbest(read_integers(f"ark:{ENGLISH}/nbest20.words.gz"), *costs))
     assert len(lists) == 40

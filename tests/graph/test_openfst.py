@@ -53,7 +53,7 @@ def arcs_of(machine: Any) -> list[tuple[int, int, int, float, int]]:
 
 
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
-def test_openfst_sees_words_total_costs_and_final_costs(arc_type: Any) -> None:
+def test_to_fst_gives_openfst_words_and_total_costs(arc_type: Any) -> None:
     machine = to_fst(small(), arc_type, acoustic_scale=0.5)
     assert machine.arc_type() == arc_type
     assert machine.verify()
@@ -62,7 +62,7 @@ def test_openfst_sees_words_total_costs_and_final_costs(arc_type: Any) -> None:
     assert machine.start() == 0
 
 
-def test_either_cost_can_be_the_weight() -> None:
+def test_to_fst_exports_graph_or_acoustic_costs_alone() -> None:
     assert [arc[3] for arc in arcs_of(to_fst(small(), costs="graph"))] == [1.5, 2.0, 0.25]
     machine = to_fst(small(), costs="acoustic")
     assert [arc[3] for arc in arcs_of(machine)] == [-10.0, 4.0, 8.0]
@@ -84,7 +84,7 @@ def test_arc_labels_number_arcs_and_final_states() -> None:
 
 
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES))
-def test_a_word_acceptor_comes_back_with_its_costs(lattice: Lattice, arc_type: Any) -> None:
+def test_word_acceptor_survives_a_round_trip_with_its_total_costs(lattice: Lattice, arc_type: Any) -> None:
     restored = from_fst(to_fst(lattice, arc_type, acoustic_scale=0.5), "back")
     assert restored.key == "back"
     for name in ("arc_begin", "dst", "word"):
@@ -96,7 +96,7 @@ def test_a_word_acceptor_comes_back_with_its_costs(lattice: Lattice, arc_type: A
 
 
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.sampled_from(["arc", "word:arc"]))
-def test_an_arc_labelled_machine_comes_back_whole(lattice: Lattice, arc_type: Any, labels: Any) -> None:
+def test_arc_labelled_fst_survives_a_round_trip_unchanged(lattice: Lattice, arc_type: Any, labels: Any) -> None:
     machine = to_fst(lattice, arc_type, labels=labels)
     restored = from_fst(machine, like=lattice, labels=labels)
     assert restored.identical(lattice)
@@ -117,7 +117,7 @@ def test_results_of_openfst_map_back_to_both_costs_and_alignments(lattice: Latti
 
 
 @given(lattices(), st.integers(0, 2**32 - 1))
-def test_states_in_any_order_are_sorted(lattice: Lattice, seed: int) -> None:
+def test_from_fst_sorts_states_topologically(lattice: Lattice, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(lattice.num_states)
     machine = fst.VectorFst()
     machine.add_states(lattice.num_states)
@@ -141,18 +141,18 @@ def machine_of(text: str, arc_type: str = "standard", *, acceptor: bool = True) 
     return compiler.compile()
 
 
-def test_a_transducer_gives_its_output_labels_as_words() -> None:
+def test_words_are_the_output_labels_of_a_transducer() -> None:
     lattice = from_fst(machine_of("0 1 5 9 0.5\n1\n", acceptor=False))
     assert lattice.word.tolist() == [9]
 
 
-def test_constant_machines_are_read_too() -> None:
+def test_const_fsts_are_read() -> None:
     machine = fst.convert(to_fst(small()), "const")
     assert machine.fst_type() == "const"
     assert from_fst(machine).word.tolist() == [7, 8, 0]
 
 
-def test_an_attached_symbol_table_follows() -> None:
+def test_from_fst_keeps_the_attached_symbol_table() -> None:
     machine = to_fst(small())
     symbols = fst.SymbolTable()
     for word, number in (("<eps>", 0), ("옷", 7), ("b", 8)):
@@ -173,7 +173,7 @@ def test_an_attached_symbol_table_follows() -> None:
     ],
 )
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
-def test_machines_that_are_no_lattices_are_refused(text: str, message: str, arc_type: str) -> None:
+def test_cyclic_and_empty_fsts_are_refused(text: str, message: str, arc_type: str) -> None:
     with pytest.raises(LatticeError, match=f"key 'utt': {message}"):
         from_fst(machine_of(text, arc_type), "utt")
 
@@ -183,7 +183,7 @@ def test_a_cost_beyond_float32_is_refused() -> None:
         from_fst(machine_of("0 1 5 1e300\n1\n", "log64"), "utt")
 
 
-def test_a_label_that_names_no_arc_is_refused() -> None:
+def test_a_label_that_refers_to_no_arc_is_refused() -> None:
     lattice = small()
     for label in (7, 4):  # beyond all labels; state 0, which is not final
         with pytest.raises(LatticeError, match=rf"key 'utt': output label {label} refers to neither an arc \(1 to 3\)"):
@@ -199,7 +199,7 @@ def test_a_label_that_names_no_arc_is_refused() -> None:
         ({"acoustic_scale": float("inf")}, "acoustic_scale is inf, but must be finite"),
     ],
 )
-def test_unknown_choices_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_to_fst_refuses_invalid_options(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         to_fst(small(), **arguments)
 
@@ -216,7 +216,7 @@ def test_unknown_choices_are_refused(arguments: dict[str, Any], message: str) ->
         ("log64", 1e308, "arc 0 costs inf, which exceeds the range of float64; use a smaller acoustic_scale$"),
     ],
 )
-def test_costs_that_no_weight_holds_are_refused(arc_type: Any, scale: float, message: str) -> None:
+def test_costs_beyond_the_weight_type_are_refused(arc_type: Any, scale: float, message: str) -> None:
     lattice = small().with_costs(np.zeros(3, np.float32), np.array([4, 0, 0], np.float32))
     with pytest.raises(LatticeError, match="key 'utt': " + message):
         write_fst(lattice, arc_type, acoustic_scale=scale)
@@ -224,7 +224,7 @@ def test_costs_that_no_weight_holds_are_refused(arc_type: Any, scale: float, mes
         fst.Fst.read_from_string(write_fst(lattice, "log64", acoustic_scale=scale / 1e10))
 
 
-def test_final_costs_that_no_weight_holds_are_refused() -> None:
+def test_final_costs_beyond_the_weight_type_are_refused() -> None:
     lattice = small()
     large = np.where(lattice.is_final, np.float32(3e38), np.float32(np.inf)).astype(np.float32)
     lattice = replace(lattice, final_graph=large, final_acoustic=large)
@@ -233,14 +233,14 @@ def test_final_costs_that_no_weight_holds_are_refused() -> None:
         write_fst(lattice)
 
 
-def test_without_pywrapfst_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pywrapfst_raises_a_dependency_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pywrapfst", None)
     with pytest.raises(DependencyError, match="needs pywrapfst, which is not installed; pip install pynini"):
         to_fst(small())
 
 
 @given(lattices(), st.sampled_from(ARC_TYPES))
-def test_written_files_are_what_openfst_writes(lattice: Lattice, arc_type: Any) -> None:
+def test_write_fst_writes_the_bytes_of_openfst(lattice: Lattice, arc_type: Any) -> None:
     content = write_fst(lattice, arc_type)
     openfst_content = fst.Fst.read_from_string(content).write_to_string()
     header = 50 + len(arc_type)  # magic, types, version, flags, properties, start and states; then the number of arcs
@@ -253,14 +253,14 @@ def test_written_files_are_what_openfst_writes(lattice: Lattice, arc_type: Any) 
     assert write_fst(restored, arc_type) == content
 
 
-def test_a_file_cut_anywhere_is_refused() -> None:
+def test_a_truncated_fst_is_refused() -> None:
     content = write_fst(small())
     for length in range(len(content)):
         with pytest.raises(FormatError, match=r"a\.fst, byte \d+, key 'utt'"):
             read_fst(content[:length], "utt", "a.fst")
 
 
-def test_a_file_with_any_byte_changed_is_read_or_refused() -> None:
+def test_an_fst_with_a_changed_byte_is_read_or_refused() -> None:
     for arc_type in ARC_TYPES:
         content = write_fst(small(), arc_type)
         for position in range(len(content)):
@@ -301,7 +301,7 @@ FIRST_ARC = FIRST_STATE + 12  # behind the weight and the number of arcs
         (write_fst(small()) + b"x", "1 bytes follow the end of the FST"),
     ],
 )
-def test_damaged_files_are_refused_with_their_place(content: bytes, message: str) -> None:
+def test_damaged_fst_files_are_refused_with_the_byte_position(content: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message) as caught:
         read_fst(content, "utt", "a.fst")
     assert str(caught.value).startswith("a.fst, byte ")
@@ -320,10 +320,10 @@ def test_damaged_files_are_refused_with_their_place(content: bytes, message: str
         (patched(42, "q", -1), "the FST is empty"),
     ],
 )
-def test_files_that_hold_no_lattice_are_refused(content: bytes, message: str) -> None:
+def test_fst_files_that_are_not_lattices_are_refused(content: bytes, message: str) -> None:
     with pytest.raises(LatticeError, match=f"a.fst, key 'utt': {message}"):
         read_fst(content, "utt", "a.fst")
 
 
-def test_a_file_that_does_not_know_its_number_of_states_is_read_to_the_end() -> None:
+def test_an_fst_without_a_state_count_is_read_to_the_end() -> None:
     assert read_fst(patched(50, "q", -1), "utt").word.tolist() == [7, 8, 0]

@@ -31,13 +31,13 @@ def lattices_of(path: str) -> dict[str, Lattice]:
 
 
 @pytest.mark.parametrize(("name", "scale"), SETS)
-def test_real_lattices_stay_equivalent(name: str, scale: float) -> None:
+def test_minimized_real_lattices_are_equivalent_and_pruned_ones_are_not(name: str, scale: float) -> None:
     for lattice in lattices_of(f"golden/{name}/lat.ark.gz").values():
         assert equivalent(lattice, minimize(lattice, scale), 1e-3, scale, costs="both")
         assert not equivalent(lattice, prune(lattice, 1.0, Scales(scale)), 1e-3, scale)
 
 
-def test_minimize_gives_what_kaldi_gives() -> None:
+def test_minimize_agrees_with_kaldi() -> None:
     expected = lattices_of("golden/korean/minimize.ark.gz")
     num_states_before = num_states_after = expected_num_states = 0
     for key, lattice in lattices_of("golden/korean/lat.ark.gz").items():
@@ -55,7 +55,7 @@ def test_minimize_gives_what_kaldi_gives() -> None:
 
 
 @pytest.mark.parametrize(("name", "scale"), SETS)
-def test_determinize_gives_what_kaldi_gives(name: str, scale: float) -> None:
+def test_determinize_agrees_with_kaldi(name: str, scale: float) -> None:
     # Kaldi determinized state-level lattices within a beam of 6; korean's are given, english's were equivalent.
     source = "korean/raw" if name == "korean" else "english/lat"
     expected = lattices_of(f"golden/{name}/determinize_pruned6.ark.gz")
@@ -79,7 +79,7 @@ def test_determinize_gives_what_kaldi_gives(name: str, scale: float) -> None:
     assert shared >= 10
 
 
-def test_state_level_lattices_lose_their_epsilons_only() -> None:
+def test_remove_epsilons_of_state_level_lattices_keeps_the_nbest() -> None:
     for lattice in list(lattices_of("golden/korean/raw.ark.gz").values())[:10]:
         pruned = prune(lattice, 2.0)
         assert (pruned.word == 0).any()
@@ -98,7 +98,7 @@ def test_state_level_lattices_lose_their_epsilons_only() -> None:
         ("korean", "data/korean/text", "data/korean/words.txt.gz", 1),
     ],
 )
-def test_the_oracle_makes_as_many_errors_as_kaldis(name: str, text: str, words: str, unknown: int) -> None:
+def test_oracle_edits_agree_with_kaldi(name: str, text: str, words: str, unknown: int) -> None:
     table = SymbolTable.read(SHARED / words)
     references = read_text(SHARED / text)
     lattices = lattices_of(f"golden/{name}/lat.ark.gz")
@@ -110,7 +110,7 @@ def test_the_oracle_makes_as_many_errors_as_kaldis(name: str, text: str, words: 
         assert oracle(lattice, numbers).edits == expected[key], key
 
 
-def test_the_oracle_word_error_rate_of_the_test_set() -> None:
+def test_oracle_word_error_rate_of_the_test_set() -> None:
     references = read_text(SHARED / "data/english/test/libri/text")
     table = SymbolTable.read(SHARED / "data/english/words.txt.gz")
     lattices = lattices_of("data/english/test/libri/lat.ark.gz").values()
@@ -119,7 +119,7 @@ def test_the_oracle_word_error_rate_of_the_test_set() -> None:
     assert round(rate.wer, 2) == 11.14
 
 
-def test_state_level_lattices_are_determinized_as_kaldi_does() -> None:
+def test_determinization_of_state_level_lattices_agrees_with_kaldi() -> None:
     expected = lattices_of("golden/korean/raw_determinize_pruned8.ark.gz")
     for key, lattice in list(read(SHARED / "data/korean/raw.ark.gz"))[:20]:
         determinized = determinize(prune(lattice, 5.0))

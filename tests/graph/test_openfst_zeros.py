@@ -49,7 +49,7 @@ def have_equal_arrays(first: Lattice, second: Lattice) -> bool:
 
 @settings(max_examples=20, deadline=None)
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.randoms(use_true_random=False))
-def test_arcs_of_weight_zero_are_as_if_they_were_not_there(lattice: Lattice, arc_type: Any, random: Any) -> None:
+def test_arcs_of_weight_zero_are_ignored(lattice: Lattice, arc_type: Any, random: Any) -> None:
     """They may go anywhere, also backwards, and stand anywhere among a state's arcs."""
     plain, with_zeros = fst.VectorFst(arc_type), fst.VectorFst(arc_type)
     for machine in (plain, with_zeros):
@@ -76,7 +76,7 @@ TEXT = "0 1 5 5 0.5\n0 1 6 6 Infinity\n1 0 7 7 Infinity\n1 2 8 8 1\n1 inf\n2\n" 
 
 
 @pytest.mark.parametrize("kind", ["binary", "text", "archive", "archive in text"])
-def test_each_reader_of_fsts_drops_arcs_of_weight_zero(kind: str) -> None:
+def test_all_fst_readers_drop_arcs_of_weight_zero(kind: str) -> None:
     image = compile_fst(TEXT).write_to_string()
     if kind == "binary":
         lattice = read_fst(image, "utt")
@@ -91,14 +91,14 @@ def test_each_reader_of_fsts_drops_arcs_of_weight_zero(kind: str) -> None:
     assert lattice.is_final.tolist() == [False, False, True]
 
 
-def test_a_machine_whose_only_way_has_weight_zero_has_a_state_without_arcs() -> None:
+def test_an_fst_with_only_zero_weight_arcs_has_no_arcs() -> None:
     lattice = read_fst_text(b"0 1 5 5 Infinity\n0 2\n1\n", "utt")
     assert (lattice.num_arcs, lattice.is_final[0]) == (0, True)
     with pytest.raises(LatticeError, match="no state is final"):
         read_fst_text(b"0 1 5 5 0.5\n1 Infinity\n", "utt")
 
 
-def test_a_final_weight_beyond_float32_is_refused_rather_than_taken_for_zero() -> None:
+def test_a_final_weight_beyond_float32_is_refused() -> None:
     with pytest.raises(
         LatticeError, match=r"key 'utt': state 1 has the final weight 1e\+40, which exceeds the range of float32"
     ):
@@ -137,13 +137,13 @@ IN, OUT = symbols("<eps>", "p_AA", "p_B"), symbols("<eps>", "odd", "even")
         (labelled(ACCEPTOR), "output", [1, 2]),
     ],
 )
-def test_symbols_name_the_labels_they_belong_to(content: bytes, words: Any, spelled: list[Any]) -> None:
+def test_words_are_spelled_by_the_symbol_table_of_their_side(content: bytes, words: Any, spelled: list[Any]) -> None:
     lattice = read_fst(content, "utt", None, OpenfstOptions(words))
     ids = lattice.word.tolist()
     assert (ids if lattice.words is None else lattice.words.spell(ids)) == spelled
 
 
-def test_the_side_of_the_words_is_an_option_of_reading(tmp_path: Path) -> None:
+def test_reading_option_words_selects_input_or_output_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.fst"
     path.write_bytes(labelled(TRANSDUCER, of_inputs=IN))
     ((_, lattice),) = ninja.read(str(path), format="openfst:words=input")
@@ -161,7 +161,7 @@ def lattice_with_symbols() -> Lattice:
 
 
 @pytest.mark.parametrize("arc_type", ARC_TYPES)
-def test_openfst_reads_the_symbols_that_are_written(arc_type: Any) -> None:
+def test_openfst_reads_the_written_symbol_tables(arc_type: Any) -> None:
     content = write_fst(lattice_with_symbols(), arc_type, symbols=WORDS)
     machine = fst.Fst.read_from_string(content)
     assert machine.verify()
@@ -176,7 +176,7 @@ def test_openfst_reads_the_symbols_that_are_written(arc_type: Any) -> None:
 
 
 @needs_openfst
-def test_fstprint_spells_and_saves_the_symbols(tmp_path: Path) -> None:
+def test_fstprint_prints_and_saves_the_symbols(tmp_path: Path) -> None:
     table = SymbolTable([("<eps>", 0), ("hello", 7), ("옷", 8)])
     (tmp_path / "a.fst").write_bytes(write_fst(lattice_with_symbols(), symbols=table))
     command = ["fstprint", "--save_isymbols=in", "--save_osymbols=out", "a.fst"]
@@ -185,7 +185,7 @@ def test_fstprint_spells_and_saves_the_symbols(tmp_path: Path) -> None:
     assert SymbolTable.read(tmp_path / "in") == SymbolTable.read(tmp_path / "out") == table
 
 
-def test_the_symbols_are_an_option_of_writing(tmp_path: Path) -> None:
+def test_writing_option_symbols_stores_the_symbol_table(tmp_path: Path) -> None:
     path, archive = tmp_path / "utt.fst", tmp_path / "a.fsts"
     write_all(str(path), [lattice_with_symbols()], to="openfst:symbols=true")
     ((_, lattice),) = ninja.read(str(path))
@@ -201,7 +201,7 @@ def test_the_symbols_are_an_option_of_writing(tmp_path: Path) -> None:
         ninja.write(str(archive), to="fst-ark:symbols=true")
 
 
-def test_a_symbol_table_that_is_cut_short_is_damage() -> None:
+def test_a_truncated_symbol_table_is_refused() -> None:
     content = write_fst(lattice_with_symbols(), symbols=WORDS)
     for length in range(40, len(content), 3):
         with pytest.raises(FormatError, match=r"key 'utt'"):

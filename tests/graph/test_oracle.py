@@ -45,7 +45,7 @@ def without_wildcards(lattice: Lattice, wildcards: set[int]) -> Lattice:
 
 @settings(max_examples=40)
 @given(CONNECTED, REFERENCES, WILDCARDS)
-def test_the_oracle_is_the_least_over_all_paths_once_wildcards_are_taken_out(
+def test_oracle_agrees_with_enumeration_without_wildcards(
     lattice: Lattice, reference: list[int], wildcards: set[int]
 ) -> None:
     nearest_path = oracle(lattice, reference, wildcards)
@@ -58,14 +58,14 @@ def test_the_oracle_is_the_least_over_all_paths_once_wildcards_are_taken_out(
 
 
 @given(CONNECTED, REFERENCES)
-def test_the_oracle_is_no_worse_than_the_best_path(lattice: Lattice, reference: list[int]) -> None:
+def test_oracle_has_at_most_the_edits_of_the_best_path(lattice: Lattice, reference: list[int]) -> None:
     best = best_path(lattice)
     chain = paths_of(lattice, best.words)
     assert oracle(lattice, reference).edits <= oracle(chain, reference).edits
 
 
 @given(CONNECTED, st.data())
-def test_a_reference_that_lies_in_the_lattice_leaves_no_edits(lattice: Lattice, data: st.DataObject) -> None:
+def test_oracle_has_no_edits_if_the_lattice_contains_the_reference(lattice: Lattice, data: st.DataObject) -> None:
     words = data.draw(st.sampled_from([way.words for way in ways(lattice)]))
     nearest_path = oracle(lattice, words)
     assert nearest_path.edits == 0
@@ -74,7 +74,7 @@ def test_a_reference_that_lies_in_the_lattice_leaves_no_edits(lattice: Lattice, 
 
 @settings(max_examples=40)
 @given(CONNECTED, WILDCARDS, st.data())
-def test_paths_of_words_are_all_that_say_them_with_their_costs_and_labels(
+def test_paths_of_keeps_all_paths_with_the_words_and_their_costs_and_labels(
     lattice: Lattice, wildcards: set[int], data: st.DataObject
 ) -> None:
     def scored_words(way: Way) -> tuple[int, ...]:
@@ -88,27 +88,27 @@ def test_paths_of_words_are_all_that_say_them_with_their_costs_and_labels(
     assert states == set(range(selected.num_states))
 
 
-def test_paths_keep_the_times_of_states() -> None:
+def test_paths_of_keeps_state_times() -> None:
     lattice = from_arcs("u", [0, 0, 1, 2], [1, 2, 3, 3], [2, 3, 4, 4], [0.0] * 4, finals={3: 0.0}, time=[0, 5, 6, 9])
     assert paths_of(lattice, [3, 4]).time.tolist() == [0, 6, 9]  # type: ignore[union-attr]
     with pytest.raises(LatticeError, match=r"key 'u': no path has these words"):
         paths_of(lattice, [3, 3])
 
 
-def test_paths_keep_the_order_of_arcs() -> None:
+def test_paths_of_keeps_the_order_of_arcs() -> None:
     lattice = from_arcs("u", [0, 0, 0], [1, 1, 1], [2, 0, 2], [1.0, 2.0, 3.0], finals={1: 0.0})
     assert paths_of(lattice, [2]).graph.tolist() == [1.0, 3.0]
 
 
 @given(st.integers(0, 1 << 30), st.integers(WINDOW, 40))
-def test_an_oracle_that_keeps_off_the_band_is_that_of_the_whole_table(seed: int, least_words: int) -> None:
+def test_banded_oracle_away_from_the_band_edge_is_exact(seed: int, least_words: int) -> None:
     lattice, reference = long_reference(seed)
     exact, banded = (nearest(lattice, reference, *limits) for limits in ((1 << 40, 0), (0, least_words)))
     assert not exact[3]
     assert banded[3] or sum(banded[:3]) == sum(exact[:3])
 
 
-def test_passages_that_only_the_reference_has_are_compared_with_more_words() -> None:
+def test_band_widens_for_passages_missing_from_the_lattice() -> None:
     lattice, reference = long_reference(2)
     unrelated = np.full(40, 999, np.int32)
     for parts in (
@@ -122,7 +122,7 @@ def test_passages_that_only_the_reference_has_are_compared_with_more_words() -> 
         assert not banded[3]
 
 
-def test_an_oracle_says_where_its_band_was_too_narrow() -> None:
+def test_oracle_reports_a_band_that_is_too_narrow() -> None:
     lattice, reference = long_reference(1)
     half_reference = reference[len(reference) // 2 :]
     exact, wide, narrow = (nearest(lattice, half_reference, *limits) for limits in ((1 << 40, 0), (0, 4), (0, 2, 1)))
@@ -153,33 +153,33 @@ def long_reference(seed: int) -> tuple[Lattice, npt.NDArray[np.int32]]:
     return lattice, np.ascontiguousarray(words[random.random(len(words)) > 0.05])
 
 
-def test_a_comparison_of_many_states_with_many_words_takes_no_table_of_all_pairs() -> None:
+def test_oracle_of_a_long_lattice_and_reference_allocates_no_full_table() -> None:
     states = 70_000
     chain = from_arcs("u", range(states), range(1, states + 1), [2] * states, [0.0] * states, finals={states: 0.0})
     assert oracle(chain, [2] * 20_000).insertions == 50_000
 
 
 @pytest.mark.parametrize("words", [["the"], [1.5], [2**31], 3, [[1]], [None]])
-def test_references_of_other_than_word_ids_are_refused(words: object) -> None:
+def test_references_that_are_not_word_ids_are_refused(words: object) -> None:
     lattice = from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0})
     for compare in (oracle, difference, paths_of):
         with pytest.raises(OptionError, match=r"must be a sequence of word ids|contains 2147483648"):
             compare(lattice, words)  # type: ignore[arg-type]
 
 
-def test_a_batch_with_another_number_of_references_is_refused() -> None:
+def test_a_batch_requires_one_reference_per_lattice() -> None:
     batch = Batch.of([from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0})] * 2)
     with pytest.raises(OptionError, match="the number of references is 1, but the number of lattices is 2"):
         oracle(batch, [[1]])
 
 
-def test_wildcards_are_any_iterable_of_ids() -> None:
+def test_wildcards_can_be_any_iterable_of_ids() -> None:
     lattice = from_arcs("k", [0, 1], [1, 2], [1, 2], [0.0, 0.0], finals={2: 0.0})
     for wildcards in ([2], np.array([2]), iter([2])):
         assert oracle(lattice, [1], wildcards).edits == 0  # type: ignore[arg-type]
 
 
-def test_words_become_ids_through_the_table_or_are_ids() -> None:
+def test_reference_words_are_mapped_by_the_table_or_are_ids() -> None:
     texts = {"u": ["a", "zzz", "b"], "v": ["c"]}
     numbered = number(texts, WORDS)
     assert numbered.ids["u"].tolist() == [2, -1, 3]
@@ -192,7 +192,7 @@ def test_words_become_ids_through_the_table_or_are_ids() -> None:
             number({"u": [wrong]}, None)
 
 
-def test_a_word_for_unknown_ones_is_an_id_or_a_word_of_the_table() -> None:
+def test_oov_word_is_an_id_or_a_word_of_the_table() -> None:
     assert word_id("17", WORDS) == 17
     assert word_id("<unk>", WORDS) == 1
     for wrong in ("zzz", "<eps>", "0", "-1", "9" * 5000):
@@ -221,7 +221,7 @@ def run(ninja: Ninja, files: Path, *options: object) -> tuple[int, str, str]:
     return ninja("oracle", files / "lat.ark", "--ref", files / "text", "--words", files / "words", *options)
 
 
-def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: Ninja, files: Path) -> None:
+def test_oracle_command_prints_paths_and_writes_edits_details_and_lattices(ninja: Ninja, files: Path) -> None:
     outputs = [files / name for name in ("edits", "details", "paths.ark")]
     code, out, err = run(ninja, files, "--edits", outputs[0], "--details", outputs[1], "--write-lattices", outputs[2])
     assert (code, out) == (0, "u1 a [noise] b\n")
@@ -242,7 +242,7 @@ def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: N
 
 
 @pytest.mark.parametrize("option", ["symbols", "list"])
-def test_wildcards_are_no_errors_and_are_not_printed(ninja: Ninja, files: Path, option: str) -> None:
+def test_wildcards_are_neither_counted_nor_printed(ninja: Ninja, files: Path, option: str) -> None:
     (files / "wild").write_text("[noise]\n<unk>\n")
     options = ("--wildcard-symbols", "5:1") if option == "symbols" else ("--wildcard-symbols-list", files / "wild")
     code, out, err = run(ninja, files, *options, "--oov", "<unk>", "--details", files / "details")
@@ -255,13 +255,15 @@ def test_wildcards_are_no_errors_and_are_not_printed(ninja: Ninja, files: Path, 
 @pytest.mark.parametrize(
     ("text", "code"), [("u1 a\nextra b\n", 0), ("u1 a\n", 1), ("u1 a\nextra b\ngone a\n", 1), ("u1 a\ngone a\n", 1)]
 )
-def test_strict_fails_where_something_has_no_partner(ninja: Ninja, files: Path, text: str, code: int) -> None:
+def test_strict_fails_if_a_lattice_or_reference_has_no_counterpart(
+    ninja: Ninja, files: Path, text: str, code: int
+) -> None:
     (files / "text").write_text(text)
     assert run(ninja, files, "--strict")[0] == code
     assert run(ninja, files)[0] == 0
 
 
-def test_without_a_table_references_are_ids(ninja: Ninja, files: Path) -> None:
+def test_references_without_a_symbol_table_are_ids(ninja: Ninja, files: Path) -> None:
     (files / "ids").write_text("u1 2 5 3\n")
     code, out, err = ninja("oracle", files / "lat.ark", "--ref", files / "ids")
     assert (code, out) == (0, "u1 2 5 3\n")
@@ -271,7 +273,7 @@ def test_without_a_table_references_are_ids(ninja: Ninja, files: Path) -> None:
     assert "key 'u1': 'a' is not a word id; specify the symbol table with --words" in err
 
 
-def test_lattices_compared_with_too_few_words_are_noted(
+def test_lattices_whose_oracle_touches_the_band_are_noted(
     ninja: Ninja, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = "1 lattice is too long and dense for an exact search; it may have better paths: u1"
@@ -284,7 +286,7 @@ def test_lattices_compared_with_too_few_words_are_noted(
     assert run(ninja, files)[2].count(note) == 1
 
 
-def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Ninja, files: Path) -> None:
+def test_oracle_command_continues_after_a_failed_lattice(ninja: Ninja, files: Path) -> None:
     (files / "text").write_text("u1 a <eps>\nextra b\n")
     code, out, err = run(ninja, files)
     assert (code, out) == (1, "extra b [noise] b\n")
@@ -292,7 +294,7 @@ def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Ninja, files: Path
     assert "references have no lattice" not in err
 
 
-def test_nothing_in_common_is_an_error(ninja: Ninja, files: Path) -> None:
+def test_oracle_command_without_common_keys_is_an_error(ninja: Ninja, files: Path) -> None:
     (files / "text").write_text("other a\n")
     code, out, err = run(ninja, files, "-o", files / "paths")
     assert (code, out) == (1, "")
@@ -309,7 +311,7 @@ def test_nothing_in_common_is_an_error(ninja: Ninja, files: Path) -> None:
         (("--oov", "zzz"), 2, "'zzz' is neither a word id"),
     ],
 )
-def test_wrong_options_are_refused(
+def test_oracle_command_refuses_invalid_options(
     ninja: Ninja, files: Path, options: tuple[str, ...], code: int, message: str
 ) -> None:
     exit_code, _, err = run(ninja, files, *options)
@@ -324,7 +326,7 @@ def test_wrong_options_are_refused(
         ("a b\n", "wild:1: expected one word, found 2"),
     ],
 )
-def test_a_wrong_list_of_wildcards_is_refused(ninja: Ninja, files: Path, content: str, message: str) -> None:
+def test_an_invalid_wildcard_list_is_refused(ninja: Ninja, files: Path, content: str, message: str) -> None:
     (files / "wild").write_text(content)
     code, _, err = run(ninja, files, "--wildcard-symbols-list", files / "wild")
     assert code == 1
@@ -336,7 +338,7 @@ def test_a_wrong_list_of_wildcards_is_refused(ninja: Ninja, files: Path, content
     assert (code, "--wildcard-symbols-list requires --words" in err) == (2, True)
 
 
-def test_workers_find_the_same_paths(ninja: Ninja, files: Path) -> None:
+def test_oracle_with_two_jobs_gives_the_same_output(ninja: Ninja, files: Path) -> None:
     serial = run(ninja, files, "--write-lattices", files / "one.ark")
     parallel = run(ninja, files, "--write-lattices", files / "two.ark", "--jobs", 2)
     assert serial == parallel

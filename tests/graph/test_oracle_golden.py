@@ -24,7 +24,7 @@ def lines(path: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_edits_are_those_of_lattice_oracle(
+def test_oracle_edits_agree_with_lattice_oracle(
     ninja: Callable[..., tuple[int, str, str]], tmp_path: Path, name: str
 ) -> None:
     golden = SHARED / "golden" / name

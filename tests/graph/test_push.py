@@ -29,7 +29,7 @@ def test_push_keeps_every_path(lattice: Lattice, strings: bool, weights: bool) -
 
 
 @given(lattices(max_states=7, max_word=3, kind="compact"))
-def test_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
+def test_push_moves_labels_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
     # Few different labels, so that completions do agree.
     num_common = [common_labels(completions(lattice, state)) if state else 0 for state in range(lattice.num_states)]
     pushed = push(lattice, weights=False)
@@ -55,7 +55,7 @@ def shared_label_lattices(draw: st.DrawFn) -> Lattice:
 
 @settings(max_examples=40)
 @given(shared_label_lattices())
-def test_labels_that_completions_share_move_over_many_arcs(lattice: Lattice) -> None:
+def test_push_moves_common_labels_over_many_arcs(lattice: Lattice) -> None:
     pushed = push(lattice)
     assert all_ways(pushed) == all_ways(lattice)
     for state in range(1, pushed.num_states):
@@ -79,7 +79,7 @@ def long_label_lattices(draw: st.DrawFn) -> Lattice:
 
 
 @given(long_label_lattices())
-def test_many_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
+def test_push_moves_long_alignments_as_far_forward_as_completions_agree(lattice: Lattice) -> None:
     lattice = connect(lattice)
     pushed, small = push(lattice), minimize(lattice)
     check(pushed)
@@ -92,7 +92,7 @@ def test_many_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice
     assert np.diff(pushed.ali_begin).tolist() == length.tolist()
 
 
-def test_an_arc_that_ends_before_labels_part_does_not_decide() -> None:
+def test_push_handles_an_arc_that_ends_before_the_labels_diverge() -> None:
     lattice = from_arcs(
         "k", [0, 1, 1, 1, 2, 3], [1, 2, 3, 2, 4, 4], range(1, 7), [0.0] * 6, finals={4: 0.0},
         labels=[[9], [1, 2, 3], [1], [1, 2, 4], [7], [5]],
@@ -100,7 +100,7 @@ def test_an_arc_that_ends_before_labels_part_does_not_decide() -> None:
     assert push(lattice).ali.tolist() == [9, 1, 2, 3, 7, 5, 2, 4, 7]
 
 
-def test_labels_of_states_that_are_not_final_are_left_out() -> None:
+def test_final_labels_of_non_final_states_are_dropped() -> None:
     lattice = Lattice.from_arrays(
         "k", [0, 1, 2, 2], [1, 2], [1, 2], [0, 0], [0, 0], [np.inf, np.inf, 0], ali_begin=[0, 1, 2], ali=[5, 6],
         final_ali_begin=[0, 0, 3, 4], final_ali=[7, 8, 9, 10],
@@ -111,7 +111,7 @@ def test_labels_of_states_that_are_not_final_are_left_out() -> None:
         assert result.final_ali.tolist() == []
 
 
-def test_labels_stay_where_completions_part_behind_equal_arcs() -> None:
+def test_push_stops_where_completions_diverge_after_equal_arcs() -> None:
     lattice = from_arcs(
         "k", [0, 1, 1, 2, 3], [1, 2, 3, 4, 4], [1, 2, 3, 4, 5], [0.0] * 5, finals={4: 0.0},
         labels=[[1], [5], [5], [6], [7]],
@@ -122,7 +122,7 @@ def test_labels_stay_where_completions_part_behind_equal_arcs() -> None:
 
 
 @given(SMALL, st.sampled_from([1.0, 0.5]))
-def test_best_completions_cost_nothing_once_costs_are_pushed(lattice: Lattice, acoustic_scale: float) -> None:
+def test_best_completions_of_a_pushed_lattice_cost_0(lattice: Lattice, acoustic_scale: float) -> None:
     pushed = push(lattice, strings=False, acoustic_scale=acoustic_scale)
     for state in range(1, pushed.num_states):
         least = min(way.total(acoustic_scale) for way in completions(pushed, state))
@@ -134,7 +134,7 @@ def test_best_completions_cost_nothing_once_costs_are_pushed(lattice: Lattice, a
 
 
 @given(SMALL)
-def test_pushing_and_minimizing_again_changes_nothing(lattice: Lattice) -> None:
+def test_push_and_minimize_are_idempotent(lattice: Lattice) -> None:
     pushed = push(lattice)
     assert push(pushed).identical(pushed)
     small = minimize(lattice)
@@ -144,7 +144,7 @@ def test_pushing_and_minimizing_again_changes_nothing(lattice: Lattice) -> None:
 
 
 @given(SMALL, st.booleans(), st.booleans())
-def test_minimize_keeps_every_path_and_takes_no_more_states(lattice: Lattice, strings: bool, weights: bool) -> None:
+def test_minimize_keeps_every_path_and_adds_no_states(lattice: Lattice, strings: bool, weights: bool) -> None:
     small = minimize(lattice, strings=strings, weights=weights)
     check(small)
     assert small.num_states <= lattice.num_states
@@ -167,7 +167,7 @@ def branching_lattices(draw: st.DrawFn) -> Lattice:
 
 
 @given(branching_lattices())
-def test_deterministic_lattices_get_as_few_states_as_there_are_sets_of_completions(lattice: Lattice) -> None:
+def test_minimized_deterministic_lattice_has_one_state_per_set_of_completions(lattice: Lattice) -> None:
     plain = determinize(lattice)
     small = minimize(plain)
     assert small.num_states == num_completion_classes(plain)
@@ -175,7 +175,7 @@ def test_deterministic_lattices_get_as_few_states_as_there_are_sets_of_completio
 
 
 @given(SMALL, SEEDS, st.sampled_from([0.25, 4.0]))
-def test_costs_count_as_equal_up_to_delta(lattice: Lattice, seed: int, delta: float) -> None:
+def test_minimize_merges_costs_within_delta(lattice: Lattice, seed: int, delta: float) -> None:
     lattice = with_random_costs(lattice, seed)
     small = minimize(lattice, delta=delta)
     expected = sorted((way.words, way.alignment, way.total()) for way in all_ways(lattice).elements())
@@ -185,7 +185,7 @@ def test_costs_count_as_equal_up_to_delta(lattice: Lattice, seed: int, delta: fl
         assert abs(path[2] - expected_path[2]) <= 4 * delta * lattice.num_states
 
 
-def test_states_of_one_shape_but_other_labels_stay_apart() -> None:
+def test_states_that_differ_only_in_an_inner_label_are_not_merged() -> None:
     # First and last label and their number agree, the one between does not.
     lattice = from_arcs(
         "k", [0, 0, 1, 1, 2, 2], [1, 2, 3, 3, 3, 3], [1, 2, 3, 4, 3, 4], [0.0] * 6, finals={3: 0.0},
@@ -195,7 +195,7 @@ def test_states_of_one_shape_but_other_labels_stay_apart() -> None:
     assert all_ways(minimize(lattice)) == all_ways(lattice)
 
 
-def test_only_so_many_states_of_one_shape_are_compared() -> None:
+def test_minimize_bounds_the_comparisons_of_similar_states() -> None:
     # 300 states that differ in the cost between their two arcs: none are merged, and it does not take forever.
     count = 300
     src = [*[0] * count, *np.repeat(np.arange(1, count + 1), 2)]
@@ -205,7 +205,7 @@ def test_only_so_many_states_of_one_shape_are_compared() -> None:
     assert minimize(from_arcs("k", src, dst, word, cost, finals={count + 1: 0.0})).num_states == count + 2
 
 
-def test_pushing_that_makes_a_multitude_of_labels_is_refused() -> None:
+def test_push_that_would_multiply_labels_is_refused() -> None:
     # 2,000 states lead to one, behind which 2,000 frames follow without a choice.
     count, frames = 2000, 2000
     src = [*[0] * count, *range(1, count + 1), count + 1]
@@ -218,7 +218,7 @@ def test_pushing_that_makes_a_multitude_of_labels_is_refused() -> None:
     assert push(lattice, strings=False).ali.size == frames
 
 
-def test_push_takes_the_kind_and_time_that_are_right() -> None:
+def test_push_of_labels_makes_a_raw_lattice_compact() -> None:
     raw = from_arcs("k", [0, 1], [1, 2], [1, 0], [0.0, 0.0], finals={2: 0.0}, labels=[[4], [5]], kind="raw")
     assert push(raw, strings=False).kind == "raw"
     assert push(raw).kind == "compact"

@@ -58,7 +58,7 @@ def best_words(lattice, scales=SCALES):
 
 
 @pytest.mark.parametrize("labels", [True, False])
-def test_windows_of_a_recording_give_its_best_words_and_times(labels):
+def test_joined_windows_have_the_best_words_and_times_of_the_recording(labels):
     whole = sausage("whole", 0, 400, junk=(38, 39), labels=labels)
     begins = [0, 75, 150, 225, 300]
     windows = [sausage(f"w{b}", b, min(b + 100, 400), seed=b + 1, junk=(38, 39), labels=labels) for b in begins]
@@ -93,7 +93,7 @@ def random_window(key, seed, num_frames=40):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_posterior_of_a_path_is_the_product_of_those_in_the_windows(seed):
+def test_path_posterior_is_the_product_of_the_window_posteriors(seed):
     first, second = random_window("a", seed), random_window("b", seed + 100)
     result = join_windows([first, second], [0.0, 0.25], "rec", 0.01, SCALES)
     frame = result.seams[0].frame
@@ -135,7 +135,7 @@ def test_the_posterior_of_a_path_is_the_product_of_those_in_the_windows(seed):
     state_times(result.lattice)  # all paths to a state have the same length
 
 
-def test_one_window_is_the_recording():
+def test_a_single_window_is_the_whole_recording():
     window = sausage("w", 0, 60)
     result = join_windows([window], [3.0], "rec", 0.01, SCALES)
     assert not result.seams
@@ -182,7 +182,7 @@ def test_windows_without_a_common_boundary_are_refused():
         ("a_b-0002500-0005500", 2.99, ("a_b", 2.5)),  # thousandths
     ],
 )
-def test_keys_have_times_in_the_unit_that_fits_the_lattice(key, seconds, expected):
+def test_unit_of_times_in_keys_is_inferred_from_the_lattice_length(key, seconds, expected):
     assert Windows().of(key, seconds) == pytest.approx(expected)
 
 
@@ -210,7 +210,7 @@ def windows_of(recording, count=3, seed=0):
     ]
 
 
-def test_recordings_are_joined_in_their_order_and_a_failure_costs_no_other():
+def test_recordings_are_joined_in_order_and_failures_are_isolated():
     regular = Windows.regular(1.0, 0.25)
     lattices = [*windows_of("a"), *windows_of("b", 2), *windows_of("c")]
     results = dict(stitch(lattices, regular, scales=SCALES))
@@ -228,7 +228,7 @@ def test_recordings_are_joined_in_their_order_and_a_failure_costs_no_other():
         list(stitch(broken, regular, scales=SCALES))
 
 
-def test_uncertain_seams_and_late_begins_are_reported():
+def test_uncertain_seams_and_late_starts_are_reported():
     windows, notes = [], []
     for key, boundary in (("r_000010-000050", 28), ("r_000035-000075", 3)):  # in the less probable path only
         labels = [[1] * 40, [1] * boundary, [1] * (40 - boundary)]
@@ -242,7 +242,7 @@ def test_uncertain_seams_and_late_begins_are_reported():
     ]
 
 
-def test_a_language_model_reads_across_the_seams():
+def test_language_model_histories_cross_the_seams():
     words = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, 40))])
 
     def part(key, begin, end):
@@ -267,7 +267,7 @@ def test_a_language_model_reads_across_the_seams():
 # The command
 
 
-def test_the_command_joins_windows_to_lattices_and_subtitles(tmp_path, ninja):
+def test_stitch_command_writes_lattices_and_subtitles(tmp_path, ninja):
     with package.write(tmp_path / "windows.ark") as output:
         for _, lattice in windows_of("talk", 4):
             output.write(lattice)
@@ -298,7 +298,7 @@ def test_the_command_joins_windows_to_lattices_and_subtitles(tmp_path, ninja):
     assert not (tmp_path / "x.ark").exists()
 
 
-def test_transcripts_with_times_of_words_are_joined(tmp_path, ninja):
+def test_nbest_lists_with_word_times_are_joined(tmp_path, ninja):
     import json
 
     words = [f"word{number}" for number in range(12)]
@@ -322,7 +322,7 @@ def test_transcripts_with_times_of_words_are_joined(tmp_path, ninja):
 
 
 @pytest.mark.parametrize("begin", [math.inf, math.nan, 1e308, 1e20])
-def test_an_implausible_begin_is_refused(begin):
+def test_an_implausible_start_time_is_refused(begin):
     windows = [sausage("a", 0, 100), sausage("b", 75, 175)]
     with pytest.raises(LatticeError, match="plausible"):
         join_windows(windows, [0.0, begin], "rec", 0.01, SCALES)
@@ -356,7 +356,7 @@ def test_a_recording_with_a_window_of_unknown_time_is_not_joined(missing):
     assert [failure.key for failure in failures] == [missing, "rec"]
 
 
-def test_a_window_of_unknown_time_costs_no_recording_with_a_longer_or_shorter_name():
+def test_an_unparsable_window_key_fails_only_its_own_recording():
     windows = {"rec1_000000-000100": sausage("", 0, 100), "rec10_bad": sausage("", 0, 100)}
     errors = []
     (joined,) = stitch(windows.items(), scales=SCALES, log=Log(on_error=errors.append))

@@ -18,7 +18,7 @@ class AfterSecond(FakeLM):
 
 
 @pytest.mark.parametrize("words", [[1, 2, 3], [3, 1, 2], [2, 3, 1]])
-def test_word_sequences_of_equal_costs_come_in_the_order_of_the_arcs(words: list[int]) -> None:
+def test_word_sequences_of_equal_cost_keep_the_order_of_the_arcs(words: list[int]) -> None:
     lattice = from_arcs("t", [0, 0, 0, 1, 1], [1, 1, 1, 2, 2], [*words, 5, 4], [1.0] * 5, finals={2: 0.0, 1: 1.0})
     single_words = [[word] for word in words]
     assert [path.words.tolist() for path in nbest(lattice, 20)] == [
@@ -30,7 +30,7 @@ def test_word_sequences_of_equal_costs_come_in_the_order_of_the_arcs(words: list
 
 
 @pytest.mark.parametrize("first", [1, 2])
-def test_of_equal_hypotheses_the_first_arcs_lives_on(first: int) -> None:
+def test_rescoring_keeps_the_hypothesis_of_the_first_arc_among_ties(first: int) -> None:
     arcs = [0, 0, 1], [1, 1, 2], [first, 3 - first, 3]
     lattice = from_arcs("t", *arcs, [1.0] * 3, finals={2: 0.0}, words=symbols())
     options = RescoreOptions(algorithm="pushforward", lm_weight=1.0, max_hyps=1, merge_order=1, beam=0.0)

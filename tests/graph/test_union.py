@@ -44,7 +44,7 @@ def assert_best_paths(lattice: Lattice, expected: dict, acoustic_scale: float = 
 
 
 @given(st.lists(st.tuples(SMALL, SEEDS), min_size=1, max_size=3), SCALES)
-def test_union_keeps_the_best_path_of_each_word_sequence_of_all(cases: list, acoustic_scale: float) -> None:
+def test_union_keeps_the_best_path_of_each_word_sequence(cases: list, acoustic_scale: float) -> None:
     operands = [with_random_costs(lattice, seed) for lattice, seed in cases]
     result = union(operands, acoustic_scale)
     check(result)
@@ -53,7 +53,7 @@ def test_union_keeps_the_best_path_of_each_word_sequence_of_all(cases: list, aco
 
 
 @given(SMALL, SEEDS, SEEDS)
-def test_union_of_one_topology_at_other_costs_keeps_the_better_paths(
+def test_union_of_lattices_that_differ_in_costs_keeps_the_better_paths(
     lattice: Lattice, first_seed: int, second_seed: int
 ) -> None:
     operands = [
@@ -64,7 +64,7 @@ def test_union_of_one_topology_at_other_costs_keeps_the_better_paths(
 
 
 @given(SMALL, SEEDS)
-def test_union_of_a_lattice_with_itself_is_that_lattice_determinized(lattice: Lattice, seed: int) -> None:
+def test_union_of_a_lattice_with_itself_is_its_determinization(lattice: Lattice, seed: int) -> None:
     lattice = with_random_costs(lattice, seed)
     assert_best_paths(union([lattice, lattice]), best_ways(lattice))
     assert union([lattice, lattice]).num_states == union([lattice]).num_states
@@ -72,7 +72,7 @@ def test_union_of_a_lattice_with_itself_is_that_lattice_determinized(lattice: La
 
 
 @given(SMALL, SMALL)
-def test_best_path_of_a_union_is_the_better_of_the_two(a: Lattice, b: Lattice) -> None:
+def test_best_path_of_a_union_is_the_best_of_both_lattices(a: Lattice, b: Lattice) -> None:
     better = min(best_path(a).cost(), best_path(b).cost())
     for determinized in (True, False):
         assert best_path(union([a, b], determinize=determinized)).cost() == pytest.approx(better, abs=1e-3)
@@ -89,7 +89,7 @@ def test_union_without_determinization_keeps_every_path(operands: list[Lattice])
     assert all_ways(result) == sum((all_ways(lattice) for lattice in operands), Counter())
 
 
-def test_union_tells_apart_alignments_of_equal_words_until_the_better_is_known() -> None:
+def test_union_delays_the_choice_between_alignments_until_costs_decide() -> None:
     # Word 1 is aligned in two ways; which is better depends on whether word 2 or 3 follows.
     first = from_arcs(
         "k", [0, 1, 1], [1, 2, 2], [1, 2, 3], [0.0, 1.0, 5.0], finals={2: 0.0}, labels=[[11, 12], [21], [31]]
@@ -107,7 +107,7 @@ def test_union_tells_apart_alignments_of_equal_words_until_the_better_is_known()
     assert result.ali[: result.ali_begin[1]].tolist() == [11]
 
 
-def test_states_that_owe_different_labels_stay_apart() -> None:
+def test_states_with_different_pending_labels_are_not_merged() -> None:
     # Behind words 1 and 2 both lattices are in the same states at the same costs, but have said different labels.
     def lattice(third: float, fourth: float, *last_labels: int) -> Lattice:
         labels = [[11, last_labels[0]], [11, last_labels[1]], [31], [41]]
@@ -119,7 +119,7 @@ def test_states_that_owe_different_labels_stay_apart() -> None:
     assert_best_paths(union([first, second]), union_paths([first, second]))
 
 
-def test_an_arc_of_a_union_costs_what_the_best_of_its_paths_has_paid() -> None:
+def test_union_arc_has_the_costs_of_its_best_path() -> None:
     first = from_arcs("k", [0, 1], [1, 2], [1, 2], [5.0, 0.5], [3.0, 0.0], finals={2: 0.0})
     second = from_arcs("k", [0, 1], [1, 2], [1, 3], [1.0, 0.5], [4.0, 0.0], finals={2: 0.0})
     result = union([first, second])
@@ -128,7 +128,7 @@ def test_an_arc_of_a_union_costs_what_the_best_of_its_paths_has_paid() -> None:
     assert result.acoustic.tolist() == [4.0, -1.0, 0.0]
 
 
-def test_union_stays_within_its_bounds() -> None:
+def test_union_beyond_max_arcs_is_refused() -> None:
     random = np.random.default_rng(0)
     length = 40
     src, dst = np.repeat(np.arange(length), 2), np.repeat(np.arange(1, length + 1), 2)
@@ -144,7 +144,7 @@ def test_union_stays_within_its_bounds() -> None:
     assert union([random_costs(), random_costs()], determinize=False).num_arcs == 4 * length
 
 
-def test_union_bounds_the_labels_it_owes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_union_limits_the_pending_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     from ninja.graph import union as function
 
     lattice = from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0}, labels=[[7] * 50])
@@ -153,7 +153,7 @@ def test_union_bounds_the_labels_it_owes(monkeypatch: pytest.MonkeyPatch) -> Non
         union([lattice])
 
 
-def test_union_merges_costs_that_differ_by_rounding_only() -> None:
+def test_union_merges_costs_that_differ_only_by_rounding() -> None:
     # Behind each of two words the second lattice costs 0.1 more, but for what single precision adds to it.
     lattice = from_arcs(
         "k", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [1, 2, 3, 3, 4], [30.1, 500.2, 0.3, 0.4, 0.5], finals={4: 0}
@@ -165,7 +165,7 @@ def test_union_merges_costs_that_differ_by_rounding_only() -> None:
     assert union([lattice, dearer], delta=1e-7).num_states > lattice.num_states
 
 
-def test_union_takes_what_is_common_from_the_first() -> None:
+def test_union_takes_key_and_frame_shift_from_the_first_lattice() -> None:
     a = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0}, frame_shift=0.03)
     assert (union([a, a.with_key("b")]).key, union([a]).frame_shift) == ("a", 0.03)
 
@@ -183,7 +183,7 @@ def test_options_of_union_out_of_range_are_refused() -> None:
 
 
 @given(st.lists(SMALL, min_size=1, max_size=3), st.lists(st.floats(0.1, 2.0), min_size=3, max_size=3), st.booleans())
-def test_paths_of_each_system_together_get_its_weight(
+def test_combination_gives_the_paths_of_each_system_its_weight(
     operands: list[Lattice], weights: list[float], with_weights: bool
 ) -> None:
     weights = weights[: len(operands)] if with_weights else [1.0] * len(operands)
@@ -205,7 +205,7 @@ def test_paths_of_each_system_together_get_its_weight(
 
 
 @given(SMALL)
-def test_combination_of_a_lattice_with_itself_leaves_its_posteriors(lattice: Lattice) -> None:
+def test_combination_of_a_lattice_with_itself_keeps_its_posteriors(lattice: Lattice) -> None:
     combined = combine([lattice, lattice])
     word_posteriors, expected = np.zeros(10), np.zeros(10)
     np.add.at(word_posteriors, combined.word, posteriors(combined))
@@ -213,7 +213,7 @@ def test_combination_of_a_lattice_with_itself_leaves_its_posteriors(lattice: Lat
     assert word_posteriors[1:] == pytest.approx(expected[1:], abs=1e-4)
 
 
-def test_exponents_flatten_a_system_instead_of_weighing_it() -> None:
+def test_exponents_flatten_the_posteriors_of_a_system() -> None:
     lattice = from_arcs("k", [0, 0], [1, 1], [1, 2], [0.0, 4.0], finals={1: 3.0})
     flattened = combine([lattice], [1.0], exponents=True)
     assert forward_backward(flattened).total == pytest.approx(0.0, abs=1e-6)
@@ -221,7 +221,7 @@ def test_exponents_flatten_a_system_instead_of_weighing_it() -> None:
     assert posteriors(pair)[:2] == pytest.approx(np.exp([0.0, -2.0]) / np.exp([0.0, -2.0]).sum() / 2, abs=1e-6)
 
 
-def test_a_system_without_a_lattice_leaves_its_share_out() -> None:
+def test_combination_reserves_the_weight_of_a_missing_lattice() -> None:
     lattice = from_arcs("k", [0], [1], [1], [2.0], finals={1: 3.0})
     assert forward_backward(combine([lattice, None], [0.25, 0.75])).total == pytest.approx(-math.log(0.25), abs=1e-6)
 
@@ -238,7 +238,7 @@ def test_weights_out_of_range_are_refused() -> None:
         combine([lattice], scales=Scales(lm=math.inf))
 
 
-def test_union_and_combination_take_any_iterable_of_lattices() -> None:
+def test_union_and_combination_accept_any_iterable_of_lattices() -> None:
     operands = [from_arcs("a", [0], [1], [word], [0.0], finals={1: 0.0}) for word in (1, 2)]
     assert union(lattice for lattice in operands).identical(union(operands))
     assert combine(lattice for lattice in operands).identical(combine(operands))

@@ -40,7 +40,7 @@ def rows_text(prefix: str, num_rows: int, columns: list[Column]) -> str:
     st.lists(st.tuples(INTEGERS, st.floats(), NAMES, st.lists(INTEGERS, max_size=3), st.lists(INTEGERS, max_size=3))),
     st.integers(0, 5),
 )
-def test_rows_are_printed_as_python_prints_them(
+def test_rows_are_formatted_as_in_python(
     prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]], cut: int
 ) -> None:
     integer, number, name, first_runs, second_runs = (
@@ -64,16 +64,16 @@ def test_rows_are_printed_as_python_prints_them(
 
 @settings(max_examples=40)
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20))
-def test_single_precision_is_printed_with_its_seven_digits(numbers: list[float]) -> None:
+def test_float32_columns_are_printed_with_seven_digits(numbers: list[float]) -> None:
     text = rows_text("k", len(numbers), [np.array(numbers, np.float32)])
     assert text == "".join(f"k\t{number:.7g}\n" for number in numbers)
 
 
-def test_wider_integers_are_printed_as_they_are() -> None:
+def test_int64_columns_are_printed() -> None:
     assert rows_text("k", 2, [np.array([5, 7], np.int64)]) == "k\t5\nk\t7\n"
 
 
-def test_words_are_spelled_where_they_have_names() -> None:
+def test_words_are_spelled_if_there_is_a_symbol_table() -> None:
     words = SymbolTable.from_words(["<eps>", "är", "b"])
     word = np.array([2, 1, 2, 0], np.int32)
     assert rows_text("k", 4, [words_column(word, words)]) == "k\tb\nk\tär\nk\tb\nk\t<eps>\n"
@@ -82,7 +82,7 @@ def test_words_are_spelled_where_they_have_names() -> None:
         words_column(np.array([3], np.int32), words)
 
 
-def test_missing_columns_are_refused() -> None:
+def test_inconsistent_columns_are_refused() -> None:
     index = np.array([1], np.int64)
     with pytest.raises(ValueError, match="outside the pool"):
         rows_text("k", 1, [Runs(np.zeros(0, np.int32), np.array([0, 1]), ",")])

@@ -10,7 +10,7 @@ LENGTHS = st.lists(st.integers(0, 40), max_size=12)
 
 
 @given(LENGTHS, st.data())
-def test_gather_copies_the_runs_one_after_another(lengths, data):
+def test_gather_concatenates_the_selected_runs(lengths, data):
     begin = offsets(lengths)
     pool = np.arange(begin[-1], dtype=np.int32) * 7
     indices = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=20)) if lengths else [], np.int64)

@@ -91,7 +91,7 @@ def assert_same_entries(entries, expected):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @given(st.lists(lattices(connected=False), max_size=5), st.integers(0, 5), st.booleans())
-def test_an_operation_on_a_batch_is_that_on_each_lattice(name, examples, place, timed):
+def test_batch_operation_agrees_with_operation_on_each_lattice(name, examples, place, timed):
     examples.insert(place, dead_end("dead"))
     if timed:
         examples = [with_state_times(lattice) for lattice in examples]
@@ -101,7 +101,7 @@ def test_an_operation_on_a_batch_is_that_on_each_lattice(name, examples, place, 
 
 @pytest.mark.parametrize("name", ["connect", "prune", "select_arcs"])
 @given(st.lists(lattices(connected=False), max_size=5), st.integers(0, 5), st.integers(2, 4))
-def test_the_arc_map_of_a_batch_is_that_of_each_lattice(name, examples, place, period):
+def test_arc_map_of_a_batch_agrees_with_each_lattice(name, examples, place, period):
     examples.insert(place, dead_end("dead"))
     keep = [np.arange(lattice.num_arcs) % period > 0 for lattice in examples]
     functions = {
@@ -121,7 +121,7 @@ def test_the_arc_map_of_a_batch_is_that_of_each_lattice(name, examples, place, p
 
 @pytest.mark.parametrize("minimize", [False, True])
 @given(st.lists(lattices(), max_size=4), st.booleans(), st.sampled_from([4.0, np.inf]), st.sampled_from([-1, 3]))
-def test_a_batch_is_determinized_as_its_lattices_are(minimize, examples, timed, beam, max_arcs):
+def test_batch_determinization_agrees_with_each_lattice(minimize, examples, timed, beam, max_arcs):
     if timed:
         examples = [with_state_times(lattice) for lattice in examples]
     options = {"beam": beam, "acoustic_scale": 0.5, "bounds": DeterminizeBounds(max_arcs=max_arcs)}
@@ -139,7 +139,7 @@ def test_a_batch_is_determinized_as_its_lattices_are(minimize, examples, timed, 
         assert batch is None
 
 
-def test_a_batch_with_a_failure_is_not_determinized():
+def test_batch_determinization_is_refused_if_a_lattice_fails():
     well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     assert determinize_pruned_all(Batch.of([well])).keys == ["a"]
     assert determinize_pruned_all(Batch.of([well, dead_end("b")])) is None
@@ -147,7 +147,7 @@ def test_a_batch_with_a_failure_is_not_determinized():
 
 @settings(max_examples=12)
 @given(st.one_of(labelled_trees(), labelled_sausages()), damaged_lattices(), arbitrary_lattices())
-def test_a_batch_is_aligned_as_its_lattices_are(
+def test_batch_alignment_agrees_with_each_lattice(
     good: LabelledLattice, broken: LabelledLattice, odd: LabelledLattice
 ) -> None:
     aligner = WordAligner(good.model, BOUNDARY, WordAlignment(reorder=good.reorder))
@@ -170,7 +170,7 @@ def test_a_batch_is_aligned_as_its_lattices_are(
 
 
 @given(st.lists(lattices(), max_size=4), st.integers(0, 4))
-def test_the_best_paths_of_a_batch_are_those_of_its_lattices(examples, place):
+def test_best_paths_of_a_batch_agree_with_each_lattice(examples, place):
     paths = list(examples)
     examples.insert(place, dead_end("dead"))
     nbest = graph.nbest(Batch.of(examples), 3, SCALES)
@@ -193,7 +193,7 @@ def test_the_best_paths_of_a_batch_are_those_of_its_lattices(examples, place):
 
 
 @given(st.lists(timed_lattices(), max_size=4), st.sampled_from([0.0, 0.1, 0.5]), st.booleans())
-def test_the_probable_arcs_of_a_batch_are_those_of_its_lattices(examples, least, timed):
+def test_probable_arcs_of_a_batch_agree_with_each_lattice(examples, least, timed):
     if timed:
         examples = [lattice.replace(time=np.arange(lattice.num_states, dtype=np.int32)) for lattice in examples]
     probable = graph.probable_arcs(Batch.of(examples), least, SCALES, labels=True)
@@ -221,7 +221,7 @@ REFERENCE = st.lists(st.sampled_from([1, 2, 3, -1]), max_size=6)
 
 
 @given(st.lists(st.tuples(timed_lattices(), REFERENCE), max_size=4), st.sampled_from([(), (2,)]), st.booleans())
-def test_a_batch_is_decoded_and_compared_as_its_lattices_are(pairs, wildcards, use_hypotheses):
+def test_oracle_and_mbr_of_a_batch_agree_with_each_lattice(pairs, wildcards, use_hypotheses):
     examples, references = [lattice for lattice, _ in pairs], [words for _, words in pairs]
     batch = Batch.of(examples)
     paths = graph.oracle(batch, references, wildcards)
@@ -253,13 +253,13 @@ def test_errors_in_a_batch_name_the_lattice(function):
         function(Batch.of([good, dead_end("b"), dead_end("c")]))
 
 
-def test_a_reference_in_a_batch_that_holds_an_epsilon_is_named():
+def test_an_epsilon_in_a_reference_of_a_batch_is_refused_with_its_key():
     good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     with pytest.raises(LatticeError, match=r"key 'b': the reference contains word id 0"):
         graph.oracle(Batch.of([good, good.with_key("b"), good]), [[], [1, 0], [0]])
 
 
-def test_lattices_of_several_symbol_tables_have_none_together():
+def test_a_batch_of_different_symbol_tables_has_no_common_table():
     good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     first, second = (good.with_words(SymbolTable.from_words(["<eps>", name])) for name in "xy")
     assert Batch.of([first, first]).table is first.words
@@ -269,7 +269,7 @@ def test_lattices_of_several_symbol_tables_have_none_together():
         _ = Batch.of([first, second]).table
 
 
-def test_faults_of_a_second_operation_keep_their_places():
+def test_faults_keep_their_positions_after_an_operation():
     parallel = Lattice.from_arrays(
         "long", [0, 2, 2], [1, 1], [1, 2], [0, 0], [0, 0], [np.inf, 0], ali_begin=[0, 1, 2], ali=[1, 2]
     )
@@ -280,7 +280,7 @@ def test_faults_of_a_second_operation_keep_their_places():
     assert pushed.keys == ["long", "c"]
 
 
-def test_batches_of_an_archive_are_its_lattices():
+def test_batches_of_an_archive_contain_its_lattices():
     batches = list(ninja.read(ARCHIVE, batches=True))
     lattices = dict(ninja.read(ARCHIVE))
     assert [key for batch in batches for key in batch.keys] == list(lattices)
@@ -307,7 +307,7 @@ def test_unchanged_lattices_are_the_same_objects():
     assert graph.prune(Batch.of([lattice]), 1.0)[0] is lattice
 
 
-def test_faults_keep_their_places():
+def test_faults_and_lattices_keep_their_order():
     error = LatticeError("no", key="x")
     ok = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     entries = [("x", error), ("a", ok), ("d", dead_end("d")), ("x", error), ("b", ok.with_key("b")), ("x", error)]
@@ -320,7 +320,7 @@ def test_faults_keep_their_places():
     assert len(pruned.without_faults().faults) == 0
 
 
-def test_faults_survive_a_conversion_to_compact_lattices():
+def test_conversion_to_compact_lattices_keeps_faults():
     raw = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0], kind="raw")
     batch = Batch.of_entries([("x", LatticeError("no", key="x")), ("a", raw)], size=9, position=5)
     compact = graph.to_compact(batch)
@@ -328,7 +328,7 @@ def test_faults_survive_a_conversion_to_compact_lattices():
     assert (compact.size, compact.position) == (9, 5)
 
 
-def test_damage_is_reported_and_the_other_batches_are_read(tmp_path):
+def test_reading_batches_continues_after_damage(tmp_path):
     content = gzip.decompress(ARCHIVE.read_bytes())
     (tmp_path / "a.ark").write_bytes(content[: len(content) // 2])
     failures = []
@@ -346,7 +346,7 @@ def test_damage_is_reported_and_the_other_batches_are_read(tmp_path):
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("compact", [None, True, False])
 @given(examples=st.lists(lattices(), max_size=4))
-def test_a_batch_is_written_as_its_lattices_are(text, compact, examples):
+def test_batch_is_written_as_its_lattices_in_sequence(text, compact, examples):
     writer, single_writer = TableWriter(text=text), TableWriter(text=text)
     begins = writer.append_all(Batch.of(examples).items, compact)
     kinds = [(lattice.kind == "compact") if compact is None else compact for lattice in examples]
@@ -358,7 +358,7 @@ def test_a_batch_is_written_as_its_lattices_are(text, compact, examples):
     assert begins.tolist() == offsets
 
 
-def test_arrays_that_do_not_fit_are_refused():
+def test_inconsistent_arrays_are_refused():
     lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     short_offsets = np.zeros(1, np.int64)
     short_offsets.setflags(write=False)

@@ -25,12 +25,12 @@ def no_threads(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
-def test_work_on_threads_says_what_to_do(no_threads):
+def test_in_order_without_threads_raises_a_thread_error(no_threads):
     with pytest.raises(ThreadError, match=MESSAGE):
         list(in_order(abs, [1, 2], 2))
 
 
-def test_other_errors_of_work_stay_as_they_are():
+def test_errors_of_tasks_are_not_thread_errors():
     def broken(task):
         raise RuntimeError("can't start new thread")  # its own affair
 
@@ -39,12 +39,12 @@ def test_other_errors_of_work_stay_as_they_are():
     assert not isinstance(caught.value, ThreadError)
 
 
-def test_reading_ahead_says_what_to_do(no_threads):
+def test_read_ahead_without_threads_raises_a_thread_error(no_threads):
     with pytest.raises(ThreadError, match=MESSAGE):
         list(read_ahead(iter([])))
 
 
-def test_commands_say_what_to_do(no_threads, ninja, tmp_path):
+def test_commands_without_threads_print_one_line_of_advice(no_threads, ninja, tmp_path):
     sources = [tmp_path / "a.ark", tmp_path / "b.ark"]  # two batches, as a single one needs no threads
     for source in sources:
         write_all(source, [from_arcs(source.stem, [0], [1], [1], [1.0], finals={1: 0.0})])
@@ -55,7 +55,7 @@ def test_commands_say_what_to_do(no_threads, ninja, tmp_path):
 
 # The test takes memory away from the process, which keeps a thread from starting only where stacks count as memory.
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux counts the stacks of threads as memory")
-def test_a_kernel_that_cannot_start_its_thread_says_what_to_do(tmp_path):
+def test_kernels_without_threads_raise_a_thread_error(tmp_path):
     write_all(tmp_path / "in.ark", [from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0})])
     script = f"""
 import resource

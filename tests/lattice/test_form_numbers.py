@@ -48,7 +48,7 @@ def has_clashes(lattice: Lattice) -> bool:
 
 
 @given(st.lists(written_lattices(), max_size=4), st.booleans())
-def test_lattices_have_the_words_and_the_arcs_of_their_lexical_lattices(examples, all_changed):
+def test_numbered_lattices_have_words_and_arcs_of_the_lexical_lattices(examples, all_changed):
     table = LexicalTable(WORDS, BASIC)
     for source in (Batch.of(examples), *examples):
         batch = [source] if isinstance(source, Lattice) else examples
@@ -86,7 +86,7 @@ def test_lattices_have_the_words_and_the_arcs_of_their_lexical_lattices(examples
 
 
 @given(written_lattices())
-def test_each_arc_has_its_written_form(lattice):
+def test_each_numbered_arc_has_its_written_form(lattice):
     table = LexicalTable(WORDS, BASIC)
     numbered = table.numbers.lattices(lattice, all_changed=True)
     if numbered.items is None:
@@ -112,7 +112,7 @@ def test_equal_lexical_words_have_equal_numbers():
     assert numbers.of_written(np.array([2, 0, 4, 5, 902], np.int32)).tolist() == numbers.of(["tom", "a", "b", "bo"])
 
 
-def test_a_form_keeps_its_number_when_it_becomes_a_word_of_a_growing_table():
+def test_a_form_keeps_its_number_when_it_is_added_to_the_symbol_table():
     words = SymbolTable.growing()
     numbers = FormNumbers(words, LOWER)
 

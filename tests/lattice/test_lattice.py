@@ -26,7 +26,7 @@ VALID: dict[str, Any] = {
 }
 
 
-def test_omitted_arrays_are_empty_and_cost_nothing() -> None:
+def test_omitted_arrays_are_empty_and_their_costs_are_0() -> None:
     lattice = Lattice.from_arrays("k", **VALID)
     assert lattice.final_acoustic.tolist() == [INF, 0.0]
     assert lattice.ali_begin.tolist() == lattice.final_ali_begin.tolist() == [0, 0, 0]
@@ -65,12 +65,12 @@ def test_omitted_arrays_are_empty_and_cost_nothing() -> None:
         ({"time": [0]}, r"time has shape \(1,\), but must have shape \(2,\)"),
     ],
 )
-def test_a_broken_invariant_is_refused_by_name(change: dict[str, Any], message: str) -> None:
+def test_invalid_arrays_are_refused_with_the_violated_invariant(change: dict[str, Any], message: str) -> None:
     with pytest.raises(LatticeError, match=f"^key 'k': {message}"):
         Lattice.from_arrays("k", **{**VALID, **change})
 
 
-def test_arrays_are_read_only_and_the_callers_own_stay_as_they_are() -> None:
+def test_arrays_are_read_only_copies() -> None:
     graph = np.array([1, 2], np.float32)
     lattice = Lattice.from_arrays("k", **{**VALID, "graph": graph})
     graph[0] = 9
@@ -84,14 +84,14 @@ def test_arrays_are_read_only_and_the_callers_own_stay_as_they_are() -> None:
 
 
 @given(lattice=lattices())
-def test_a_pickled_lattice_comes_back_identical_and_read_only(lattice: Lattice) -> None:
+def test_an_unpickled_lattice_is_identical_and_read_only(lattice: Lattice) -> None:
     unpickled = pickle.loads(pickle.dumps(lattice))
     assert unpickled.identical(lattice)
     assert not unpickled.graph.flags.writeable
     assert not unpickled.identical(lattice.with_key(lattice.key + "x"))
 
 
-def test_fields_are_replaced_and_the_others_kept() -> None:
+def test_replace_changes_only_the_given_fields() -> None:
     lattice = Lattice.from_arrays("k", **VALID)
     renamed = lattice.replace(key="other", kind="raw")
     assert (renamed.key, renamed.kind) == ("other", "raw")
@@ -102,7 +102,7 @@ def test_fields_are_replaced_and_the_others_kept() -> None:
 
 
 @given(lattices())
-def test_replacing_is_what_dataclasses_do(lattice: Lattice) -> None:
+def test_replace_agrees_with_dataclasses_replace(lattice: Lattice) -> None:
     words = SymbolTable.from_words(["<eps>"])
     time = np.arange(lattice.num_states, dtype=np.int32)
     changes = {"key": "new", "time": time, "frame_shift": 0.03, "words": words}

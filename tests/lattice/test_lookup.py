@@ -45,7 +45,7 @@ def test_each_key_is_found_in_any_order(archive: Path, order: list[str]) -> None
                 assert lattice is None
 
 
-def test_archives_in_one_order_are_read_side_by_side(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookup_in_archive_order_reads_no_further(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     num_read = 0
     original = lookup.Reading.lattices
 
@@ -63,7 +63,7 @@ def test_archives_in_one_order_are_read_side_by_side(archive: Path, monkeypatch:
             assert num_read == number
 
 
-def test_skipped_lattices_are_kept_on_disk(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_lattices_are_spilled_to_disk(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "IN_MEMORY", 100)
     with Lookup(archive) as lattices:
         for key in reversed(KEYS):
@@ -73,7 +73,7 @@ def test_skipped_lattices_are_kept_on_disk(archive: Path, monkeypatch: pytest.Mo
         assert lattices._skipped._file._rolled  # type: ignore[attr-defined]
 
 
-def test_a_key_is_found_as_often_as_it_occurs(tmp_path: Path) -> None:
+def test_a_repeated_key_is_found_once_per_occurrence(tmp_path: Path) -> None:
     path = tmp_path / "twice.ark"
     write_all(path, (lattice_of(key, float(cost)) for cost, key in enumerate(["a", "b", "a"])))
     with Lookup(path) as lattices:
@@ -84,14 +84,14 @@ def test_a_key_is_found_as_often_as_it_occurs(tmp_path: Path) -> None:
         assert [lattices.get("a").graph[0], lattices.get("a").graph[0]] == [0, 2]  # type: ignore[union-attr]
 
 
-def test_keys_that_nobody_asked_for_are_left(archive: Path) -> None:
+def test_rest_returns_the_keys_not_looked_up(archive: Path) -> None:
     with Lookup(archive) as lattices:
         lattices.get("k2")
         lattices.get("k0")
         assert sorted(lattices.rest()) == ["k1", *KEYS[3:]]
 
 
-def test_symbol_tables_stay_with_lattices_passed_over(archive: Path) -> None:
+def test_skipped_lattices_keep_their_symbol_table(archive: Path) -> None:
     words = SymbolTable([("<eps>", 0), ("one", 1)])
     with Lookup(archive, ReadOptions(Words(words))) as lattices:
         assert [lattices.get(key).words for key in ("k3", "k1")] == [words, words]  # type: ignore[union-attr]
@@ -109,7 +109,7 @@ def test_faults_of_the_archive_are_reported_or_raised(archive: Path, tmp_path: P
         lattices.get("k7")
 
 
-def test_a_full_disk_is_said_to_be_full(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_raises_an_output_error(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 

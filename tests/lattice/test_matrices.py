@@ -14,7 +14,7 @@ def read_content(content, key, path="the matrices"):
     return matrices_in(Stream(io.BytesIO(content), path), key, path)
 
 
-def test_matrices_come_back_from_every_format(tmp_path):
+def test_matrices_are_read_from_every_format(tmp_path):
     kaldiio = pytest.importorskip("kaldiio")
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
@@ -78,12 +78,12 @@ def matrix_files(matrix, tmp_path, kaldiio, torch):
         (b"PK\3\4", "f: the zip file is damaged"),
     ],
 )
-def test_files_that_hold_no_matrix_are_refused(content, message):
+def test_files_without_a_valid_matrix_are_refused(content, message):
     with pytest.raises(FormatError, match=message):
         list(read_content(content, "k", "f"))
 
 
-def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
+def test_torch_files_without_a_matrix_are_refused(tmp_path):
     torch = pytest.importorskip("torch")
 
     def saved_bytes(value):
@@ -117,7 +117,7 @@ def test_an_array_larger_than_its_file_is_refused():
         list(read_content(stream.getvalue(), "k"))
 
 
-def test_script_files_run_nothing(tmp_path):
+def test_commands_in_script_files_are_not_run(tmp_path):
     path = tmp_path / "a.scp"
     path.write_text("utt cat a.ark |\n")
     with pytest.raises(
@@ -132,7 +132,7 @@ def test_script_files_run_nothing(tmp_path):
     assert [key for key, _, _ in read_matrices(f"scp,p:{path}", pytest.fail)] == ["a"]  # p: permissive
 
 
-def test_damaged_matrices_are_named_or_harmless(tmp_path):
+def test_damaged_matrices_raise_typed_errors_or_are_read(tmp_path):
     kaldiio = pytest.importorskip("kaldiio")
     torch = pytest.importorskip("torch")
     rng = random.Random(1)

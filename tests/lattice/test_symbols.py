@@ -23,9 +23,7 @@ WORDS = st.text(st.characters(exclude_characters=" \t\r\n", exclude_categories=[
 @given(
     entries=st.dictionaries(WORDS, st.integers(0, 2**31 - 1), max_size=8).filter(lambda d: len({*d.values()}) == len(d))
 )
-def test_a_table_read_back_is_the_table_written(
-    entries: dict[str, int], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_symbol_table_survives_a_round_trip(entries: dict[str, int], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("words") / "words.txt"
     content = "".join(f"{word} {number}\n" for word, number in entries.items()).encode()
     for data in (content, gzip.compress(content)):
@@ -46,14 +44,14 @@ def test_a_table_read_back_is_the_table_written(
         (b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff\xff", r"words\.txt: the gzip stream is damaged"),
     ],
 )
-def test_a_damaged_table_is_refused_with_its_place(content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_damaged_symbol_table_is_refused_with_its_line(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_bytes(content)
     with pytest.raises(FormatError, match=message):
         SymbolTable.read(path)
 
 
-def test_a_missing_table_is_an_input_error(tmp_path: Path) -> None:
+def test_a_missing_symbol_table_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^\S*words\.txt: cannot be read: No such file or directory$"):
         SymbolTable.read(tmp_path / "words.txt")
 
@@ -67,12 +65,12 @@ def test_a_missing_table_is_an_input_error(tmp_path: Path) -> None:
         ([("a", 2**31)], "word 'a' has the id 2147483648, but the largest allowed id is 2147483647"),
     ],
 )
-def test_a_table_that_is_no_two_way_map_is_refused(entries: list[tuple[str, int]], message: str) -> None:
+def test_a_symbol_table_that_is_not_one_to_one_is_refused(entries: list[tuple[str, int]], message: str) -> None:
     with pytest.raises(SymbolError, match=message):
         SymbolTable(entries)
 
 
-def test_a_missing_id_is_named() -> None:
+def test_an_unknown_word_id_is_named_in_the_error() -> None:
     with pytest.raises(SymbolError, match="word id 7 is not in the symbol table"):
         SymbolTable.from_words(["<eps>", "a"]).spell([1, 0, 7])
 
@@ -81,7 +79,7 @@ PIECES = ["a 1", "b\t2", "c", "3", " d  0 ", "", "a", " ", "\r", "\n", "\x0b", "
 
 
 @given(st.lists(st.sampled_from(PIECES)))
-def test_a_plain_table_is_read_as_line_by_line(tmp_path_factory, pieces):
+def test_fast_reader_agrees_with_reading_line_by_line(tmp_path_factory, pieces):
     path = tmp_path_factory.getbasetemp() / "words.txt"
     path.write_bytes("".join(f"{piece}\n" if " " in piece else piece for piece in pieces).encode())
 
@@ -98,7 +96,7 @@ def test_a_plain_table_is_read_as_line_by_line(tmp_path_factory, pieces):
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 16])
-def test_a_plain_table_is_the_same_in_blocks_of_any_size(block: int, tmp_path: Path, monkeypatch) -> None:
+def test_fast_reader_does_not_depend_on_the_block_size(block: int, tmp_path: Path, monkeypatch) -> None:
     entries = [(f"w{number}" * (1 + number % 3), 7 * number % 20_011) for number in range(20_000)]
     path = tmp_path / "words.txt"
     path.write_text("".join(f"{word}\t{number}\n" for word, number in entries))
@@ -106,7 +104,7 @@ def test_a_plain_table_is_the_same_in_blocks_of_any_size(block: int, tmp_path: P
     assert list(SymbolTable.read(path)) == entries
 
 
-def test_merging_tables_takes_time_in_proportion_to_their_words() -> None:
+def test_merging_symbol_tables_takes_linear_time() -> None:
     def merging(size: int) -> Callable[[], object]:
         first, second = ([(f"{name}{number}", size // 2 + number) for number in range(size)] for name in "ab")
 
@@ -120,14 +118,14 @@ def test_merging_tables_takes_time_in_proportion_to_their_words() -> None:
     assert_linear(merging, 2_000)
 
 
-def test_a_word_whose_id_is_taken_gets_the_first_free_one_behind_the_number_of_words() -> None:
+def test_merge_gives_words_with_a_used_id_the_next_free_id() -> None:
     table = SymbolTable.growing([("a", 0), ("b", 1), ("c", 4), ("d", 5)])
     table.merge([("e", 0), ("f", 1), ("g", 8), ("h", 8)])
     assert list(table) == [("a", 0), ("b", 1), ("c", 4), ("d", 5), ("e", 6), ("f", 7), ("g", 8), ("h", 9)]
 
 
 @pytest.mark.parametrize("verb", ["copy", "rescore", "prune"])
-def test_an_id_far_beyond_the_number_of_words_takes_no_memory(
+def test_a_word_id_far_beyond_the_number_of_words_allocates_no_memory(
     verb: str, ninja: Callable[..., Any], tmp_path: Path
 ) -> None:
     (tmp_path / "words.txt").write_text(f"<eps> 0\na 1\nb {symbols.LARGEST_ID}\n")

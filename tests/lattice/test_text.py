@@ -68,7 +68,7 @@ def test_basic_forms(word):
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12))
-def test_a_basic_form_is_its_own_form_and_ignores_case_and_punctuation(word):
+def test_basic_forms_are_idempotent_and_contain_a_letter_or_digit(word):
     form = BASIC(word)
     assert all(BASIC(part) == (part,) for part in form)
     for part in form:
@@ -113,7 +113,7 @@ def test_english_forms():
         assert " ".join(make_normalizer("english")(word)) == ENGLISH_FORMS[word]
 
 
-def test_the_table_of_a_file(tmp_path):
+def test_normalizer_from_a_file(tmp_path):
     table = tmp_path / "forms.txt"
     table.write_text("# written and lexical\nDr. doctor\n,\nNYC new york city\n")
     normalizer = make_normalizer(table)
@@ -177,7 +177,7 @@ def test_columns_of_a_lattice():
     assert length.dtype == first.dtype == np.int32
 
 
-def test_auto_chooses_basic_once_words_look_written():
+def test_auto_selects_basic_once_words_look_written():
     notes: list[str] = []
     forms = LexicalForms(note=notes.append)
     plain = ninja.from_nbest("a", [(["hello", "tom"], -1.0)])
@@ -193,7 +193,7 @@ def test_auto_chooses_basic_once_words_look_written():
     assert NONE.is_identity
 
 
-def test_a_normalizer_needs_words():
+def test_a_normalizer_requires_a_symbol_table():
     lattice = ninja.from_nbest("a", [(["hello"], -1.0)]).replace(words=None)
     assert LexicalForms().table(lattice) is None
     with pytest.raises(VocabularyError, match="normalizer basic requires the symbol table"):
@@ -216,7 +216,7 @@ def test_letters_of_plain_words_are_their_own_forms():
         assert letter.isalpha()
 
 
-def test_a_lexical_word_is_known_if_a_word_of_the_table_has_it():
+def test_missing_lexical_words_are_those_of_no_word_in_the_table():
     words = SymbolTable.growing([("<eps>", 0), ("Twenty-three,", 1), ("tom", 2)])
     table = LexicalTable(words, BASIC)
     ids = table.ids(["twenty", "THREE", "tom.", "twenty-three", "lacking"])
@@ -236,7 +236,7 @@ def test_parts_of_the_words_of_a_table_are_known(names, words):
     assert BASIC.parts_among(words, SymbolTable.from_words(names)) == expected
 
 
-def test_irregular_words_of_a_growing_table_are_those_of_all_its_words():
+def test_irregular_words_include_words_added_to_a_growing_table():
     table = SymbolTable.growing()
     assert table.irregular() == ["<eps>"]
     table.intern(["tom", "Tom"])

@@ -97,7 +97,7 @@ KEEPING = {
 
 @pytest.mark.parametrize("operation", KEEPING.values(), ids=KEEPING)
 @given(lattice=timed_lattices())
-def test_states_that_stay_keep_their_times(operation, lattice):
+def test_operations_keep_the_times_of_remaining_states(operation, lattice):
     try:
         result = operation(lattice)
     except LatticeError as error:  # nothing is left of it, or too much is wanted
@@ -116,7 +116,7 @@ def test_each_lattice_of_a_union_keeps_its_times(first, second):
 
 
 @given(timed_lattices())
-def test_a_lattice_turned_round_ends_when_it_began(lattice):
+def test_reverse_mirrors_the_times(lattice):
     result = graph.reverse(lattice)
     assert (result.time[result.dst] >= result.time[result.src]).all()
     length = int(graph.connect(lattice).time.max())
@@ -127,14 +127,14 @@ def test_a_lattice_turned_round_ends_when_it_began(lattice):
     assert len(shifts) <= 1
 
 
-def test_a_chain_that_becomes_one_arc_ends_where_its_last_arc_did():
+def test_a_merged_chain_of_arcs_ends_at_the_time_of_its_last_arc():
     arcs = [0, 1, 2], [1, 2, 3], [1, 0, 2], [0.0, 0.0, 0.0]
     chain = graph.from_arcs("u", *arcs, finals={3: 0.0}, time=[0, 2, 5, 9], kind="raw")
     assert graph.to_compact(chain).time.tolist() == [0, 5, 9]
 
 
 @given(timed_lattices())
-def test_pushing_moves_costs_and_leaves_states_where_they_are(lattice):
+def test_push_keeps_states_and_their_times(lattice):
     connected = graph.connect(lattice)
     pushed = graph.push(connected)
     assert pushed.time.tolist() == connected.time.tolist()
@@ -142,7 +142,7 @@ def test_pushing_moves_costs_and_leaves_states_where_they_are(lattice):
 
 
 @given(timed_lattices(different_words=True), st.data())
-def test_words_end_when_they_did_when_epsilons_go(lattice, data):
+def test_remove_epsilons_keeps_the_end_times_of_words(lattice, data):
     silent = data.draw(st.lists(st.booleans(), min_size=lattice.num_arcs, max_size=lattice.num_arcs))
     words = np.where(silent, 0, lattice.word).astype(np.int32)
     words.flags.writeable = False
@@ -163,7 +163,7 @@ MERGING = {
 
 @pytest.mark.parametrize("operation", MERGING.values(), ids=MERGING)
 @given(lattice=timed_lattices())
-def test_where_states_become_one_no_time_is_made_up(operation, lattice):
+def test_merging_states_keeps_no_invented_times(operation, lattice):
     result = operation(lattice)
     if result.time is not None:  # there was nothing to do but to remove epsilons
         assert graph.is_deterministic(graph.remove_epsilons(lattice))
@@ -172,7 +172,7 @@ def test_where_states_become_one_no_time_is_made_up(operation, lattice):
 
 
 @given(timed_lattices())
-def test_every_path_of_an_n_best_list_keeps_its_times(lattice):
+def test_nbest_paths_keep_their_times(lattice):
     for path in graph.nbest(lattice, 5):
         assert_keeps_times(graph.path_lattice(lattice, path), lattice)
 
@@ -181,7 +181,7 @@ def labelled_lattice(count):
     return graph.from_arcs("u", [0], [1], [1], [1.0], finals={1: 0.0}, labels=[[7] * count])
 
 
-def test_labels_and_times_of_two_systems_meet_where_their_frames_are_of_one_length():
+def test_combination_merges_labels_and_times_of_equal_frame_shifts():
     timed = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0}, time=[0, 5], frame_shift=0.03)
     aligned = replace(labelled_lattice(4), frame_shift=0.03)
     combined = graph.combine([timed, aligned])
@@ -191,7 +191,7 @@ def test_labels_and_times_of_two_systems_meet_where_their_frames_are_of_one_leng
 
 
 @pytest.mark.parametrize("shift", [None, 0.01])
-def test_times_that_cannot_be_compared_are_not_mixed(shift):
+def test_times_of_different_frame_shifts_are_not_mixed(shift):
     timed = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0}, time=[0, 5], frame_shift=0.03)
     combined = graph.combine([timed, replace(labelled_lattice(4), frame_shift=shift)])
     assert (combined.time, combined.ali.size, combined.frame_shift) == (None, 0, None)
@@ -199,7 +199,7 @@ def test_times_that_cannot_be_compared_are_not_mixed(shift):
     assert (united.time, united.ali.tolist()) == (None, [7, 7, 7, 7])
 
 
-def test_labels_of_one_system_tell_nothing_of_another_that_has_none():
+def test_combination_drops_labels_if_a_system_has_neither_labels_nor_times():
     plain = graph.from_arcs("u", [0], [1], [2], [1.0], finals={1: 0.0})
     assert graph.combine([plain, labelled_lattice(4)]).ali.size == 0
     assert graph.combine([labelled_lattice(4), labelled_lattice(5)]).ali.size == 9
@@ -213,7 +213,7 @@ def test_labels_of_one_system_tell_nothing_of_another_that_has_none():
     graph.compose,
     graph.equivalent,
 ], ids=["union", "side by side", "combine", "interp", "compose", "equivalent"])  # fmt: skip
-def test_ids_of_two_symbol_tables_are_never_taken_for_the_same_words(operation):
+def test_operands_with_different_symbol_tables_are_refused(operation):
     first = replace(labelled_lattice(1), words=SymbolTable([("<eps>", 0), ("yes", 1)]))
     second = replace(labelled_lattice(1), words=SymbolTable([("<eps>", 0), ("no", 1)]))
     with pytest.raises(SymbolError, match="the lattices have different symbol tables"):

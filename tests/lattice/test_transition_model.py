@@ -28,7 +28,7 @@ WRITERS = pytest.mark.parametrize("write", [as_text, as_binary])
 
 @pytest.mark.parametrize("chain", [False, True])
 @WRITERS
-def test_each_transition_id_is_explained(tmp_path: Path, write: Callable[[bool], bytes], chain: bool) -> None:
+def test_transition_ids_have_phone_state_and_pdf(tmp_path: Path, write: Callable[[bool], bytes], chain: bool) -> None:
     (tmp_path / "final.mdl").write_bytes(write(chain))
     model = read_transition_model(tmp_path / "final.mdl")
     assert model.phone.tolist() == [0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3]
@@ -49,19 +49,21 @@ def test_each_transition_id_is_explained(tmp_path: Path, write: Callable[[bool],
 
 
 @WRITERS
-def test_bytes_behind_the_model_are_ignored(tmp_path: Path, write: Callable[[bool], bytes]) -> None:
+def test_bytes_after_the_transition_model_are_ignored(tmp_path: Path, write: Callable[[bool], bytes]) -> None:
     (tmp_path / "final.mdl").write_bytes(write(True) + b"<Nnet3> \0\1\2" + bytes(10**6))
     assert read_transition_model(tmp_path / "final.mdl").num_transition_ids == 10
 
 
-def test_a_packed_model_is_unpacked(tmp_path: Path) -> None:
+def test_a_gzipped_transition_model_is_read(tmp_path: Path) -> None:
     (tmp_path / "final.mdl.gz").write_bytes(gzip.compress(as_binary(True)))
     assert read_transition_model(tmp_path / "final.mdl.gz").num_transition_ids == 10
 
 
 @WRITERS
 @pytest.mark.parametrize("chain", [False, True])
-def test_a_file_cut_anywhere_is_told(tmp_path: Path, write: Callable[[bool], bytes], chain: bool) -> None:
+def test_a_truncated_transition_model_is_refused_with_the_byte_position(
+    tmp_path: Path, write: Callable[[bool], bytes], chain: bool
+) -> None:
     content, path = write(chain), tmp_path / "final.mdl"
     for length in range(len(content) - 1 - (write is as_text)):
         path.write_bytes(content[:length])
@@ -73,7 +75,7 @@ def test_a_file_cut_anywhere_is_told(tmp_path: Path, write: Callable[[bool], byt
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([as_text, as_binary]), st.booleans(), st.lists(st.tuples(st.integers(0), st.integers(0, 255))))
-def test_damage_is_an_error_or_harmless(
+def test_damaged_transition_models_raise_format_errors_or_are_read(
     tmp_path: Path, write: Callable[[bool], bytes], chain: bool, changes: list[tuple[int, int]]
 ) -> None:
     content = bytearray(write(chain))
@@ -109,7 +111,9 @@ def test_damage_is_an_error_or_harmless(
         (b"\n1 3 ", b"\n999999999 1 3 ", "the phone id 999999999 is too large; the largest allowed id is"),
     ],
 )
-def test_faults_of_a_model_are_reported_with_their_line(tmp_path: Path, old: bytes, new: bytes, message: str) -> None:
+def test_invalid_transition_models_are_refused_with_the_line(
+    tmp_path: Path, old: bytes, new: bytes, message: str
+) -> None:
     content = as_text(False)
     assert old in content
     (tmp_path / "final.mdl").write_bytes(content.replace(old, new, 1))
@@ -117,7 +121,7 @@ def test_faults_of_a_model_are_reported_with_their_line(tmp_path: Path, old: byt
         read_transition_model(tmp_path / "final.mdl")
 
 
-def test_an_absurd_count_costs_no_memory(tmp_path: Path) -> None:
+def test_an_absurd_count_allocates_no_memory(tmp_path: Path) -> None:
     content = as_binary(True)
     huge = struct.pack("<i", 2**31 - 1)
     for place in range(len(content) - 4):
@@ -129,7 +133,7 @@ def test_an_absurd_count_costs_no_memory(tmp_path: Path) -> None:
                 continue
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_transition_model_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read_transition_model(tmp_path / "final.mdl")
 
@@ -166,7 +170,7 @@ def test_a_chain_model_of_kaldi_is_read() -> None:
         ("\n", "the file has no phones"),
     ],
 )
-def test_word_boundaries_are_checked(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_word_boundaries_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "word_boundary.int").write_text(text)
     with pytest.raises(FormatError, match=message):
         read_word_boundary(tmp_path / "word_boundary.int")

@@ -55,7 +55,7 @@ def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[
 
 
 @given(SEEDS)
-def test_the_choice_is_that_of_the_rules_written_out(seed: int) -> None:
+def test_choice_agrees_with_a_slow_implementation_of_the_rules(seed: int) -> None:
     outcomes, moved = random_outcomes(seed)
     moved[0] = 0
     groups = list(range(len(outcomes.words)))
@@ -93,7 +93,7 @@ def test_too_few_words_keep_the_defaults(seed: int) -> None:
     assert message == f"the weights of the first pass are kept: {words} words are too few to choose other weights"
 
 
-def test_a_point_that_is_better_everywhere_is_chosen_and_its_difference_told() -> None:
+def test_a_point_that_is_better_everywhere_is_chosen_with_its_difference() -> None:
     words = np.full(20, 50)
     errors = np.stack([np.full(20, 5.0), np.full(20, 4.0), np.full(20, 4.0)])
     choice = choose_point(Outcomes(errors, errors, words), np.array([0, 2, 1]), 0, min_words=500)
@@ -102,7 +102,7 @@ def test_a_point_that_is_better_everywhere_is_chosen_and_its_difference_told() -
     assert choice.expected_difference.half_width == pytest.approx(0.0)
 
 
-def test_one_group_tells_nothing() -> None:
+def test_a_single_group_is_explained_by_chance() -> None:
     errors = np.array([[5.0], [0.0]])
     choice = choose_point(Outcomes(errors, errors, np.array([1000])), np.array([0, 1]), 0, min_words=500)
     assert (choice.point, choice.reason) == (0, "chance")
@@ -110,7 +110,7 @@ def test_one_group_tells_nothing() -> None:
 
 
 @given(SEEDS, st.integers(1, 3), st.sampled_from(["loglinear", "linear"]), st.booleans())
-def test_errors_are_those_of_the_posteriors_sentence_by_sentence(
+def test_expected_errors_agree_with_posteriors_of_each_sentence(
     seed: int, num_models: int, mixing: str, with_old: bool
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -164,7 +164,7 @@ def cost(sentences: Features, number: int, weights: Weights, mixing: str) -> flo
 
 
 @given(st.integers(1, 1000), st.integers(1, 9))
-def test_groups_are_speakers_where_there_are_enough(num_keys: int, num_speakers: int) -> None:
+def test_groups_are_speakers_if_there_are_enough(num_keys: int, num_speakers: int) -> None:
     keys = [f"u{number}" for number in range(num_keys)]
     speakers = {key: str(number % num_speakers) for number, key in enumerate(keys)}
     groups, by_speaker = utterance_groups(keys, speakers)

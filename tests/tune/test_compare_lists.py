@@ -24,7 +24,7 @@ class Corrections:
         return SimpleNamespace(words=self.texts[key].split(), changes=())
 
 
-def test_a_lattice_that_fails_costs_only_itself() -> None:
+def test_compare_lists_continues_after_a_failed_lattice() -> None:
     before, after = Corrections({"a": "x y", "b": "z"}), Corrections({"a": "x w"})
     failures: list[Exception] = []
     references = {"a": ["x", "w"], "b": ["z"]}

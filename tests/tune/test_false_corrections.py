@@ -20,30 +20,30 @@ from ninja.tune.false_corrections import (
 
 
 @pytest.mark.parametrize(("count", "trials", "rate"), list(product((0, 1, 3), (5, 40), (0.01, 0.3))))
-def test_the_tail_is_the_sum_of_the_binomial_distribution(count, trials, rate):
+def test_binomial_tail_is_the_sum_of_the_distribution(count, trials, rate):
     exact = sum(comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(count + 1))
     assert binomial_tail(count, trials, rate) == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize(("count", "future_count"), list(product((0, 1, 3), (1, 2, 4))))
-def test_the_tail_of_two_sets_is_the_share_of_their_divisions(count, future_count):
+def test_exceedance_tail_agrees_with_enumeration_of_divisions(count, future_count):
     events = range(count + future_count)  # of 10 utterances, 5 are in the first set
     divisions = [sum(number in events for number in first) for first in combinations(range(10), 5)]
     exact = Fraction(sum(events_of_first <= count for events_of_first in divisions), len(divisions))
     assert exceedance_tail(count, 5, future_count, 5) == pytest.approx(float(exact), rel=1e-9)
 
 
-def test_the_tail_of_a_large_future_set_is_binomial():
+def test_tail_of_a_large_future_set_is_binomial():
     assert tail(3, 500, 0.02, 10**7) == pytest.approx(binomial_tail(3, 500, 0.02), rel=1e-3)
 
 
-def test_the_upper_bound_is_that_of_clopper_and_pearson():
+def test_upper_bound_agrees_with_clopper_and_pearson():
     assert upper_bound(0, 299, None) == pytest.approx(1 - 0.05 ** (1 / 299), rel=1e-6)
     assert binomial_tail(2, 500, upper_bound(2, 500, None)) == pytest.approx(0.05, rel=1e-6)
     assert upper_bound(7, 7, None) == 1.0
 
 
-def test_the_upper_bound_of_a_future_set_is_the_last_number_that_is_not_rejected():
+def test_upper_bound_of_a_future_set_is_the_last_count_not_rejected():
     upper = round(upper_bound(2, 500, 400) * 400)
     assert exceedance_tail(2, 500, upper, 400) > 0.05 >= exceedance_tail(2, 500, upper + 1, 400)
     assert upper_bound(7, 7, 9) == 1.0
@@ -59,7 +59,7 @@ def test_a_future_set_of_the_same_size_needs_more_utterances_than_an_infinite_on
         assert tail(count, size, rate, size) > 0.05 or tail(count, size, rate, None) <= 0.05
 
 
-def test_the_number_of_utterances_needed_is_told():
+def test_too_few_utterances_raise_an_error_with_the_required_number():
     assert num_needed(0.01, is_finite=False) == 299
     assert num_needed(0.01, is_finite=True) == 400
     with pytest.raises(OptionError, match=r"102 utterances have no phrases, but at least 299 are needed .* 0.01"):
@@ -71,7 +71,7 @@ def test_the_number_of_utterances_needed_is_told():
 
 
 @pytest.mark.parametrize("num_future", [None, 1000])
-def test_the_lowest_threshold_before_the_first_failure_is_chosen(num_future):
+def test_lowest_threshold_before_the_first_failure_is_chosen(num_future):
     scores = [0.0] * 990 + [0.3] * 3 + [0.15] * 7
     bound = choose_threshold(scores, 0.01, num_future)
     assert (bound.threshold, bound.changed, bound.utterances) == (0.16, 3, 1000)
@@ -79,7 +79,7 @@ def test_the_lowest_threshold_before_the_first_failure_is_chosen(num_future):
     assert choose_threshold([1.0] * 50 + [0.0] * 400, 0.01, num_future) is None
 
 
-def test_the_bound_holds_in_95_of_100_samples():
+def test_bound_holds_in_95_of_100_samples():
     rng = np.random.default_rng(7)
     population = np.sort(rng.beta(0.15, 6.0, size=200_000))  # the largest probabilities of a change
     num_violations = 0
@@ -91,7 +91,7 @@ def test_the_bound_holds_in_95_of_100_samples():
     assert num_violations <= 0.05 * 400 + 2 * (400 * 0.05 * 0.95) ** 0.5
 
 
-def test_the_bound_holds_in_a_second_half_of_95_of_100_divisions():
+def test_bound_holds_in_the_second_half_of_95_of_100_divisions():
     rng = np.random.default_rng(8)
     scores = rng.beta(0.15, 6.0, size=1600)
     num_violations = 0

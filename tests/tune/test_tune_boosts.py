@@ -51,7 +51,7 @@ def few_words_suffice(monkeypatch):
     monkeypatch.setattr(tuning, "MIN_WORDS", 0)
 
 
-def test_the_boost_lies_between_one_that_misses_names_and_one_that_invents_them() -> None:
+def test_chosen_boost_recognises_names_without_inserting_them() -> None:
     result = tune()
     assert result.settings is not None
     assert 2.5 < result.settings.options.keyword_boost < 4.5  # a nat below where harm begins
@@ -61,7 +61,7 @@ def test_the_boost_lies_between_one_that_misses_names_and_one_that_invents_them(
     assert result.max_general_wer == 0.0
 
 
-def test_of_equal_boosts_the_middle_of_the_smaller_ones_is_taken() -> None:
+def test_the_middle_of_the_smaller_equally_good_boosts_is_chosen() -> None:
     result = tune(margin=0.0)
     assert result.settings is not None
     assert result.settings.options.keyword_boost == 4.0  # from 3, the first whole one that serves, 2 on: 3 … 5
@@ -69,7 +69,7 @@ def test_of_equal_boosts_the_middle_of_the_smaller_ones_is_taken() -> None:
     assert result.edges == ()
 
 
-def test_the_constraint_is_what_holds_the_boost_down() -> None:
+def test_max_general_rise_limits_the_boost() -> None:
     result = tune(max_general_rise=40.0)
     assert result.settings is not None
     assert result.settings.options.keyword_boost > 8
@@ -80,7 +80,7 @@ def test_the_constraint_is_what_holds_the_boost_down() -> None:
     assert restrained.settings.options.keyword_boost < 5.5
 
 
-def test_a_margin_keeps_away_from_boosts_that_do_harm() -> None:
+def test_margin_lowers_the_boost_below_harmful_values() -> None:
     boosts = []
     for margin in (0.0, 1.0, 2.0, 2.6):
         result = tune(margin=margin)
@@ -94,7 +94,7 @@ def test_a_margin_keeps_away_from_boosts_that_do_harm() -> None:
     assert result.warnings[1].startswith(f"{with_margin} above 0.00, or close to it")
 
 
-def test_boosts_too_large_are_warned_of_with_an_example() -> None:
+def test_warning_about_large_boosts_has_an_example() -> None:
     warning = (
         "general WER rises from 0.00 to 33.33 at keyword_boost 6: names are inserted "
         "(1 at 6, such as 'tom chen' for 'time gin')"
@@ -105,7 +105,7 @@ def test_boosts_too_large_are_warned_of_with_an_example() -> None:
     assert tune(max_general_rise=40.0).warnings == ()
 
 
-def test_the_curve_tells_both_error_rates_of_each_boost() -> None:
+def test_curve_has_both_error_rates_of_each_boost() -> None:
     result = tune(margin=0.0)
     figures = {point.keyword_boost: point.figures for point in result.curve}
     assert list(figures) == [float(boost) for boost in range(21)]
@@ -115,7 +115,7 @@ def test_the_curve_tells_both_error_rates_of_each_boost() -> None:
     assert figures[9.0] == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
 
 
-def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
+def test_no_boost_is_chosen_if_every_helpful_one_is_harmful() -> None:
     result = tune(near=LARGE_BOOST, max_general_rise=0.0)
     assert result.settings is not None
     assert result.settings.options.keyword_boost < 8
@@ -131,7 +131,7 @@ def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
     )
 
 
-def test_where_nothing_keeps_general_wer_down_nothing_is_chosen(monkeypatch) -> None:
+def test_no_settings_are_chosen_if_all_exceed_the_general_wer(monkeypatch) -> None:
     monkeypatch.setattr(tuning, "KEYWORD_BOOSTS", (np.array([12.0, 20.0]),) * 2)
     result = tune(options=ContextOptions(keyword_boost=15.0))
     assert result.settings is None
@@ -140,7 +140,7 @@ def test_where_nothing_keeps_general_wer_down_nothing_is_chosen(monkeypatch) -> 
     assert "no settings keep general WER safely at or below 0.00; the best settings have 33.33" in result.warnings
 
 
-def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
+def test_an_optimum_at_the_end_of_the_boost_range_is_reported() -> None:
     far = ("tell mary chen", ("tell mary gin", 0.0), ("tell mary chen", 39.8))
     result = tune(near=far, far=far, max_general_rise=40.0)
     assert result.settings is not None
@@ -150,7 +150,7 @@ def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
     )
 
 
-def test_few_words_keep_the_initial_boosts_unless_these_do_harm() -> None:
+def test_few_words_keep_the_initial_boosts_unless_they_are_harmful() -> None:
     result = tune(min_words=500, options=ContextOptions(keyword_boost=3.0))
     assert result.settings is not None
     assert result.settings.options.keyword_boost == 3.0
@@ -164,7 +164,7 @@ def test_few_words_keep_the_initial_boosts_unless_these_do_harm() -> None:
     )
 
 
-def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
+def test_difference_in_wer_is_paired_by_utterance_or_speaker() -> None:
     result = tune()
     assert result.difference.interval.mean == pytest.approx(100 / 6 - 50)
     assert (result.difference.num_groups, result.difference.num_words) == (2, 6)
@@ -177,7 +177,7 @@ def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
         tune(speakers={"near": "a"})
 
 
-def test_every_run_gives_the_same_and_the_order_of_utterances_means_nothing() -> None:
+def test_tuning_is_deterministic_and_independent_of_utterance_order() -> None:
     assert tune() == tune()
     reordered = tune_context(
         dev_set(NAMES, far=LARGE_BOOST, near=SMALL_BOOST), dev_set(NAMES, other=NAMELESS, misled=FALSE_ALARM), TABLE
@@ -192,7 +192,7 @@ def class_lm(tmp_path_factory):
     return read_arpa(str(path))
 
 
-def test_a_class_model_has_its_boost_and_its_share_chosen_too(class_lm) -> None:
+def test_boost_and_weight_of_a_class_model_are_tuned(class_lm) -> None:
     contextual, general = (
         dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
         dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
@@ -222,7 +222,7 @@ hypotheses = st.lists(st.tuples(word_sequences, st.floats(0, 9, width=16)), min_
     cases=st.lists(st.tuples(word_sequences, hypotheses), min_size=2, max_size=4),
     with_lm=st.sampled_from(["none", "class", "old"]),
 )
-def test_trials_count_what_each_setting_gives_by_itself(class_lm, points, cases, with_lm) -> None:
+def test_trials_agree_with_a_separate_run_of_each_setting(class_lm, points, cases, with_lm) -> None:
     utterance_entities = {
         "@name": ["tom chen", {"text": "now", "weight": -1}],
         "entities": [{"class": "", "text": "gin"}],
@@ -264,14 +264,14 @@ def test_trials_count_what_each_setting_gives_by_itself(class_lm, points, cases,
     assert [trials.errors(setting) for setting in points] == expected
 
 
-def test_the_share_of_the_class_model_matters_where_there_are_no_entities_too(class_lm) -> None:
+def test_class_weight_matters_without_entities(class_lm) -> None:
     utterance = ("call chen", ("call chen", 0.0), ("call time", 1.0))  # the model likes the second more, by 2.3 nats
     trials = Trials(dev_set(NAMES, u=utterance), dev_set(NAMES, u=utterance), TABLE, class_lm, None, ContextOptions())
     settings = [Setting(0.0, 0.0, weight, 0.1, 0.0) for weight in (0.0, 1.0)]
     assert [errors.general_without for errors in trials.errors_of(settings)] == [0, 1]
 
 
-def test_fixed_boosts_stay_as_given(class_lm) -> None:
+def test_fixed_options_are_not_tuned(class_lm) -> None:
     contextual, general = (
         dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
         dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
@@ -324,7 +324,7 @@ class Landscape:
 
 @settings(max_examples=15)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([0.0, 0.25, 1.0]))
-def test_nothing_of_the_grid_that_is_allowed_is_better(seed: int, with_lm: bool, rise: float) -> None:
+def test_no_allowed_grid_point_is_better_than_the_chosen_one(seed: int, with_lm: bool, rise: float) -> None:
     trials = Landscape(seed, object() if with_lm else None)
     start = Setting(6.0, 0.0, 0.5, 0.1, 0.0)
     axes = Setting._fields if with_lm else ("keyword_boost", "acoustic_scale", "word_penalty")
@@ -349,7 +349,7 @@ def test_nothing_of_the_grid_that_is_allowed_is_better(seed: int, with_lm: bool,
             )
 
 
-def test_entities_are_measured_against_the_best_run_without_them() -> None:
+def test_entities_are_compared_with_the_best_run_without_them() -> None:
     # A penalty of 3 a word takes the general errors away; the name is found without one only.
     long, quiet = (
         ("in time", ("in time gin", 0.0), ("in time", 2.5)),
@@ -364,7 +364,7 @@ def test_entities_are_measured_against_the_best_run_without_them() -> None:
     assert (result.after.contextual_wer, result.after.general_wer) == (0.0, 50.0)
 
 
-def test_sets_that_show_nothing_are_refused() -> None:
+def test_development_sets_without_references_or_phrases_are_refused() -> None:
     contextual, general = dev_set(NAMES, near=SMALL_BOOST), dev_set(NAMES, other=NAMELESS)
     entities = Entities.from_dict({"utterances": {"near": {"@name": ["tom chen"]}}})
     with pytest.raises(FormatError, match="no usable lattice of the general set has a reference"):
@@ -389,7 +389,7 @@ def test_sets_that_show_nothing_are_refused() -> None:
         ({"margin": math.inf}, "margin is inf"),
     ],
 )
-def test_values_out_of_range_are_named(options, message) -> None:
+def test_options_out_of_range_are_refused(options, message) -> None:
     with pytest.raises(OptionError, match=message):
         tune(**options)
 
@@ -407,7 +407,7 @@ def test_a_lattice_that_fails_is_left_out() -> None:
         tune_context(contextual, general, TABLE)
 
 
-def test_the_trade_off_can_be_drawn(tmp_path) -> None:
+def test_trade_off_plot_is_written(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     plot_trade_off(tmp_path / "curve.svg", tune())
     assert (tmp_path / "curve.svg").stat().st_size > 1000

@@ -45,7 +45,7 @@ def test_overconfident_posteriors_become_calibrated(method):
     assert after.nce == pytest.approx(tuned.after.nce, abs=0.1)
 
 
-def test_a_small_set_keeps_posteriors_and_says_so():
+def test_a_small_set_keeps_posteriors_and_gives_the_reason():
     lattices, references = overconfident(20)
     tuned = tune_confidence(lattices.items(), references)
     assert tuned.model.map == "raw"
@@ -60,7 +60,7 @@ def test_perfect_posteriors_are_kept():
     assert tune_confidence(lattices.items(), references).model.map == "raw"
 
 
-def test_surprise_that_tells_words_apart_is_used():
+def test_informative_surprise_is_used():
     lattices, references = overconfident(150)
     words = iter([*references.values()] * 2)
 
@@ -86,7 +86,7 @@ def test_posteriors_without_boosts_are_features():
     assert score_on(tuned.model, lattices, references, unboosted=lattices.get).nce > 0
 
 
-def test_a_lattice_without_a_path_does_not_cost_the_others():
+def test_tune_confidence_continues_after_a_lattice_without_a_path():
     lattices, references = overconfident(60)
     dead = from_arcs("dead", [0, 0], [1, 2], [1, 2], [0.0, 0.0], finals={1: 0.0})
     dead = dead.replace(final_graph=np.full(dead.num_states, np.inf, np.float32), words=lattices["utt000"].words)
@@ -115,7 +115,7 @@ def mixed_speakers():
     return lattices, references, speakers
 
 
-def test_a_speaker_with_most_words_does_not_determine_the_map_of_others():
+def test_a_dominant_speaker_does_not_determine_the_map():
     lattices, references, speakers = mixed_speakers()
     tuned, without_speakers = (
         tune_confidence(lattices.items(), references, speakers=names).model for names in (speakers, None)
@@ -137,7 +137,7 @@ def test_words_of_a_difficult_utterance_have_smaller_confidences():
     assert tuned.after.auc > 0.8
 
 
-def test_features_of_utterances_have_a_penalty_of_their_own(monkeypatch):
+def test_utterance_features_have_a_separate_penalty(monkeypatch):
     monkeypatch.setattr("ninja.tune.confidence.UTTERANCE_PENALTY", 1e9)
     lattices, references = overconfident(150)
     weights = tune_confidence(lattices.items(), references).model.weights

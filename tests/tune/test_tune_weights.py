@@ -83,7 +83,7 @@ def total(sentences: Features, weights: Weights) -> np.ndarray:
 
 
 @given(lattice=lattices(max_states=6, max_word=3), missing=st.lists(st.integers(1, 3), max_size=4))
-def test_sentences_cost_what_their_best_paths_do(lattice: package.Lattice, missing: list[int]) -> None:
+def test_sentence_costs_are_the_costs_of_the_best_paths(lattice: package.Lattice, missing: list[int]) -> None:
     best: dict[tuple[int, ...], float] = {}
     for cost in path_costs(lattice):
         best[cost.words] = min(best.get(cost.words, math.inf), 0.5 * cost.acoustic + cost.graph)
@@ -97,7 +97,7 @@ def test_sentences_cost_what_their_best_paths_do(lattice: package.Lattice, missi
 
 @pytest.mark.parametrize("with_old", [False, True])
 @pytest.mark.parametrize("num_models", [1, 2])
-def test_features_tell_what_rescoring_with_other_weights_costs(num_models: int, with_old: bool) -> None:
+def test_features_predict_the_costs_of_rescoring_with_other_weights(num_models: int, with_old: bool) -> None:
     models = [FakeLM(), OtherLM()][:num_models]
     old_lm = OtherLM() if with_old else None
     sentences = extract_features(models, OPTIONS, old_lm)
@@ -111,7 +111,7 @@ def test_features_tell_what_rescoring_with_other_weights_costs(num_models: int, 
             assert costs == pytest.approx([path.cost(Scales(scale, word_penalty=penalty)) for path in paths], abs=1e-3)
 
 
-def test_a_linear_mixture_is_mixed_word_by_word() -> None:
+def test_a_linear_mixture_is_interpolated_per_word() -> None:
     models = [FakeLM(), OtherLM()]
     sentences = extract_features(models, OPTIONS)
     mixed = [(model, weight) for model, weight in zip(models, (0.25, 0.75), strict=True)]
@@ -124,7 +124,7 @@ def test_a_linear_mixture_is_mixed_word_by_word() -> None:
     assert tuned.wer_before == pytest.approx(100 * errors / sum(map(len, reference_texts.values())))
 
 
-def test_one_model_is_not_asked_again_and_several_once() -> None:
+def test_feature_extraction_queries_a_single_model_only_once() -> None:
     lm = FakeLM()
     rescoring_lm = FakeLM()
     reference_texts = references()
@@ -134,14 +134,14 @@ def test_one_model_is_not_asked_again_and_several_once() -> None:
     assert not lm.history
 
 
-def test_a_weight_that_leaves_nothing_to_see_of_the_model_has_it_asked() -> None:
+def test_features_do_not_depend_on_the_initial_lm_weight() -> None:
     lm = FakeLM()
     weighted, unweighted = extract_features([lm], OPTIONS), extract_features([lm], replace(OPTIONS, lm_weight=0.0))
     weights = Weights(0.6, 0.5, 0.25)
     assert np.sort(total(weighted, weights)) == pytest.approx(np.sort(total(unweighted, weights)), abs=1e-3)
 
 
-def test_weights_are_tuned_with_the_history_that_a_rescoring_carries_over() -> None:
+def test_weights_are_tuned_with_carried_over_history() -> None:
     reference_texts, rates = references(), []
     for carry_over in (None, CarryOver(max_words=3)):
         tuned = tune_weights(LATTICES, reference_texts, FakeLM(), OPTIONS, carry_over=carry_over, num_best=50)
@@ -151,7 +151,7 @@ def test_weights_are_tuned_with_the_history_that_a_rescoring_carries_over() -> N
     assert rates[0] != rates[1]  # the history changes the words
 
 
-def test_a_mixture_carries_nothing_over() -> None:
+def test_carry_over_refuses_a_mixture() -> None:
     lm = Mixture([(FakeLM(), 0.5), (OtherLM(), 0.5)])
     with pytest.raises(OptionError, match=r"carry_over .* requires a single model"):
         tune_weights(LATTICES, references(), lm, OPTIONS, carry_over=CarryOver())
@@ -168,7 +168,7 @@ def test_backward_models_read_the_words_in_reverse() -> None:
         assert cost[sentences.lattice == number].min() == pytest.approx(best, abs=1e-3)
 
 
-def test_weights_are_chosen_where_the_set_shows_that_they_are_better() -> None:
+def test_significantly_better_weights_are_chosen() -> None:
     sentences = sentences_better_above(0.45)
     tuned = choose(sentences, Weights(0.2, 0.1, 0.0))
     assert (tuned.wer_before, tuned.wer, tuned.wer_oracle, tuned.wer_first_pass) == (10.0, 0.0, 0.0, 10.0)
@@ -179,7 +179,7 @@ def test_weights_are_chosen_where_the_set_shows_that_they_are_better() -> None:
     assert tuned == choose(sentences, Weights(0.2, 0.1, 0.0))
 
 
-def test_weights_within_a_standard_error_of_the_best_are_not_left() -> None:
+def test_initial_weights_within_a_standard_error_of_the_best_are_kept() -> None:
     tuned = choose(sentences_better_above(0.45), Weights(0.9, 0.1, 0.0))
     assert (tuned.weights, tuned.edges) == (Weights(0.9, 0.1, 0.0), ())
     assert tuned.difference.mean == 0.0
@@ -194,7 +194,7 @@ def test_few_words_keep_the_initial_weights() -> None:
     assert choose(sentences_better_above(0.45, num_lattices=50), start, min_words=501).weights == start
 
 
-def test_what_chance_explains_keeps_the_initial_weights() -> None:
+def test_initial_weights_are_kept_if_chance_explains_the_gain() -> None:
     """One utterance of a hundred is better with other weights."""
     start = Weights(0.2, 0.1, 0.0)
     sentences = sentences_better_above(0.45)
@@ -238,7 +238,7 @@ def test_a_mixture_can_be_chosen_from_any_initial_weights(seed: int, lm_weight: 
     assert {best, default} <= set(points)
 
 
-def test_an_optimum_at_the_edge_is_told() -> None:
+def test_an_optimum_at_the_edge_of_the_grid_is_reported() -> None:
     tuned = choose(sentences_better_above(0.995), Weights(0.2, 0.1, 0.0))
     assert tuned.edges == ("lm_weight 1 is at the upper end of its range: the old scores do not help",)
 
@@ -249,7 +249,7 @@ def with_model(sentences: Features, first: float, second: float) -> Features:
     return replace(sentences, logprob=np.concatenate([sentences.logprob, scores]))
 
 
-def test_a_mixture_that_is_no_better_than_its_best_model_is_not_chosen() -> None:
+def test_a_mixture_no_better_than_its_best_model_is_not_chosen() -> None:
     sentences = with_model(sentences_better_above(0.45), -9.0, 0.0)
     tuned = choose(sentences, Weights(0.5, 0.1, 0.0, (0.5, 0.5)))
     assert (tuned.wer, tuned.weights.mixture) == (0.0, (1.0, 0.0))
@@ -258,7 +258,7 @@ def test_a_mixture_that_is_no_better_than_its_best_model_is_not_chosen() -> None
     assert choose(near_copy, Weights(0.9, 0.1, 0.0, (0.5, 0.5))).weights.mixture == (1.0, 0.0)
 
 
-def test_a_mixture_that_is_better_than_each_of_its_models_is_chosen() -> None:
+def test_a_mixture_better_than_each_of_its_models_is_chosen() -> None:
     """Each model knows half of the utterances, and only weakly prefers any sentence of the others."""
     sentences = with_model(sentences_better_above(0.45), 0.0, 0.0)
     is_even = sentences.lattice % 2 == 0
@@ -277,7 +277,7 @@ def test_the_acoustic_scale_of_lists_without_graph_costs_is_fixed() -> None:
     assert len({point.acoustic_scale for point in grid(Weights(0.5, 1.0, 0.0))}) == 9
 
 
-def test_differences_are_paired_by_speaker_where_there_are_five() -> None:
+def test_differences_are_paired_by_speaker_if_there_are_five() -> None:
     sentences = sentences_better_above(0.45)
     for num_speakers, expected in ((4, 100), (5, 5)):
         speakers = {key: f"speaker-{number % num_speakers}" for number, key in enumerate(sentences.keys)}
@@ -309,7 +309,7 @@ def sentences_better_above(lm_weight: float, num_lattices: int = 100) -> Feature
 
 @settings(max_examples=12)
 @given(st.integers(0, 10_000), st.integers(1, 2))
-def test_united_sentences_are_those_of_both_rescorings_once(seed: int, num_models: int) -> None:
+def test_united_sentences_contain_those_of_both_rescorings_once(seed: int, num_models: int) -> None:
     rng = np.random.default_rng(seed)
     parts = [random_sentences(rng, num_models, keys) for keys in ("abcd", "bce")]
     union = parts[0].united(parts[1])
@@ -388,7 +388,7 @@ def copies(num_copies: int) -> tuple[list[tuple[str, package.Lattice]], dict[str
     return pairs, {key: reference_texts[key.rpartition("-")[0]] for key, _ in pairs}
 
 
-def test_weights_that_made_the_references_are_approached() -> None:
+def test_tuning_approaches_the_weights_that_generated_the_references() -> None:
     pairs, reference_texts = copies(25)
     tuned = tune_weights(
         pairs, reference_texts, FakeLM(), replace(OPTIONS, lm_weight=0.3, acoustic_scale=1.0, word_penalty=0.0)
@@ -402,7 +402,7 @@ def test_weights_that_made_the_references_are_approached() -> None:
     assert small_set.wer_rescored == small_set.wer_before
 
 
-def test_sentences_of_rescorings_with_chosen_weights_join_the_first_ones(monkeypatch) -> None:
+def test_repeated_tuning_adds_the_sentences_of_new_rescorings(monkeypatch) -> None:
     visited = []
     pairs, reference_texts = copies(25)
     monkeypatch.setattr(
@@ -419,7 +419,7 @@ def test_sentences_of_rescorings_with_chosen_weights_join_the_first_ones(monkeyp
 
 
 @pytest.mark.parametrize("lm_scale", [1.0, 2.0])
-def test_the_scales_of_the_first_pass_are_chosen_among_all_sentences(lm_scale):
+def test_first_pass_scales_are_tuned_on_all_sentences(lm_scale):
     """All sentences of the lattices are used, so that the rates are those of the best paths."""
     pairs, _ = copies(25)
     best = Scales(0.4 * lm_scale, lm_scale, word_penalty=lm_scale)

@@ -37,13 +37,13 @@ def development():
     }
 
 
-def test_scales_of_the_first_pass(development):
+def test_first_pass_scales_of_written_and_lexical_text_agree(development):
     tuned = [tune_first_pass(*development[form]) for form in ("lexical", "written")]
     assert tuned[0] == tuned[1]
 
 
 @pytest.mark.parametrize("is_mixed", [False, True])
-def test_weights_of_models(development, is_mixed):
+def test_model_weights_of_written_and_lexical_text_agree(development, is_mixed):
     lm = ninja.lm.load("english-ngram")
     options = RescoreOptions(lm_weight=0.3, max_unknown=1.0, unk_penalty=5.0)
     tuned = []
