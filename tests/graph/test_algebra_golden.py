@@ -1,4 +1,4 @@
-"""The algebra of lattices, compared with Kaldi's own results if these are available."""
+"""Lattice algebra compared with the results of Kaldi, if these are available."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from ninja.io import read
 from ninja.lattice import Lattice
 
 GOLDEN = SHARED / "golden" / "korean"
-# In CI conftest refuses to run without them.
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"Kaldi's answers are not in {SHARED}")
+# In CI, tests/conftest.py stops the run if these files are missing.
+pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"Kaldi's results are not in {SHARED}")
 
 
 @lru_cache(maxsize=8)
@@ -40,12 +40,12 @@ def archive(name: str) -> dict[str, Lattice]:
 
 
 def assert_like(lattice: Lattice, expected: Lattice, n: int = 50) -> None:
-    """Check that word sequences and costs agree, and that the best ones have the same alignments."""
+    """Check that word sequences and costs agree, and that the best paths have the same alignments."""
     assert equivalent(lattice, expected, 1e-3, costs="both"), lattice.key
     expected_paths = {tuple(path.words): path for path in nbest(expected, n)}
     shared = 0
     for path in nbest(lattice, n):
-        expected_path = expected_paths.get(tuple(path.words))  # the last of them may be ties
+        expected_path = expected_paths.get(tuple(path.words))  # the last paths can be tied
         if expected_path is not None:
             shared += 1
             assert np.array_equal(path.alignment, expected_path.alignment), lattice.key
@@ -80,7 +80,7 @@ def test_push_agrees_with_lattice_push() -> None:
     for key, expected in archive("push").items():
         pushed = push(archive("lat")[key])
         assert_like(pushed, expected)
-        # Labels are not only the same along paths, they stand on the same arcs.
+        # The labels are on the same arcs; equal labels along each path would not be enough.
         assert pushed.ali.size == expected.ali.size
         assert np.array_equal(
             np.diff(pushed.ali_begin)[: pushed.arc_begin[1]], np.diff(expected.ali_begin)[: pushed.arc_begin[1]]

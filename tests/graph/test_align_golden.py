@@ -1,4 +1,4 @@
-"""Alignment compared with Kaldi's own tools, on all golden lattices if available, and by the commands."""
+"""Alignment compared with Kaldi's tools on all golden lattices, if available; the align commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ninja.lattice.word_phones import KINDS, AlignLexicon, WordBoundary
 
 KOREAN, GOLDEN = SHARED / "data" / "korean", SHARED / "golden" / "korean"
 ARRAYS = ("arc_begin", "dst", "word", "graph", "acoustic", "ali_begin", "ali", "final_graph", "final_acoustic")
-pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="Kaldi's answers do not come with the project")
+pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="Kaldi's results are not distributed with the project")
 
 
 @lru_cache(maxsize=8)
@@ -46,7 +46,7 @@ def boundary() -> WordBoundary:
 
 
 def arcs_of(lattice: Lattice, digits: int | None = None) -> list[tuple[object, ...]]:
-    """Return arcs without state numbers: time, labels, word and optionally costs."""
+    """Return start time, labels, word and optionally costs of each arc, without state numbers."""
     time = state_times(lattice)
     costs = np.stack([lattice.graph, lattice.acoustic], axis=1)
     return sorted(
@@ -163,7 +163,8 @@ def test_transition_costs_are_the_sum_over_the_transition_ids(model: TransitionM
                 elif model.is_self_loop[label]:
                     expected -= self_loop_scale * log_prob
                 else:
-                    leaving = float(np.log(1 - np.exp(model.log_prob[label - 1])))  # in this model loops come first
+                    # The self-loop of a state has the lower transition id in this model.
+                    leaving = float(np.log(1 - np.exp(model.log_prob[label - 1])))
                     expected -= self_loop_scale * leaving + transition_scale * (log_prob - leaving)
             final_state = int(lattice.dst[path.arcs[-1]])
             cost = float(
@@ -174,7 +175,7 @@ def test_transition_costs_are_the_sum_over_the_transition_ids(model: TransitionM
 
 @pytest.fixture
 def damaged_archive(tmp_path: Path, model: TransitionModel, boundary: WordBoundary) -> Path:
-    """Create four lattices, the second of them cut off within a word, and a fifth of another model."""
+    """Create five lattices: the second ends within a word, the fifth has transition ids of another model."""
     lattices = list(archive("lat.ark.gz").values())[:5]
     begins = np.flatnonzero((boundary.kinds(model.phone) == KINDS["begin"]) & model.is_final)[:1].astype(np.int32)
     ends = np.concatenate([[0], np.cumsum(lattices[1].is_final)])

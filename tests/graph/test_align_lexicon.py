@@ -1,4 +1,4 @@
-"""Alignment to words by a lexicon: agreement with a slow implementation, and errors if the lexicon does not fit."""
+"""Word alignment by a lexicon: agreement with a slow implementation, and errors for words and phones it lacks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from ninja.lattice import Lattice, check
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_phones import AlignLexicon
 
-MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
+MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p has the self-loop 2p - 1 and the final transition 2p
 SILENCES = [(0, 0, 1), (0, 0, 2)]
 COMPLETE = [*SILENCES, *((word, word, *phones) for word, phones in SPELLINGS.items())]
-# Phones that do not tell: words that begin or end as others do, a word put for another, silence with a word.
+# An ambiguous lexicon: words that are prefixes or suffixes of others, a replaced word, words pronounced as silence.
 AMBIGUOUS = [*COMPLETE, (2, 9, 3, 4), (2, 2, 1, 3, 4), (4, 4, 7), (5, 5, 3, 5), (0, 0, 5, 8), (1, 1, 6, 1)]
 AMBIGUOUS.remove((2, 2, 3, 4))
 
@@ -79,7 +79,7 @@ def test_lexicon_replaces_words_and_silence_by_output_words() -> None:
 def test_cheaper_epsilon_arc_with_unknown_phones_does_not_remove_a_word() -> None:
     lattice = from_arcs(
         "utt", [0, 0, 1], [1, 1, 2], [0, 0, 5], [1.0, 2.0, 0.0], finals={2: 0.0}, labels=[[4], [6], [8]]
-    )  # the cheaper arc is of a phone that no entry begins with
+    )  # no entry begins with the phone of the cheaper arc
     aligned = align_words_lexicon(lattice, MODEL, lexicon_of([(5, 5, 3, 4)]))
     assert paths_as_units(aligned) == {((5, (6, 8)),): {(2.0, 0.0)}}
 
@@ -132,7 +132,7 @@ def test_alignment_ignores_paths_with_words_missing_from_the_lexicon(spoken: Lab
     try:
         lattice = select_arcs(spoken.lattice, spoken.lattice.word != word)
         expected = LexiconAligner(spoken.model, lexicon_of(COMPLETE), options)(lattice)
-    except LatticeError:  # no path is left, or none with labels
+    except LatticeError:  # no path remains, or none with labels
         assert aligned.fault is not None
         return
     if expected.fault is None:

@@ -1,4 +1,4 @@
-"""Alignment to words and phones: agreement with slow implementations, invariants, and errors of damaged lattices."""
+"""Alignment to words and phones: agreement with slow implementations, invariants, and errors for damaged lattices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.word_phones import KINDS, WordBoundary
 
 Paths = dict[tuple[Unit, ...], set[tuple[float, float]]]
-MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
+MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p has the self-loop 2p - 1 and the final transition 2p
 few_examples = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
@@ -52,10 +52,10 @@ def by_general_algorithm(function, *arguments):
 
 
 def assert_paths_agree(lattice: Lattice, expected: Paths, *, exhaustive: bool) -> None:
-    """Check that every path is expected, at one of its costs, and that the best of each sequence exists.
+    """Check that every path is expected, with one of its costs, and that the best path of each sequence exists.
 
     Args:
-        every: All paths must be there; otherwise paths that differ in labels only may have been left out.
+        exhaustive: Require all paths; otherwise paths that differ only in labels may be missing.
     """
     check(lattice)
     assert connect(lattice) is lattice
@@ -94,7 +94,7 @@ def test_decoder_lattices_use_the_fast_algorithm(spoken: LabelledLattice) -> Non
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()), st.floats(0.01, 3.0))
 def test_fast_and_general_algorithm_give_identical_lattices(spoken: LabelledLattice, factor: float) -> None:
-    lattice = scale(spoken.lattice, factor, factor / 3)  # sums that depend on the order in which they are made
+    lattice = scale(spoken.lattice, factor, factor / 3)  # so that float32 sums depend on the order of addition
     for aligner in (
         WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder)),
         PhoneAligner(spoken.model, PhoneAlignment(reorder=spoken.reorder)),
@@ -199,13 +199,13 @@ def test_arrays_of_an_aligned_lattice_are_read_only_and_outlive_it() -> None:
         with pytest.raises(ValueError, match="cannot set WRITEABLE"):
             array.flags.writeable = True
     del aligned
-    realigned = [align_words(lattice, MODEL, BOUNDARY) for _ in range(100)]  # which take the memory if it is free
+    realigned = [align_words(lattice, MODEL, BOUNDARY) for _ in range(100)]  # these reuse the memory if it was freed
     assert all(np.array_equal(array, copy) for array, copy in zip(arrays, copies, strict=True))
     assert all(result.identical(realigned[0]) for result in realigned)
 
 
 def test_a_word_ends_where_the_next_phone_begins() -> None:
-    # Silence (1), then phones 3 and 4: the word stands on the arc with the silence, its labels partly on the next.
+    # Silence (1), then phones 3 and 4: the word is on the arc of the silence, some of its labels are on the next arc.
     lattice = linear_lattice((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
     aligned = align_words(lattice, MODEL, BOUNDARY)
     assert list(paths_as_units(aligned)) == [((0, (2, 1, 1)), (2, (6, 5, 8, 7)), (1, (12, 11)), (0, (2,)))]
@@ -264,7 +264,7 @@ def test_label_outside_the_transition_ids_is_refused() -> None:
         align_words(linear_lattice((1, [12]), (2, [99])), MODEL, BOUNDARY)
     with pytest.raises(LatticeError, match="key 'utt': final state 1 has the label 17"):
         align_phones(linear_lattice((1, [12]), final=[17]), MODEL)
-    for label in (-(2**31), -1, 0, 2**31 - 1):  # to look these up would be a crash
+    for label in (-(2**31), -1, 0, 2**31 - 1):  # a lookup of these would be out of bounds
         for faulty in (linear_lattice((1, [12]), (2, [label])), linear_lattice((1, [12]), final=[label])):
             with pytest.raises(LatticeError, match=f"has the label {label}, but the transition ids of small.mdl"):
                 align_words(faulty, MODEL, BOUNDARY)
@@ -293,7 +293,7 @@ def test_invalid_label_is_found_at_any_position_of_an_arc() -> None:
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=1, max_size=5), st.integers(0, 3))
 def test_arcs_with_any_number_of_labels_are_aligned(lengths: list[tuple[int, int]], num_silent: int) -> None:
-    # Each arc has the first labels of its word, behind the last ones of the word before.
+    # Each arc has the last labels of the previous word, followed by the first labels of its word.
     arcs: list[tuple[int, list[int]]] = []
     expected: list[Unit] = []
     remaining: list[int] = []
@@ -346,7 +346,7 @@ def test_dead_end_states_are_removed() -> None:
 
 
 def test_order_of_arcs_and_of_float32_sums_depends_on_where_an_arc_is_split() -> None:
-    # Word 3 begins behind word 1 as well as behind word 2, but only behind word 2 has an arc ended where it stands.
+    # Word 3 follows word 1 and word 2, but only after word 2 does an input arc end where word 3 begins.
     large = 2.0**24  # (large + 1) + 1 is large in float32, and large + (1 + 1) is not
     lattice = from_arcs(
         "utt",
@@ -366,7 +366,7 @@ def test_order_of_arcs_and_of_float32_sums_depends_on_where_an_arc_is_split() ->
 
 
 def test_a_self_loop_that_starts_an_arc_depends_on_the_previous_label() -> None:
-    # Its first label is a loop: behind the end of a phone it belongs to that, and else it begins one.
+    # The first label of the last arc is a self-loop: it belongs to the phone that just ended, or else begins a phone.
     lattice = from_arcs(
         "utt",
         [0, 0, 1],
@@ -383,7 +383,7 @@ def test_a_self_loop_that_starts_an_arc_depends_on_the_previous_label() -> None:
 
 
 def test_remaining_labels_of_an_arc_depend_on_the_path_to_it() -> None:
-    # Behind word 1 silence has begun, and the last arc's first label ends it; behind word 2 that is all of the silence.
+    # The first label of the last arc ends a silence that began after word 1, but is the whole silence after word 2.
     lattice = from_arcs(
         "utt",
         [0, 0, 1],
@@ -393,7 +393,7 @@ def test_remaining_labels_of_an_arc_depend_on_the_path_to_it() -> None:
         finals={2: 0.0},
         labels=[[12, 1], [12], [2, 12]],
     )
-    aligner = WordAligner(MODEL, BOUNDARY, WordAlignment(reorder=False))  # so that a loop may begin a phone
+    aligner = WordAligner(MODEL, BOUNDARY, WordAlignment(reorder=False))  # self-loops come first
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
         aligned = aligner(lattice).whole("utt")
     assert set(paths_as_units(aligned)) == {
@@ -404,7 +404,7 @@ def test_remaining_labels_of_an_arc_depend_on_the_path_to_it() -> None:
 
 
 def test_a_self_loop_can_follow_or_precede_the_final_transition_of_a_phone() -> None:
-    # Behind words 1 and 4 the last arc's loop ends the first unit; behind word 2 the label after it does.
+    # The self-loop of the last arc ends the first unit after words 1 and 4; after word 2, the label after it does.
     lattice = from_arcs(
         "utt",
         [0, 0, 1, 2],

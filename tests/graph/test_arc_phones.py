@@ -26,7 +26,7 @@ PHONES = SymbolTable.from_words(NAMES)
 
 
 def model_text(num_phones=5):
-    """Return a transition model with one state per phone: odd ids are loops, even ones end the phone."""
+    """Return a transition model with one state per phone: odd ids are self-loops, even ids are final transitions."""
     numbers = " ".join(map(str, range(1, num_phones + 1)))
     rows = "\n".join(f"{phone} 0 {phone - 1}" for phone in range(1, num_phones + 1))
     return (
@@ -45,12 +45,12 @@ def model(tmp_path_factory):
 
 
 def labels_of(*phones):
-    """Return labels of phones, each ended and then held for a frame, as in a reordered model."""
+    """Return labels of phones: the final transition, then one self-loop, as in a reordered model."""
     return [label for phone in phones for label in (2 * phone, 2 * phone - 1)]
 
 
 def linear_lattice(*labels, words=("<eps>", "said")):
-    """Return a lattice of one path, with these labels on its arcs."""
+    """Return a lattice with a single path and the given labels on its arcs."""
     table = SymbolTable.from_words(words)
     count = len(labels)
     ids = [min(1, len(arc_labels)) for arc_labels in labels]
@@ -132,7 +132,7 @@ def test_context_command_adds_phrases_by_aligned_phones(ninja, tmp_path):
     assert ninja(*command, *model_options[:2], "-o", tmp_path / "out.ark")[0] == 2
 
 
-@pytest.mark.skipif(not (SHARED / "golden").exists(), reason="Kaldi's answers are not beside the project")
+@pytest.mark.skipif(not (SHARED / "golden").exists(), reason="Kaldi's results are not distributed with the project")
 def test_phones_of_the_best_path_agree_with_lattice_align_phones(model):
     model = read_transition_model(KOREAN / "trans.mdl")
     names = [
@@ -147,7 +147,7 @@ def test_phones_of_the_best_path_agree_with_lattice_align_phones(model):
         last = lattice.dst[path.arcs[-1]]
         final_labels = lattice.final_ali[lattice.final_ali_begin[last] : lattice.final_ali_begin[last + 1]]
         phones = [phone for arc in path.arcs.tolist() for phone in phones_of_arcs[arc]]
-        phones += model.phone[final_labels[model.is_final[final_labels]]].tolist()  # on no arc
+        phones += model.phone[final_labels[model.is_final[final_labels]]].tolist()  # final labels are on no arc
         assert phones == best_path(aligned[key]).words.tolist()
         num_phones += len(phones)
     assert num_phones > 1000

@@ -64,7 +64,7 @@ def test_scaling_by_the_inverse_and_interpolating_restore_the_lattice(
 ) -> None:
     scaled = scale(lattice, graph_scale, acoustic_scale)
     assert equivalent(scale(scaled, 1 / graph_scale, 1 / acoustic_scale), lattice, costs="both")
-    # The share alpha of a lattice whose costs were divided by alpha is the lattice; the rest is a share of nothing.
+    # Weight alpha undoes the division of the costs by alpha; the other operand has no costs.
     free = scale(lattice, 0.0, 0.0)
     assert equivalent(interp(scale(lattice, 1 / alpha, 1 / alpha), free, alpha), lattice)
 
@@ -107,7 +107,7 @@ def image(rows: list[tuple[int, int, int, int, float]], finals: list[float]) -> 
 
 
 def test_failure_arcs_match_only_words_without_an_arc() -> None:
-    # State 0 knows word 1 at cost 5; behind its failure arc (cost 1) every word costs 1: cheaper, but not to be had.
+    # State 0 has word 1 at cost 5. Words after its failure arc (cost 1) cost 1: cheaper, but not allowed for word 1.
     machine = parse_transducer(
         image([(0, 1, 1, 1, 5.0), (0, 1, PHI, 0, 1.0), (1, 1, 1, 1, 1.0), (1, 1, 2, 2, 1.0)], [math.inf, 0.0])
     )
@@ -249,7 +249,7 @@ def test_expansion_and_difference_beyond_max_arcs_are_refused() -> None:
 def test_expansion_of_a_lattice_without_a_path_is_refused() -> None:
     inf = math.inf
     arcs = [0, 1, 1, 1], [1], [1], [0.0], [0.0]
-    lattice = Lattice.from_arrays("a", *arcs, [inf, inf, 0.0], [inf, inf, 0.0])  # the final state is not reached
+    lattice = Lattice.from_arrays("a", *arcs, [inf, inf, 0.0], [inf, inf, 0.0])  # the final state is unreachable
     with pytest.raises(LatticeError, match="key 'a': no path leads from the start to a final state"):
         expand_ngram(lattice)
 
@@ -271,7 +271,7 @@ def test_composition_with_a_grammar_fst_agrees_with_its_language_model(tmp_path:
     from ninja.lm.ngram.model import read_grammar
 
     words = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("#0", PHI), ("<s>", 10), ("</s>", 11)])
-    # Bigrams of a, b: state 0 knows nothing, 1 follows a, 2 follows b; 0 is the start, too.
+    # Bigrams of a and b: the history of state 0 (also the start) is empty, of state 1 is a, and of state 2 is b.
     rows = [
         (0, 1, 1, 1, 1.5), (0, 2, 2, 2, 2.5), (1, 0, PHI, 0, 0.25), (1, 2, 2, 2, 0.5), (2, 0, PHI, 0, 0.75),
         (2, 2, 2, 2, 3.0),

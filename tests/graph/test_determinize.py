@@ -149,7 +149,7 @@ def test_equivalence_holds_for_determinized_and_fails_for_changed_lattices(
 
 
 def test_minimize_keeps_long_alignments() -> None:
-    frames = 3000  # behind two words, the same frames twice: states 1 to 3000 and 3001 to 6000
+    frames = 3000  # two words, each with a copy of the same frames: states 1 to 3000 and 3001 to 6000
     src = [0, *range(1, frames), 0, *range(frames + 1, 2 * frames)]
     dst = [*range(1, frames + 1), *range(frames + 1, 2 * frames + 1)]
     word = [7, *[0] * (frames - 1), 8, *[0] * (frames - 1)]
@@ -189,7 +189,7 @@ def test_determinize_beyond_max_arcs_is_refused() -> None:
 
 
 def test_remove_epsilons_beyond_max_arcs_is_refused() -> None:
-    length = 60  # an epsilon chain with a word at each state: every state gets the words of all behind it
+    length = 60  # an epsilon chain with a word at each state: every state gets the words of all later states
     begin = np.minimum(np.arange(length + 1) * 2, 2 * (length - 1))
     dst = np.repeat(np.arange(1, length), 2)
     word = np.tile([0, 1], length - 1)

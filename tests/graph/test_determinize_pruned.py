@@ -1,4 +1,4 @@
-"""Pruned determinization, compared with enumerated paths and with Kaldi's results, and its limits."""
+"""Pruned determinization compared with enumerated paths and with Kaldi, and its bounds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EXACT = DeterminizeBounds(delta=0.0)
 
 
 def random_model(seed: int, size: int = 12000) -> TransitionModel:
-    """Make a model of random transitions."""
+    """Return a transition model with random phones, states and self-loops."""
     random = np.random.default_rng(seed)
 
     def with_zero_id(values: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ def random_model(seed: int, size: int = 12000) -> TransitionModel:
 
 
 def assert_part(result: Lattice, lattice: Lattice, beam: float) -> None:
-    """Check that the result is a part of the lattice that contains everything within the beam."""
+    """Check that the result has only paths of the lattice, and all those within the beam."""
     check(result)
     assert connect(result) is result
     assert is_deterministic(result)
@@ -104,7 +104,7 @@ def test_determinize_phone_pruned_agrees_with_kaldi() -> None:
 
 def test_phone_determinization_gives_the_result_of_word_determinization() -> None:
     for lattice in list(archive(RAW).values())[:10]:
-        word_pass = determinize_pruned(lattice, 8.0, 1.0, EXACT)[0]  # with delta, each way has small errors of its own
+        word_pass = determinize_pruned(lattice, 8.0, 1.0, EXACT)[0]  # with delta > 0, each path would have small errors
         first_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, word_determinize=False)[0]
         assert (first_pass.word == 0).any(), lattice.key
         two_passes = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT)[0]
@@ -112,7 +112,7 @@ def test_phone_determinization_gives_the_result_of_word_determinization() -> Non
             deviation = difference(result, word_pass)
             assert deviation.missing > 8.0 - 1e-3, lattice.key
             assert max(deviation.graph, deviation.acoustic) < 1e-3, lattice.key
-            assert deviation.alignments <= 2, lattice.key  # of paths equal but for rounding
+            assert deviation.alignments <= 2, lattice.key  # paths that are equal except for rounding
         second_pass = determinize_phone_pruned(lattice, transitions(), 8.0, 1.0, EXACT, phone_determinize=False)[0]
         assert second_pass.num_arcs == word_pass.num_arcs
 
@@ -129,7 +129,7 @@ def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
     assert result.kind == "compact"
     paths = best_ways(result, scale)
     assert_contains(paths, within_beam(lattice, beam - 1e-2, scale))
-    assert_contains(best_ways(lattice, scale), paths)  # nor is anything there that was not
+    assert_contains(best_ways(lattice, scale), paths)  # no path is new
 
 
 @given(SMALL, SEEDS, SCALES)
@@ -216,7 +216,7 @@ def test_phone_passes_keep_the_best_paths_within_the_beam(
     assert is_deterministic(result) or not word_determinize
     result_paths = best_ways(result, scale)
     assert_contains(result_paths, within_beam(lattice, 15.0 - 1e-2, scale))
-    # Beyond the beam the best path of some words may be gone, and another one left of arcs that are good for others.
+    # Beyond the beam, the best path of some words can be pruned while a worse path remains, whose arcs good paths need.
     paths = list(ways(lattice))
     assert all(any(is_near(path, way) for path in paths) for way in result_paths.values())
 
@@ -228,28 +228,31 @@ def is_near(first: Way, second: Way) -> bool:
 
 
 def parallel_arcs(graph: float, first: list[int], second: list[int]) -> Lattice:
-    """Return a lattice of two paths with the same word, with the given graph costs."""
+    """Return a lattice of two paths with the same word; the second has the given graph cost."""
     return from_arcs("two", (0, 0), (1, 1), (5, 5), (1.0, graph), (2.0, 2.0), finals={1: 0.0}, labels=[first, second])
 
 
 def test_ties_are_broken_as_in_kaldi() -> None:
     assert determinize_pruned(parallel_arcs(1.0, [3, 4], [3, 7]))[0].ali.tolist() == [3, 7]  # the larger labels
     assert determinize_pruned(parallel_arcs(1.0, [3], [3, 7]))[0].ali.tolist() == [3]  # the shorter alignment
-    # Equal in single precision, which is what Kaldi sees.
+    # The total costs are equal in single precision, in which Kaldi compares them.
     assert determinize_pruned(parallel_arcs(float(np.nextafter(np.float32(1), 2)), [3, 4], [3, 7]))[0].ali.tolist() == [
         3,
         4,
     ]
     lattice = from_arcs("two", (0, 0), (1, 1), (5, 5), (1, 2), (2, 1), finals={1: 0.0}, labels=[[3], [7]])
     assert determinize_pruned(lattice)[0].ali.tolist() == [3]  # the smaller graph cost
-    # Arcs of several labels are compared behind the subtraction of the best, which makes small differences visible.
+    # Arcs of several labels are compared after the best cost is subtracted, which makes small differences visible.
     for labels, expected in (([[7], [3]], [7]), ([[7, 7], [3, 3]], [3, 3])):
         lattice = from_arcs("big", (0, 0), (1, 1), (5, 5), (1e6, 1e6), (0.03, 0.0), finals={1: 0.0}, labels=labels)
         assert determinize_pruned(lattice)[0].ali.tolist() == expected
 
 
 def near_copies(graph: float, acoustic: float) -> Lattice:
-    """Word 1 or 2, then two paths of word 3, the second costlier by 1, and by more after word 2."""
+    """Return a lattice whose words 1 and 2 lead to the same two states.
+
+    The second state costs 1 more; after word 2 it also has the given costs.
+    """
     src, dst, word = (0, 0, 0, 0, 1, 2), (1, 2, 1, 2, 3, 3), (1, 1, 2, 2, 3, 4)
     return from_arcs("alike", src, dst, word, (0, 1, 0, 1 + graph, 0, 0), (0, 0, 0, acoustic, 0, 0), finals={3: 0.0})
 
@@ -258,7 +261,7 @@ def test_state_sets_with_costs_within_delta_are_merged() -> None:
     assert determinize_pruned(near_copies(2.0**-11, 0.0))[0].num_states == 3
     assert determinize_pruned(near_copies(2.0**-11, 0.0), bounds=EXACT)[0].num_states == 4
     assert determinize_pruned(near_copies(2.0**-9, 0.0))[0].num_states == 4
-    # Equal totals are not enough, or both costs would be wrong.
+    # Equal totals are not enough: merging would change graph and acoustic costs.
     assert determinize_pruned(near_copies(1.0, -1.0))[0].num_states == 4
 
 
@@ -301,7 +304,7 @@ def test_a_bound_of_0_or_less_is_no_limit(bound: str, value: int) -> None:
 def test_memory_limit_stops_an_exponential_determinization() -> None:
     result, report = determinize_pruned(exponential_lattice(200), np.inf, 1.0, DeterminizeBounds(max_mem=1_000_000))
     assert report.stopped_by == "memory"
-    assert report.retries == 0  # an infinite beam cannot be made smaller
+    assert report.retries == 0  # an infinite beam cannot be reduced
     assert report.effective_beam >= 0.0
     assert best_path(result).cost() == pytest.approx(best_path(exponential_lattice(200)).cost(), abs=0.1)
 
@@ -328,7 +331,10 @@ def test_a_retry_finds_a_path_if_the_first_attempt_found_none() -> None:
 
 
 def long_chain(n: int = 3000) -> Lattice:
-    """Word 1, or word 2 and epsilons that word 1 leaves everywhere: the alignments before those take n² labels."""
+    """Return a lattice of word 1, or of word 2 and a chain of epsilons that word 1 can follow at each state.
+
+    The alignments before these words have n² labels in total.
+    """
     src, dst = [0, 0], [n + 2, 1]
     for state in range(1, n + 1):
         src += [state, state]

@@ -1,4 +1,4 @@
-"""Construction of lattices from arcs; scaling; times."""
+"""Lattices built from arcs, scaling, and state times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ninja.lattice import Lattice, check
 
 
 def path_contents(lattice: Lattice) -> list[tuple[object, ...]]:
-    """Return words, labels and costs of every path."""
+    """Return the words, labels and costs of all paths, sorted."""
     return sorted((words_of(lattice, p), labels_of(lattice, p), costs_of(lattice, p)) for p in paths(lattice))
 
 
@@ -77,7 +77,7 @@ def test_sorted_states_keep_their_numbers() -> None:
 
 
 def test_states_are_sorted_as_openfst_sorts_them() -> None:
-    # Depth first from the start along the arcs in their order; the last state finished comes first.
+    # Depth-first search from the start, in the order of the arcs; states are numbered in reverse order of completion.
     begin, dst = [0, 2, 3, 3, 4], [3, 1, 2, 1]
     assert top_sort(begin, dst, 0).tolist() == [0, 2, 3, 1]
     assert top_sort([0, 2, 2, 2], [2, 1], 0).tolist() == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""Results of Kaldi's own tools, on a few lattices in this repository, and on all golden ones if available."""
+"""Comparison with Kaldi's tools, on a few lattices in this repository and on all golden lattices, if available."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ def golden(request: pytest.FixtureRequest) -> tuple[Path, float]:
     """Return the folder of Kaldi's results and their acoustic scale."""
     folder, acoustic_scale = request.param
     if not folder.exists():
-        # In CI conftest refuses to run without them.
-        pytest.skip(f"{folder} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+        # In CI, tests/conftest.py stops the run if these files are missing.
+        pytest.skip(
+            f"{folder} is missing: Kaldi's results are not distributed with the project (in CI they are required)"
+        )
     return folder, acoustic_scale
 
 
@@ -48,7 +50,7 @@ def archive(path: Path) -> dict[str, Lattice]:
 
 
 def table(path: Path) -> dict[str, list[str]]:
-    """Read lines of a key and fields."""
+    """Read a file with a key and fields per line."""
     if not path.exists():
         # Which operation was run on which set is fixed by the files that came from Kaldi.
         pytest.skip(f"Kaldi was not asked for {path.name} on this set")
@@ -57,7 +59,7 @@ def table(path: Path) -> dict[str, list[str]]:
 
 
 def arcs_of(lattice: Lattice) -> list[tuple[object, ...]]:
-    """Return arcs without state numbers, and without acoustic costs, which Kaldi scaled and rescaled."""
+    """Return the arcs without state numbers and acoustic costs, which Kaldi scaled and scaled back."""
     time = state_times(lattice)
     return sorted(
         (

@@ -95,7 +95,7 @@ def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[st
 
 
 def test_nbest_finds_few_sequences_among_exponentially_many_paths() -> None:
-    # 2**60 paths spell two word sequences: counting paths would never end.
+    # 2**60 paths have only two word sequences: enumerating paths would not terminate.
     src = [state for state in range(60) for _ in range(3)]
     word = [0, 0, 0] * 30 + [4, 4, 0] + [0, 0, 0] * 29
     cost = [0.0, 0.5, 1.0] * 60
@@ -107,7 +107,7 @@ def test_nbest_finds_few_sequences_among_exponentially_many_paths() -> None:
 
 
 def test_nbest_merges_equal_word_sequences_of_separate_states() -> None:
-    # Each step doubles the ways to say the same words, through states of their own.
+    # Each step doubles the number of paths with the same words, through separate states.
     src, dst, word, cost = [], [], [], []
     for step in range(40):
         for side in (0, 1):

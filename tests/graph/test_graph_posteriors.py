@@ -1,4 +1,4 @@
-"""Forward-backward, compared with successive log additions, and its invariants."""
+"""Forward-backward compared with successive log additions, and its invariants."""
 
 from __future__ import annotations
 

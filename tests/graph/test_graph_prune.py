@@ -150,7 +150,7 @@ def test_pruned_arrays_are_read_only() -> None:
 def test_limit_depth_keeps_the_best_arcs_of_each_frame(lattice: Lattice, limit: int) -> None:
     through, time, src = through_costs(lattice), state_times(lattice), lattice.src
     float32_costs = {arc: np.float32(cost - min(through.values())) for arc, cost in through.items()}
-    assume(len(set(float32_costs.values())) == len(float32_costs))  # ties are ruled by nth_element, as in Kaldi
+    assume(len(set(float32_costs.values())) == len(float32_costs))  # nth_element breaks ties, as in Kaldi
     dropped = set()
     for frame in range(int(time.max())):
         crossing = [arc for arc in through if time[src[arc]] <= frame < time[lattice.dst[arc]]]
@@ -203,7 +203,7 @@ def test_limit_depth_is_linear_in_the_number_of_overlapping_arcs(levels: int) ->
     def limited(size: int) -> Callable[[], object]:
         cost = [number % levels for number in range(size)]
         src, dst = [0] * size + list(range(1, size)), [*range(1, size + 1), *[size] * (size - 1)]
-        time = list(range(0, size + 1))  # the arcs into the last state all end at once
+        time = list(range(0, size + 1))  # the arcs into the last state all end at the same time
         lattice = from_arcs("a", src, dst, [1] * len(src), cost + [0] * (size - 1), finals={size: 0}, time=time)
         return lambda: limit_depth(lattice, 5)
 

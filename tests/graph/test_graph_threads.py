@@ -1,4 +1,4 @@
-"""The kernels release the interpreter lock: they must not share data that they write to."""
+"""Thread safety of the kernels, which release the interpreter lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lexical_lattice`."""
+"""Lexical lattices: one arc per lexical word of a written word."""
 
 from __future__ import annotations
 

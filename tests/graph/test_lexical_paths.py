@@ -1,4 +1,4 @@
-"""N-best lists and nearest paths by lexical words."""
+"""N-best lists and oracle paths by lexical words."""
 
 from __future__ import annotations
 

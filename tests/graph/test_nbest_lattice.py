@@ -1,3 +1,5 @@
+"""Lattices of n-best lists, and n-best lists of lattices."""
+
 import math
 
 import numpy as np
@@ -21,7 +23,7 @@ COSTS = st.integers(-2000, 2000).map(lambda value: value / 8)  # exact in single
 
 
 def every_path(lattice):
-    """Return the words, both costs, the times of the words and the labels of each path."""
+    """Return the words, both costs, the word times and the labels of each path."""
     time = lattice.time
     return [
         (
@@ -213,8 +215,8 @@ def test_lattice_to_nbest_and_back_keeps_the_best_costs(lattice):
 ENGLISH = SHARED / "golden" / "english"
 
 
-# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
-@pytest.mark.skipif(not ENGLISH.is_dir(), reason="Kaldi's answers are not here")
+# Skipped where the files are missing; in CI, tests/conftest.py stops the run.
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason="Kaldi's results are not distributed with the project")
 def test_kaldi_nbest_tables_survive_a_round_trip_through_lattices():
     costs = [dict(read_floats(f"ark:{ENGLISH}/nbest20.{name}_cost.gz")) for name in ("graph", "acoustic")]
     lists = list(tables_nbest(read_integers(f"ark:{ENGLISH}/nbest20.words.gz"), *costs))

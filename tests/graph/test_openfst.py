@@ -1,4 +1,4 @@
-"""Lattices to OpenFst and back, and its files, compared with OpenFst itself."""
+"""Conversion to OpenFst and back, and FST files, compared with OpenFst."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST_STATE = 66  # byte at which the first state of a "standard" vector FST beg
 
 
 def small() -> Lattice:
-    """0 -7-> 1 -0-> 2, 0 -8-> 2; states 1 and 2 final."""
+    """Return a lattice of the arcs 0 -7-> 1 -0-> 2 and 0 -8-> 2, with final states 1 and 2."""
     return Lattice.from_arrays(
         "utt",
         [0, 2, 3, 3],
@@ -185,7 +185,7 @@ def test_a_cost_beyond_float32_is_refused() -> None:
 
 def test_a_label_that_refers_to_no_arc_is_refused() -> None:
     lattice = small()
-    for label in (7, 4):  # beyond all labels; state 0, which is not final
+    for label in (7, 4):  # 7 is beyond all labels; 4 would be state 0, which is not final
         with pytest.raises(LatticeError, match=rf"key 'utt': output label {label} refers to neither an arc \(1 to 3\)"):
             from_fst(machine_of(f"0 1 {label} 0.5\n1\n"), like=lattice)
 
@@ -243,8 +243,8 @@ def test_missing_pywrapfst_raises_a_dependency_error(monkeypatch: pytest.MonkeyP
 def test_write_fst_writes_the_bytes_of_openfst(lattice: Lattice, arc_type: Any) -> None:
     content = write_fst(lattice, arc_type)
     openfst_content = fst.Fst.read_from_string(content).write_to_string()
-    header = 50 + len(arc_type)  # magic, types, version, flags, properties, start and states; then the number of arcs
-    header -= 16 + 8
+    # The header has magic number, types, version, flags, properties, start, number of states and number of arcs.
+    header = 50 + len(arc_type) - (16 + 8)
     assert content[:header] == openfst_content[:header]
     assert content[header + 8 : header + 24] == openfst_content[header + 8 : header + 24]
     assert content[header + 32 :] == openfst_content[header + 32 :]
@@ -275,7 +275,7 @@ def patched(position: int, layout: str, value: float) -> bytes:
     return bytes(content)
 
 
-FIRST_ARC = FIRST_STATE + 12  # behind the weight and the number of arcs
+FIRST_ARC = FIRST_STATE + 12  # after the final weight and the number of arcs
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Determinization, minimization and the oracle, compared with Kaldi's own results, if ../shared is available."""
+"""Determinization, minimization and oracle compared with Kaldi, if ../shared is available."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[3] / "shared"))
-# In CI conftest refuses to run without them.
-pytestmark = pytest.mark.skipif(not (SHARED / "golden").is_dir(), reason=f"Kaldi's answers are not in {SHARED}")
+# In CI, tests/conftest.py stops the run if these files are missing.
+pytestmark = pytest.mark.skipif(not (SHARED / "golden").is_dir(), reason=f"Kaldi's results are not in {SHARED}")
 
 SETS = [("english", 0.1), ("korean", 1.0)]
 
@@ -56,7 +56,7 @@ def test_minimize_agrees_with_kaldi() -> None:
 
 @pytest.mark.parametrize(("name", "scale"), SETS)
 def test_determinize_agrees_with_kaldi(name: str, scale: float) -> None:
-    # Kaldi determinized state-level lattices within a beam of 6; korean's are given, english's were equivalent.
+    # Kaldi determinized state-level lattices with beam 6; these exist for Korean, and equivalent lattices for English.
     source = "korean/raw" if name == "korean" else "english/lat"
     expected = lattices_of(f"golden/{name}/determinize_pruned6.ark.gz")
     shared = 0
@@ -128,7 +128,7 @@ def test_determinization_of_state_level_lattices_agrees_with_kaldi() -> None:
         paths = nbest(determinized, 50)
         for path in paths:
             if path.cost() > paths[0].cost() + 5.0:
-                break  # arcs within the beam make paths beyond it, too
+                break  # arcs within the beam also form paths beyond it
             expected_path = expected_paths[tuple(path.words)]
             assert path.cost() == pytest.approx(expected_path.cost(), abs=5e-3)
             assert path.graph_cost == pytest.approx(expected_path.graph_cost, abs=5e-3)

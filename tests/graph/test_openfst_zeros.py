@@ -1,4 +1,4 @@
-"""Features of OpenFst's machines that lattices do not have: arcs of weight zero, and separate symbol tables."""
+"""Features of FSTs that lattices lack: arcs of weight zero, and separate input and output symbol tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def have_equal_arrays(first: Lattice, second: Lattice) -> bool:
 @settings(max_examples=20, deadline=None)
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.randoms(use_true_random=False))
 def test_arcs_of_weight_zero_are_ignored(lattice: Lattice, arc_type: Any, random: Any) -> None:
-    """They may go anywhere, also backwards, and stand anywhere among a state's arcs."""
+    """Insert arcs of weight zero at any position, to any state, including earlier ones."""
     plain, with_zeros = fst.VectorFst(arc_type), fst.VectorFst(arc_type)
     for machine in (plain, with_zeros):
         machine.add_states(lattice.num_states)
@@ -72,7 +72,8 @@ def test_arcs_of_weight_zero_are_ignored(lattice: Lattice, arc_type: Any, random
     assert have_equal_arrays(restored, from_fst(plain))
 
 
-TEXT = "0 1 5 5 0.5\n0 1 6 6 Infinity\n1 0 7 7 Infinity\n1 2 8 8 1\n1 inf\n2\n"  # one arc would close a cycle
+# One of the arcs of weight zero would close a cycle.
+TEXT = "0 1 5 5 0.5\n0 1 6 6 Infinity\n1 0 7 7 Infinity\n1 2 8 8 1\n1 inf\n2\n"
 
 
 @pytest.mark.parametrize("kind", ["binary", "text", "archive", "archive in text"])
@@ -106,7 +107,7 @@ def test_a_final_weight_beyond_float32_is_refused() -> None:
 
 
 TRANSDUCER = "0 1 1 2 0.5\n1 2 2 1 0.25\n2\n"
-ACCEPTOR = "0 1 1 1 0.5\n1 2 2 2 0.25\n1 2 1 2 Infinity\n2\n"  # an arc that is none says nothing
+ACCEPTOR = "0 1 1 1 0.5\n1 2 2 2 0.25\n1 2 1 2 Infinity\n2\n"  # the arc of weight zero is ignored
 
 
 def labelled(text: str, *, of_inputs: Any = None, of_outputs: Any = None) -> bytes:

@@ -1,4 +1,4 @@
-"""The oracle: its invariants, and the output of ``ninja oracle``."""
+"""Invariants of the oracle, and the output of ``ninja oracle``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORDS = SymbolTable([("<eps>", 0), ("<unk>", 1), ("a", 2), ("b", 3), ("c", 4), (
 
 
 def without_wildcards(lattice: Lattice, wildcards: set[int]) -> Lattice:
-    """Write the lattice again with epsilons in place of wildcards."""
+    """Replace wildcards by epsilons."""
     word = [0 if label in wildcards else label for label in lattice.word.tolist()]
     final = {int(state): 0.0 for state in np.flatnonzero(lattice.is_final)}
     return from_arcs(lattice.key, lattice.src, lattice.dst, word, [0.0] * len(word), finals=final)
@@ -140,7 +140,7 @@ def nearest(lattice: Lattice, reference: npt.NDArray[np.int32], *limits: int) ->
 
 
 def long_reference(seed: int) -> tuple[Lattice, npt.NDArray[np.int32]]:
-    """Return a recording of 200 states, and the words of its best path, some changed and some missing."""
+    """Return a lattice of 200 states, and the words of its best path with substitutions and deletions."""
     random = np.random.default_rng(seed)
     states = 200
     src = np.repeat(np.arange(states - 1), 3)
@@ -204,7 +204,7 @@ def test_oov_word_is_an_id_or_a_word_of_the_table() -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """Write two lattices, one without a reference; a reference without a lattice; and their symbol table."""
+    """Write two lattices, one without a reference; a reference without a lattice; and the symbol table."""
     (tmp_path / "words").write_text("".join(f"{word} {index}\n" for word, index in WORDS))
     (tmp_path / "text").write_text("u1 a b zzz\ngone a\n")
     write_all(

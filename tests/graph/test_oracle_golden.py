@@ -1,4 +1,4 @@
-"""``ninja oracle``, compared with results of lattice-oracle, if ../shared is available."""
+"""``ninja oracle`` compared with lattice-oracle, if ../shared is available."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference_graph import SHARED
 from ninja.evaluate import edits, read_text
 from ninja.io import read
 
-# Folder of the answers; references; symbol table; what the recipe gave unknown words: their id.
+# Set of golden results: references, symbol table, and the id of unknown words in the recipe.
 SETS = {
     "english": ("data/english/test/libri/text", "data/english/words.txt.gz", "1"),
     "korean": ("data/korean/text", "data/korean/words.txt.gz", "1"),
@@ -29,8 +29,10 @@ def test_oracle_edits_agree_with_lattice_oracle(
 ) -> None:
     golden = SHARED / "golden" / name
     if not golden.exists():
-        # In CI conftest refuses to run without them.
-        pytest.skip(f"{golden} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+        # In CI, tests/conftest.py stops the run if these files are missing.
+        pytest.skip(
+            f"{golden} is missing: Kaldi's results are not distributed with the project (in CI they are required)"
+        )
     text, words, unknown = SETS[name]
     edits_file, nearest_file = tmp_path / "edits", tmp_path / "nearest.ark"
     options = ("--ref", SHARED / text, "--oov", unknown, "--edits", edits_file, "--write-lattices", nearest_file)
@@ -42,7 +44,7 @@ def test_oracle_edits_agree_with_lattice_oracle(
     references = read_text(SHARED / text)
     num_words = sum(len(references[key]) for key in expected)
     assert f"Overall %WER {100 * total / num_words:g} [ {total} / {num_words}, " in err
-    # The path itself may be another one that is as near: it is one of the lattice, and as near as Kaldi's says.
+    # The path may differ from Kaldi's if both have the same number of edits.
     hypotheses = {key: path for key, *path in map(str.split, paths.splitlines())}
     for key, lattice in read(nearest_file):
         assert lattice.num_states == lattice.num_arcs + 1, key

@@ -1,4 +1,4 @@
-"""Pushing and minimization, compared with enumerated completions."""
+"""Push and minimize compared with enumerated completions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def test_push_keeps_every_path(lattice: Lattice, strings: bool, weights: bool) -
 
 @given(lattices(max_states=7, max_word=3, kind="compact"))
 def test_push_moves_labels_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
-    # Few different labels, so that completions do agree.
     num_common = [common_labels(completions(lattice, state)) if state else 0 for state in range(lattice.num_states)]
     pushed = push(lattice, weights=False)
     length = np.diff(lattice.ali_begin) + np.array(num_common)[lattice.dst] - np.array(num_common)[lattice.src]
@@ -41,7 +40,7 @@ def test_push_moves_labels_as_far_forward_as_all_completions_agree(lattice: Latt
 
 @st.composite
 def shared_label_lattices(draw: st.DrawFn) -> Lattice:
-    """Draw a lattice with the labels 1 and 2 only and paths of one length: many completions are equal."""
+    """Draw a lattice with only the labels 1 and 2 and paths of equal length, so that many completions are equal."""
     num_states = draw(st.integers(2, 6))
     arcs = [(state, state + 1) for state in range(num_states - 1) for _ in range(draw(st.integers(1, 2)))]
     labels = [draw(st.lists(st.integers(1, 2), min_size=2, max_size=2)) for _ in arcs]
@@ -64,7 +63,7 @@ def test_push_moves_common_labels_over_many_arcs(lattice: Lattice) -> None:
 
 @st.composite
 def long_label_lattices(draw: st.DrawFn) -> Lattice:
-    """Draw a lattice with the labels 1 and 2 only, up to 40 per arc, which often have common prefixes."""
+    """Draw a lattice with only the labels 1 and 2, up to 40 per arc, which often have common prefixes."""
     num_states = draw(st.integers(2, 5))
     arcs = [(state, draw(st.integers(state + 1, num_states - 1))) for state in range(num_states - 1) for _ in range(3)]
     stem = draw(st.lists(st.integers(1, 2), min_size=40, max_size=40))
@@ -153,7 +152,7 @@ def test_minimize_keeps_every_path_and_adds_no_states(lattice: Lattice, strings:
 
 @st.composite
 def branching_lattices(draw: st.DrawFn) -> Lattice:
-    """Draw a deterministic lattice with similar states: words, labels and costs of two values each."""
+    """Draw a deterministic lattice with similar states: two different words, labels and costs."""
     num_states = draw(st.integers(2, 9))
     rows = []
     for state in range(num_states - 1):
@@ -186,7 +185,7 @@ def test_minimize_merges_costs_within_delta(lattice: Lattice, seed: int, delta: 
 
 
 def test_states_that_differ_only_in_an_inner_label_are_not_merged() -> None:
-    # First and last label and their number agree, the one between does not.
+    # The number of labels and the first and last label are equal; the inner label differs.
     lattice = from_arcs(
         "k", [0, 0, 1, 1, 2, 2], [1, 2, 3, 3, 3, 3], [1, 2, 3, 4, 3, 4], [0.0] * 6, finals={3: 0.0},
         labels=[[], [], [1, 2, 3], [5, 5, 5], [1, 4, 3], [5, 5, 5]],
@@ -196,7 +195,7 @@ def test_states_that_differ_only_in_an_inner_label_are_not_merged() -> None:
 
 
 def test_minimize_bounds_the_comparisons_of_similar_states() -> None:
-    # 300 states that differ in the cost between their two arcs: none are merged, and it does not take forever.
+    # Each of 300 states has another difference between the costs of its two arcs, so none are merged.
     count = 300
     src = [*[0] * count, *np.repeat(np.arange(1, count + 1), 2)]
     dst = [*range(1, count + 1), *[count + 1] * (2 * count)]
@@ -206,7 +205,7 @@ def test_minimize_bounds_the_comparisons_of_similar_states() -> None:
 
 
 def test_push_that_would_multiply_labels_is_refused() -> None:
-    # 2,000 states lead to one, behind which 2,000 frames follow without a choice.
+    # 2,000 states lead to one state, after which 2,000 frames follow on a single path.
     count, frames = 2000, 2000
     src = [*[0] * count, *range(1, count + 1), count + 1]
     dst = [*range(1, count + 1), *[count + 1] * count, count + 2]

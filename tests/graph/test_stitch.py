@@ -1,4 +1,4 @@
-"""Joining overlapping windows: paths, costs and times against enumeration; times of windows; the command."""
+"""Joining overlapping windows: paths, costs and times compared with enumeration; times of windows; the command."""
 
 import math
 from dataclasses import replace
@@ -24,9 +24,9 @@ SCALES = Scales(0.5)
 
 
 def sausage(key, begin, end, seed=0, junk=(), labels=True):
-    """Return the part of an endless recording between two frames: word i lasts 4 + i % 3 frames and has a competitor.
+    """Return a section of an endless recording, in which word i lasts 4 + i % 3 frames and has one competitor.
 
-    A word that crosses an end is cut; then its id is in `junk`.
+    A word that crosses either end is cut; if `junk` is given, its id is replaced by one of these.
     """
     random = np.random.default_rng(seed)
     arcs, at, state = [], 0, 0
@@ -99,7 +99,7 @@ def test_path_posterior_is_the_product_of_the_window_posteriors(seed):
     frame = result.seams[0].frame
 
     def halves(lattice, offset, is_first):
-        """Return the probability of each sequence of arcs before or after the seam, by enumeration."""
+        """Return the probability of each word sequence before or after the seam, by enumeration."""
         time = state_times(lattice) + offset
         cost = SCALES.of_arcs(lattice)
         mass = {}
@@ -230,7 +230,7 @@ def test_recordings_are_joined_in_order_and_failures_are_isolated():
 
 def test_uncertain_seams_and_late_starts_are_reported():
     windows, notes = [], []
-    for key, boundary in (("r_000010-000050", 28), ("r_000035-000075", 3)):  # in the less probable path only
+    for key, boundary in (("r_000010-000050", 28), ("r_000035-000075", 3)):  # a boundary on the less probable path only
         labels = [[1] * 40, [1] * boundary, [1] * (40 - boundary)]
         window = from_arcs(key, [0, 0, 1], [2, 1, 2], [1, 2, 3], [0, 2, 0], finals={2: 0.0}, labels=labels, words=WORDS)
         windows.append((key, window))
@@ -307,7 +307,7 @@ def test_nbest_lists_with_word_times_are_joined(tmp_path, ninja):
         rows = [
             {"word": words[n], "start": 0.5 * (n - first), "end": 0.5 * (n - first) + 0.45} for n in range(first, last)
         ]
-        if number:  # the first word of a window is often wrong
+        if number:  # the first word of a window is often misrecognised
             rows[0]["word"] = "mix"
         entries.append(
             {"key": f"talk-{number}", "nbest": [{"text": " ".join(r["word"] for r in rows), "score": 0, "words": rows}]}

@@ -1,4 +1,4 @@
-"""Equal costs: the order is defined, so that repeated runs write the same bytes."""
+"""The order of paths with equal costs, which is fixed so that repeated runs write the same bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ninja.rescoring import RescoreOptions, rescore
 
 
 class AfterSecond(FakeLM):
-    """Scores every word 1, but words that follow w2 3."""
+    """A model with cost 3 for words after w2, and cost 1 otherwise."""
 
     def score(self, history: tuple[int, ...], word: int) -> float:
         return -3.0 if history and history[-1] == self.vocabulary.id("w2") else -1.0

@@ -1,4 +1,4 @@
-"""Union and combination, compared with enumerated paths."""
+"""Union and combination compared with enumerated paths."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_union_without_determinization_keeps_every_path(operands: list[Lattice])
 
 
 def test_union_delays_the_choice_between_alignments_until_costs_decide() -> None:
-    # Word 1 is aligned in two ways; which is better depends on whether word 2 or 3 follows.
+    # Word 1 has two alignments; the better one depends on whether word 2 or 3 follows.
     first = from_arcs(
         "k", [0, 1, 1], [1, 2, 2], [1, 2, 3], [0.0, 1.0, 5.0], finals={2: 0.0}, labels=[[11, 12], [21], [31]]
     )
@@ -103,12 +103,12 @@ def test_union_delays_the_choice_between_alignments_until_costs_decide() -> None
         (1, 3): [11, 13, 31],
     }
     assert [path.cost() for path in nbest(result, 5)] == [1.0, 1.0]
-    assert result.num_arcs == 3  # the arc of word 1 is shared, with the label both begin with
+    assert result.num_arcs == 3  # the arc of word 1 is shared, with the common first label
     assert result.ali[: result.ali_begin[1]].tolist() == [11]
 
 
 def test_states_with_different_pending_labels_are_not_merged() -> None:
-    # Behind words 1 and 2 both lattices are in the same states at the same costs, but have said different labels.
+    # After words 1 and 2, both lattices are in the same states at the same costs, but with different labels.
     def lattice(third: float, fourth: float, *last_labels: int) -> Lattice:
         labels = [[11, last_labels[0]], [11, last_labels[1]], [31], [41]]
         return from_arcs(
@@ -134,7 +134,7 @@ def test_union_beyond_max_arcs_is_refused() -> None:
     src, dst = np.repeat(np.arange(length), 2), np.repeat(np.arange(1, length + 1), 2)
     word = np.tile([1, 2], length)
 
-    def random_costs() -> Lattice:  # every word sequence over {1, 2}, at costs of its own
+    def random_costs() -> Lattice:  # all word sequences over {1, 2}, with random costs
         return from_arcs("wide", src, dst, word, random.normal(0, 10, 2 * length), finals={length: 0.0})
 
     with pytest.raises(
@@ -154,7 +154,7 @@ def test_union_limits_the_pending_labels(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_union_merges_costs_that_differ_only_by_rounding() -> None:
-    # Behind each of two words the second lattice costs 0.1 more, but for what single precision adds to it.
+    # After each of two words, the second lattice costs 0.1 more, except for float32 rounding.
     lattice = from_arcs(
         "k", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [1, 2, 3, 3, 4], [30.1, 500.2, 0.3, 0.4, 0.5], finals={4: 0}
     )

@@ -1,4 +1,4 @@
-"""Rows of columns as text, compared with Python's own output."""
+"""Text of tables of arcs, compared with Python's formatting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), max_s
 
 
 def expected_text(prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]]) -> str:
-    """Return the lines, by a slow and simple method."""
+    """Format the rows by a slow and simple method."""
     lines = []
     for integer, number, name, run, second_run in rows:
         fields = [prefix, str(integer), f"{number:.7g}", name, ",".join(map(str, run))]

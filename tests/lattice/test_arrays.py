@@ -1,4 +1,4 @@
-"""Pools of runs against loops over the runs."""
+"""Gathering runs from a pool, compared with a loop."""
 
 import numpy as np
 from hypothesis import given

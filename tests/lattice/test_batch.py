@@ -1,4 +1,4 @@
-"""``ninja.lattice.batch``, and operations on batches: results equal those for single lattices."""
+"""Batches, and operations on batches, whose results equal those for single lattices."""
 
 import contextlib
 import gc
@@ -45,7 +45,7 @@ def best_lattice(lattice):
     return graph.path_lattice(lattice, graph.best_path(lattice, SCALES))
 
 
-OPERATIONS = {  # on a batch, and of one lattice
+OPERATIONS = {  # the operation on a batch, and on one lattice
     "connect": (graph.connect,) * 2,
     "prune": (partial(graph.prune, beam=2.0, scales=SCALES),) * 2,
     "to_compact": (graph.to_compact,) * 2,
@@ -354,7 +354,6 @@ def test_batch_is_written_as_its_lattices_in_sequence(text, compact, examples):
         single_writer.append(lattice, lattice.key.encode(), kind) for lattice, kind in zip(examples, kinds, strict=True)
     ]
     assert bytes(writer.view()) == bytes(single_writer.view())
-    # each begins behind those before it
     assert begins.tolist() == offsets
 
 

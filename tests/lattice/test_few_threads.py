@@ -1,4 +1,4 @@
-"""Systems without free threads: a typed error with advice."""
+"""Errors on systems that cannot start more threads."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def test_in_order_without_threads_raises_a_thread_error(no_threads):
 
 def test_errors_of_tasks_are_not_thread_errors():
     def broken(task):
-        raise RuntimeError("can't start new thread")  # its own affair
+        raise RuntimeError("can't start new thread")  # an error of the task itself
 
     with pytest.raises(RuntimeError, match="can't start") as caught:
         list(in_order(broken, [1], 2))
@@ -53,7 +53,7 @@ def test_commands_without_threads_print_one_line_of_advice(no_threads, ninja, tm
     assert sorted(os.listdir(tmp_path)) == ["a.ark", "b.ark"]
 
 
-# The test takes memory away from the process, which keeps a thread from starting only where stacks count as memory.
+# The test limits the memory of the process, which prevents new threads only where thread stacks count as memory.
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux counts the stacks of threads as memory")
 def test_kernels_without_threads_raise_a_thread_error(tmp_path):
     write_all(tmp_path / "in.ark", [from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0})])
@@ -62,7 +62,7 @@ import resource
 import ninja, ninja.formats.kaldi.archive
 from ninja.errors import ThreadError
 ninja.formats.kaldi.archive.num_cores = lambda: 1
-list(ninja.read({str(tmp_path / "in.ark")!r}, read_ahead=False))  # all is imported then
+list(ninja.read({str(tmp_path / "in.ark")!r}, read_ahead=False))  # imports all modules
 ninja.formats.kaldi.archive.num_cores = lambda: 2
 size = 4096 * int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 22), size + (1 << 22)))

@@ -1,4 +1,4 @@
-"""Lattices with numbers of lexical words in place of written words."""
+"""Lattices whose written words are replaced by numbers of lexical words."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def forms_of(lattice: Lattice) -> dict[str, tuple[str, ...]]:
 
 
 def has_clashes(lattice: Lattice) -> bool:
-    """Return whether different words have one form, or a word has no lexical word or several."""
+    """Return whether different words have the same form, or a form does not have exactly one lexical word."""
     forms = forms_of(lattice)
     return len(set(forms.values())) < len(forms) or any(len(form) != 1 for form in forms.values())
 

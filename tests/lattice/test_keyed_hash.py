@@ -1,4 +1,4 @@
-"""Hash tables of the kernels: no file can cause collisions, and results do not depend on a process's hash key."""
+"""Hash tables of the kernels: input files cannot cause collisions, and results do not depend on the hash key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def with_product_hashes(hashes: Words) -> Words:
 
 @cache
 def colliding_words(words_of: Callable[[Words], Words]) -> list[str]:
-    """Return words whose hashes end in 24 zeros, so that they collide in every table."""
+    """Return words whose hashes end in 24 zero bits, so that they collide in every table."""
     words: list[str] = []
     step = 1 << 18
     for begin in range(1, 1 << 30, step):

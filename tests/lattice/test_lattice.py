@@ -1,4 +1,4 @@
-"""The lattice class: ``from_arrays``, the inputs that it rejects, and the fields that a lattice keeps."""
+"""The lattice class: ``from_arrays``, rejected inputs, pickling, and ``replace``."""
 
 from __future__ import annotations
 

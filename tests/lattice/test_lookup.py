@@ -80,7 +80,7 @@ def test_a_repeated_key_is_found_once_per_occurrence(tmp_path: Path) -> None:
         assert [lattices.get("a").graph[0], lattices.get("b").graph[0], lattices.get("a").graph[0]] == [0, 1, 2]  # type: ignore[union-attr]
         assert lattices.get("a") is None
     with Lookup(path) as lattices:
-        assert lattices.get("none") is None  # all are passed over
+        assert lattices.get("none") is None  # all lattices are skipped
         assert [lattices.get("a").graph[0], lattices.get("a").graph[0]] == [0, 2]  # type: ignore[union-attr]
 
 

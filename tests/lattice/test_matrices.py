@@ -1,3 +1,5 @@
+"""Matrices of Kaldi, NumPy and PyTorch files."""
+
 import io
 import random
 from contextlib import suppress
@@ -32,7 +34,7 @@ def test_matrices_are_read_from_every_format(tmp_path):
 
 
 def matrix_files(matrix, tmp_path, kaldiio, torch):
-    """Write the same matrix in each format."""
+    """Return the content of a file with the matrix in each format."""
     files = {}
 
     def torch_bytes(value):

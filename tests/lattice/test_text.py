@@ -1,4 +1,4 @@
-"""`Normalizer`, `LexicalTable` and `LexicalForms`."""
+"""Normalizers, lexical tables and lexical forms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ninja.lattice.text import (
     make_normalizer,
 )
 
-# Ranges of letters whose words are their own basic forms.
+# Words of letters from these ranges are their own basic forms.
 PLAIN_LETTERS = (("a", "z"), ("à", "ö"), ("ø", "ÿ"), ("а", "ё"), ("ぁ", "ゖ"), ("ァ", "ヺ"), ("一", "鿿"), ("가", "힣"))
 LETTER = "[" + "".join(f"{first}-{last}" for first, last in PLAIN_LETTERS) + "]"
 PLAIN = f"{LETTER}+('{LETTER}+)*'?|'{LETTER}+('{LETTER}+)*"
@@ -109,7 +109,7 @@ def test_english_forms():
     english = make_normalizer("english")
     words = list(ENGLISH_FORMS)
     assert {word: " ".join(form) for word, form in zip(words, english.forms(words), strict=True)} == ENGLISH_FORMS
-    for word in words:  # alone
+    for word in words:  # one word per call
         assert " ".join(make_normalizer("english")(word)) == ENGLISH_FORMS[word]
 
 
@@ -187,7 +187,7 @@ def test_auto_selects_basic_once_words_look_written():
     assert table is forms.table(punctuated)
     assert table is not None
     assert table.normalizer is BASIC
-    assert forms.table(plain) is not None  # the same for the rest of a run
+    assert forms.table(plain) is not None  # the choice stays the same for the rest of the run
     assert notes == [LOOKS_WRITTEN]
     assert LexicalForms("none").table(punctuated) is None
     assert NONE.is_identity

@@ -1,4 +1,4 @@
-"""Times of states from a format: after each operation they are still correct, or removed."""
+"""State times read from a file: each operation keeps them correct or removes them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def timed_lattices(draw, *, different_words=False):
         dst,
         list(words),
         draw(st.lists(st.integers(0, 5), min_size=len(arcs), max_size=len(arcs))),
-        2.0 ** np.arange(len(arcs)),  # so that sums tell of which arcs they are
+        2.0 ** np.arange(len(arcs)),  # so that a sum identifies its arcs
         final,
         time=times,
         frame_shift=0.02,
@@ -46,7 +46,7 @@ def timed_lattices(draw, *, different_words=False):
 
 
 def spans_by_cost(lattice):
-    """Return begin and end of each arc, by its distinguishing cost."""
+    """Return the start and end time of each arc by its distinct acoustic cost."""
     return {
         cost: (int(lattice.time[src]), int(lattice.time[dst]))
         for cost, src, dst in zip(lattice.acoustic.tolist(), lattice.src, lattice.dst, strict=True)
@@ -62,7 +62,7 @@ def assert_keeps_times(result, lattice):
     assert (result.time[result.dst] >= result.time[result.src]).all()
     spans_before = spans_by_cost(lattice)
     for cost, src, dst in zip(result.acoustic.tolist(), result.src, result.dst, strict=True):
-        if cost:  # several arcs may have become one
+        if cost:  # one or more merged arcs
             merged_costs = [cost_before for cost_before in spans_before if int(cost_before) & int(cost)]
             assert (result.time[src], result.time[dst]) == (
                 spans_before[merged_costs[0]][0],
@@ -100,7 +100,7 @@ KEEPING = {
 def test_operations_keep_the_times_of_remaining_states(operation, lattice):
     try:
         result = operation(lattice)
-    except LatticeError as error:  # nothing is left of it, or too much is wanted
+    except LatticeError as error:  # no path remains, or the operation is impossible
         assert "path" in str(error) or "nothing" in str(error)  # noqa: PT017
         return
     assert_keeps_times(result, lattice)
@@ -165,7 +165,7 @@ MERGING = {
 @given(lattice=timed_lattices())
 def test_merging_states_keeps_no_invented_times(operation, lattice):
     result = operation(lattice)
-    if result.time is not None:  # there was nothing to do but to remove epsilons
+    if result.time is not None:  # only epsilons were removed
         assert graph.is_deterministic(graph.remove_epsilons(lattice))
         assert result.time.tolist() == graph.remove_epsilons(lattice).time.tolist()
     assert (result.frame_shift, result.words) == (0.02, ALL_WORDS)

@@ -1,4 +1,4 @@
-"""Kaldi's transition model: binary and text, old and new form; errors give the position of the damage."""
+"""Kaldi's transition model: binary and text, with <Triples> or <Tuples>; errors have the position of the damage."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_labels_beyond_the_model_are_refused(tmp_path: Path) -> None:
 def test_a_chain_model_of_kaldi_is_read() -> None:
     model = read_transition_model(KOREAN)
     assert (model.num_transition_ids, model.num_pdfs, model.phones.size) == (11886, 2616, 194)
-    assert (model.is_self_loop ^ model.is_final)[1:].all()  # one state a phone
+    assert (model.is_self_loop ^ model.is_final)[1:].all()  # one state per phone
     boundary = read_word_boundary(KOREAN.with_name("word_boundary.int"))
     assert (boundary.kinds(model.phones) > 0).all()
 

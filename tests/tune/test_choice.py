@@ -1,4 +1,4 @@
-"""Choosing a point from word errors by group, compared with slow implementations."""
+"""Choice of a grid point by word errors per group, compared with slow implementations."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ def random_outcomes(seed: int, num_points: int = 8, num_groups: int = 12) -> tup
 
 def test_a_fold_without_words_has_no_standard_error():
     errors = np.array([[1.0, 0.0], [0.0, 2.0]])
-    cross_validated_errors = cross_validated(
-        Outcomes(errors, errors, np.array([5, 0])), np.array([0, 1])
-    )  # a warning is an error
-    assert cross_validated_errors.shape == (2,)
+    outcomes = Outcomes(errors, errors, np.array([5, 0]))
+    errors_by_group = cross_validated(outcomes, np.array([0, 1]))  # warnings are errors in tests
+    assert errors_by_group.shape == (2,)
     assert np.isinf(ratio_error(errors, np.zeros(2))).all()
 
 
 def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[int, int]:
-    """Return the best point, and the simplest one within a standard error, sum by sum."""
+    """Return the best point, and the simplest point within a standard error, by explicit sums."""
     words = sum(int(outcomes.words[group]) for group in groups)
     totals = [sum(errors[group] for group in groups) for errors in outcomes.expected]
     best = min(range(len(totals)), key=lambda point: (totals[point], moved[point]))
@@ -152,7 +151,7 @@ def test_expected_errors_agree_with_posteriors_of_each_sentence(
 
 
 def cost(sentences: Features, number: int, weights: Weights, mixing: str) -> float:
-    """Return the cost of a sentence, by the definition of an arc's score."""
+    """Return the cost of a sentence by the definition of the score of an arc."""
     tokens = slice(sentences.token_begin[number], sentences.token_begin[number + 1])
     logprob = sentences.logprob[:, tokens].astype(np.float64)
     share = np.array(weights.mixture)

@@ -1,4 +1,4 @@
-"""Comparison of the corrections by two lists on a development set."""
+"""Comparison of corrections by two phrase lists on a development set."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The bound of the rate of false corrections: exact tests in a fixed sequence."""
+"""Upper bounds of the rate of false corrections, by exact tests in a fixed sequence."""
 
 from fractions import Fraction
 from itertools import combinations, product
@@ -81,7 +81,7 @@ def test_lowest_threshold_before_the_first_failure_is_chosen(num_future):
 
 def test_bound_holds_in_95_of_100_samples():
     rng = np.random.default_rng(7)
-    population = np.sort(rng.beta(0.15, 6.0, size=200_000))  # the largest probabilities of a change
+    population = np.sort(rng.beta(0.15, 6.0, size=200_000))  # the largest probability of a change per utterance
     num_violations = 0
     for _ in range(400):
         bound = choose_threshold(rng.choice(population, 800), 0.02, None)

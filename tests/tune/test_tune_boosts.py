@@ -1,4 +1,4 @@
-"""Choosing boosts: the trials, the search, messages about boosts that are too small or too large, and the pictures."""
+"""Tuning of boosts: trials, search, warnings about too small or too large boosts, and the plot."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def few_words_suffice(monkeypatch):
 def test_chosen_boost_recognises_names_without_inserting_them() -> None:
     result = tune()
     assert result.settings is not None
-    assert 2.5 < result.settings.options.keyword_boost < 4.5  # a nat below where harm begins
+    assert 2.5 < result.settings.options.keyword_boost < 4.5  # a nat below the smallest harmful boost
     assert result.before == Figures(50.0, 0.0, 0.0, 0)
     assert result.without == result.before
     assert result.after == Figures(pytest.approx(100 / 6), 0.0, 50.0, 0)
@@ -64,7 +64,7 @@ def test_chosen_boost_recognises_names_without_inserting_them() -> None:
 def test_the_middle_of_the_smaller_equally_good_boosts_is_chosen() -> None:
     result = tune(margin=0.0)
     assert result.settings is not None
-    assert result.settings.options.keyword_boost == 4.0  # from 3, the first whole one that serves, 2 on: 3 … 5
+    assert result.settings.options.keyword_boost == 4.0  # the middle of 3 … 5, where 3 is the smallest useful integer
     assert (result.settings.acoustic_scale, result.settings.word_penalty) == (0.1, 0.0)
     assert result.edges == ()
 
@@ -75,7 +75,7 @@ def test_max_general_rise_limits_the_boost() -> None:
     assert result.settings.options.keyword_boost > 8
     assert result.after == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
     assert result.max_general_wer == pytest.approx(100 / 3)
-    restrained = tune(max_general_rise=33.0)  # two errors of six words are more
+    restrained = tune(max_general_rise=33.0)  # two errors in six words exceed 33%
     assert restrained.settings is not None
     assert restrained.settings.options.keyword_boost < 5.5
 
@@ -201,7 +201,7 @@ def test_boost_and_weight_of_a_class_model_are_tuned(class_lm) -> None:
     assert result.settings is not None
     assert result.after.contextual_wer <= 100 / 6
     assert result.after.general_wer == 0.0
-    # What is chosen gives what is told.
+    # A run with the chosen settings has the reported WER.
     tracker = Tracker(TABLE, class_lm, result.settings.options)
     scales = Scales(result.settings.acoustic_scale, word_penalty=result.settings.word_penalty)
     errors = 0
@@ -265,7 +265,7 @@ def test_trials_agree_with_a_separate_run_of_each_setting(class_lm, points, case
 
 
 def test_class_weight_matters_without_entities(class_lm) -> None:
-    utterance = ("call chen", ("call chen", 0.0), ("call time", 1.0))  # the model likes the second more, by 2.3 nats
+    utterance = ("call chen", ("call chen", 0.0), ("call time", 1.0))  # the model prefers the second by 2.3 nats
     trials = Trials(dev_set(NAMES, u=utterance), dev_set(NAMES, u=utterance), TABLE, class_lm, None, ContextOptions())
     settings = [Setting(0.0, 0.0, weight, 0.1, 0.0) for weight in (0.0, 1.0)]
     assert [errors.general_without for errors in trials.errors_of(settings)] == [0, 1]
@@ -340,7 +340,7 @@ def test_no_allowed_grid_point_is_better_than_the_chosen_one(seed: int, with_lm:
         max_errors = min(20, errors.general_without, trials.errors_without([reference])[0][1]) + int(10 * rise)
         return max(errors.general - max_errors, errors.general_beyond - max_errors, 0)
 
-    for boost in (0.0, 2.0, 12.0, 20.0):  # of both grids
+    for boost in (0.0, 2.0, 12.0, 20.0):  # points of both keyword_boost grids
         for penalty in (start.word_penalty, reference.word_penalty):
             alternative = Setting(boost, 0.0, 0.5, reference.acoustic_scale, penalty)
             assert (num_excess_errors(best), trials.errors(best)) <= (
@@ -350,7 +350,7 @@ def test_no_allowed_grid_point_is_better_than_the_chosen_one(seed: int, with_lm:
 
 
 def test_entities_are_compared_with_the_best_run_without_them() -> None:
-    # A penalty of 3 a word takes the general errors away; the name is found without one only.
+    # A word penalty of 3 removes the general errors; the name is recognised only without a penalty.
     long, quiet = (
         ("in time", ("in time gin", 0.0), ("in time", 2.5)),
         ("tell time", ("tell time now", 0.0), ("tell time", 2.5)),

@@ -1,4 +1,4 @@
-"""Fit of confidence models."""
+"""Tuning of confidence models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ninja.tune.logistic import fit_isotonic, fit_logistic
 
 
 def score_on(model, lattices, references, **estimator):
-    """Return the quality of the confidences of the likeliest words."""
+    """Score the confidences of the most probable words."""
     batch = Batch.of(lattices.values())
     words = [[1, 3, 5, 7, 9, 11]] * len(batch)
     estimates = WordConfidenceEstimator(model, **estimator)(batch, words)
@@ -129,7 +129,7 @@ def test_words_of_a_difficult_utterance_have_smaller_confidences():
     batch = Batch.of(lattices.values())
     features = WordConfidenceEstimator().features(batch, [[1, 3, 5, 7, 9, 11]] * len(batch), Scales())[0]
     generator = np.random.default_rng(2)
-    for utterance in features:  # all words of an utterance are correct or wrong by the mean over its words
+    for utterance in features:  # all words of an utterance are correct, or all are wrong
         is_correct = generator.random() < sigmoid(4.0 * (utterance.values["half"].mean() - 1.5))
         references[utterance.key] = [f"w{2 * slot}" if is_correct else "other" for slot in range(6)]
     tuned = tune_confidence(lattices.items(), references)
@@ -166,7 +166,7 @@ def test_the_logistic_regression_minimises_its_penalised_loss(weighted):
 
 
 def isotonic(values):
-    """Return the isotonic regression of values by its definition as a maximum of minima of means."""
+    """Return the isotonic regression of values by its max-min formula over means."""
     count = len(values)
     return [
         max(min(np.mean(values[first : last + 1]) for last in range(place, count)) for first in range(place + 1))

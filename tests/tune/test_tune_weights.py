@@ -1,4 +1,4 @@
-"""Choosing weights: the features of costs, and the search."""
+"""Tuning of weights: features of sentence costs, and the search."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ OPTIONS = RescoreOptions(
     algorithm="trie", max_trie_nodes=0, beam=math.inf, max_unknown=1.0, unk_penalty=2.0, acoustic_scale=0.5,
     lm_weight=0.7, word_penalty=0.25,
 )  # fmt: skip
-# Deterministic, so that words say which path is meant.
+# Deterministic, so that a word sequence identifies a path.
 LATTICES = [(f"seed-{n}", determinize(random_lattice(n, num_states=7, fan=1), 0.5)) for n in range(6)]
-ALL = 100_000  # sentences: more than any of these lattices has
+ALL = 100_000  # more sentences than any of these lattices has
 
 
 class OtherLM(FakeLM):
-    """Another model of the same words."""
+    """A second model of the same vocabulary."""
 
     def score(self, history: tuple[int, ...], word: int) -> float:
         return super().score((*history, 3), word)
 
 
 def references() -> dict[str, list[str]]:
-    """Return the best sentences of a language model alone, with a few errors."""
+    """Return the sentences preferred by a language model, with an additional error."""
     options = replace(OPTIONS, lm_weight=0.9, acoustic_scale=0.3, word_penalty=1.0, output="best")
     sentences = {}
     for key, lattice in rescore(LATTICES, FakeLM(), options):
@@ -74,7 +74,7 @@ def extract_features(
 
 
 def total(sentences: Features, weights: Weights) -> np.ndarray:
-    """Return the cost of each sentence, by the definition of an arc's score."""
+    """Return the cost of each sentence by the definition of the score of an arc."""
     new = np.array(weights.mixture) @ sentences.of_sentences(sentences.logprob)
     old = 0.0 if sentences.old_logprob is None else sentences.of_sentences(sentences.old_logprob)
     share = 1 - weights.lm_weight if sentences.old_logprob is None else 1.0
@@ -173,7 +173,7 @@ def test_significantly_better_weights_are_chosen() -> None:
     tuned = choose(sentences, Weights(0.2, 0.1, 0.0))
     assert (tuned.wer_before, tuned.wer, tuned.wer_oracle, tuned.wer_first_pass) == (10.0, 0.0, 0.0, 10.0)
     assert tuned.weights.lm_weight > 0.45
-    assert (tuned.weights.acoustic_scale, tuned.weights.word_penalty) == (0.1, 0.0)  # nothing depends on them
+    assert (tuned.weights.acoustic_scale, tuned.weights.word_penalty) == (0.1, 0.0)  # no error depends on them
     assert tuned.choice.reason == "better"
     assert tuned.difference.high < 0
     assert tuned == choose(sentences, Weights(0.2, 0.1, 0.0))
@@ -195,7 +195,7 @@ def test_few_words_keep_the_initial_weights() -> None:
 
 
 def test_initial_weights_are_kept_if_chance_explains_the_gain() -> None:
-    """One utterance of a hundred is better with other weights."""
+    """Only one utterance in a hundred is better with other weights."""
     start = Weights(0.2, 0.1, 0.0)
     sentences = sentences_better_above(0.45)
     errors = np.where(sentences.lattice == 7, sentences.errors, 1)
@@ -211,7 +211,7 @@ def test_initial_weights_are_kept_if_chance_explains_the_gain() -> None:
 def test_a_model_that_does_not_help_is_not_used() -> None:
     start = Weights(0.9, 0.1, 1.0)
     sentences = sentences_better_above(0.45)
-    sentences = replace(sentences, errors=sentences.errors.max() - sentences.errors)  # better below
+    sentences = replace(sentences, errors=sentences.errors.max() - sentences.errors)  # small weights are better
     tuned = choose(sentences, start)
     assert (tuned.weights, tuned.wer_before, tuned.wer) == (Weights(0.0, 0.1, 0.0), 10.0, 0.0)
     assert tuned.evidence == (
@@ -244,7 +244,7 @@ def test_an_optimum_at_the_edge_of_the_grid_is_reported() -> None:
 
 
 def with_model(sentences: Features, first: float, second: float) -> Features:
-    """Add a model that scores the right and the wrong sentence of each lattice."""
+    """Add a model with these scores for the correct and the wrong sentence of each lattice."""
     scores = np.tile([first, second], sentences.num_lattices).astype(np.float32)[None]
     return replace(sentences, logprob=np.concatenate([sentences.logprob, scores]))
 
@@ -259,7 +259,7 @@ def test_a_mixture_no_better_than_its_best_model_is_not_chosen() -> None:
 
 
 def test_a_mixture_better_than_each_of_its_models_is_chosen() -> None:
-    """Each model knows half of the utterances, and only weakly prefers any sentence of the others."""
+    """Each model is right on half of the utterances, and weakly prefers the wrong sentence of the others."""
     sentences = with_model(sentences_better_above(0.45), 0.0, 0.0)
     is_even = sentences.lattice % 2 == 0
     correct_scores = np.where(sentences.errors == 0, 0.0, -9.0)
@@ -289,7 +289,7 @@ def test_differences_are_paired_by_speaker_if_there_are_five() -> None:
 
 
 def sentences_better_above(lm_weight: float, num_lattices: int = 100) -> Features:
-    """Return two sentences of each lattice; the right one wins if the new model has a larger weight than this."""
+    """Return two sentences per lattice; the correct one is best if the LM weight is larger than the given weight."""
     return Features(
         keys=tuple(f"utterance-{number}" for number in range(num_lattices)),
         lattice=np.repeat(np.arange(num_lattices), 2),
@@ -315,7 +315,7 @@ def test_united_sentences_contain_those_of_both_rescorings_once(seed: int, num_m
     union = parts[0].united(parts[1])
     assert union.keys == parts[0].keys
     expected = {}
-    for part in reversed(parts):  # sentences of the first one replace the others
+    for part in reversed(parts):  # sentences of the first part take precedence
         expected |= {name: content for name, content in by_text(part).items() if name[0] in parts[0].keys}
     assert by_text(union) == expected
     assert union.lattice.tolist() == sorted(union.lattice.tolist())
@@ -323,7 +323,7 @@ def test_united_sentences_contain_those_of_both_rescorings_once(seed: int, num_m
 
 
 def random_sentences(rng: np.random.Generator, num_models: int, keys: str) -> Features:
-    """Return sentences of at most two words; no sentence occurs twice in a lattice."""
+    """Return random sentences of at most two words, distinct within each lattice."""
     texts = [
         (place, text)
         for place in range(len(keys))
@@ -349,7 +349,7 @@ def random_sentences(rng: np.random.Generator, num_models: int, keys: str) -> Fe
 
 
 def by_text(part: Features) -> dict:
-    """Return everything about each sentence by its key and words."""
+    """Return errors, costs and scores of each sentence by its key and words."""
     word_end = np.cumsum(part.num_words)
     contents = {}
     for number in range(part.lattice.size):
@@ -378,7 +378,7 @@ def test_a_lattice_that_fails_is_left_out() -> None:
 
 
 def copies(num_copies: int) -> tuple[list[tuple[str, package.Lattice]], dict[str, list[str]]]:
-    """Return a larger set: each lattice and each reference several times."""
+    """Return a larger set, with several copies of each lattice and reference."""
     reference_texts = references()
     pairs = [
         (f"{key}-{copy}", replace(lattice, key=f"{key}-{copy}"))
@@ -420,7 +420,7 @@ def test_repeated_tuning_adds_the_sentences_of_new_rescorings(monkeypatch) -> No
 
 @pytest.mark.parametrize("lm_scale", [1.0, 2.0])
 def test_first_pass_scales_are_tuned_on_all_sentences(lm_scale):
-    """All sentences of the lattices are used, so that the rates are those of the best paths."""
+    """All sentences of the lattices are used, so that the error rates are those of the best paths."""
     pairs, _ = copies(25)
     best = Scales(0.4 * lm_scale, lm_scale, word_penalty=lm_scale)
     reference_texts = {key: lattice.words.spell(best_path(lattice, best).words) for key, lattice in pairs}
@@ -442,7 +442,7 @@ def test_first_pass_scales_are_tuned_on_all_sentences(lm_scale):
 
 
 class StubSentences:
-    """Sentences of a rescoring with given word error rates."""
+    """Sentences of a rescoring with fixed word error rates."""
 
     def __init__(self, first_pass: float, rescored: float) -> None:
         self.first_pass_errors, self.rescored_errors = first_pass, rescored
@@ -464,7 +464,7 @@ class StubTuned:
 
 def test_no_weights_are_rescored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     start, better = Weights(0.5, 0.1, 0.0), Weights(0.5, 0.15, 0.0)
-    rates = {start: (40.0, 30.0), better: (41.0, 29.0)}  # of the first pass at these scales, and rescored
+    rates = {start: (40.0, 30.0), better: (41.0, 29.0)}  # WER of the first pass with these scales, and after rescoring
     rescored: list[Weights] = []
     choices = iter([better, start])
 

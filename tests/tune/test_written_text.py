@@ -1,4 +1,4 @@
-"""Tuning on written text chooses the weights of its lexical words."""
+"""Tuning on written text gives the weights of its lexical words."""
 
 from __future__ import annotations
 
