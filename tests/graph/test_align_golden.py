@@ -78,25 +78,25 @@ def assert_identical(lattice: Lattice, expected: Lattice) -> None:
 
 def test_word_alignment_is_identical_to_lattice_align_words(model: TransitionModel, boundary: WordBoundary) -> None:
     expected = archive("align_words.ark.gz")
-    align = WordAligner(model, boundary)
+    aligner = WordAligner(model, boundary)
     for key, lattice in archive("lat.ark.gz").items():
-        assert_identical(align(lattice).whole(key), expected[key])
+        assert_identical(aligner(lattice).whole(key), expected[key])
     assert len(expected) == 60
 
 
 def test_general_algorithm_aligns_words_identically(model: TransitionModel, boundary: WordBoundary) -> None:
     expected = archive("align_words.ark.gz")
-    align = WordAligner(model, boundary)
+    aligner = WordAligner(model, boundary)
     for key, lattice in list(archive("lat.ark.gz").items())[::3]:
         with mock.patch.object(_align, "align", return_value=None):
-            assert_identical(align(lattice).whole(key), expected[key])
+            assert_identical(aligner(lattice).whole(key), expected[key])
 
 
 def test_phone_alignment_is_identical_to_lattice_align_phones(model: TransitionModel) -> None:
     expected = archive("align_phones.ark.gz")
-    align = PhoneAligner(model, PhoneAlignment(replace_output_symbols=True))
+    aligner = PhoneAligner(model, PhoneAlignment(replace_output_symbols=True))
     for key, lattice in archive("lat.ark.gz").items():
-        assert_identical(align(lattice).whole(key), expected[key])
+        assert_identical(aligner(lattice).whole(key), expected[key])
 
 
 def test_lexicon_of_aligned_words_agrees_with_word_boundaries(model: TransitionModel) -> None:
@@ -108,9 +108,9 @@ def test_lexicon_of_aligned_words_agrees_with_word_boundaries(model: TransitionM
     }
     begin = np.cumsum([0, *map(len, sorted(entries))])
     lexicon = AlignLexicon(np.array([number for entry in sorted(entries) for number in entry], np.int32), begin)
-    align = LexiconAligner(model, lexicon)
+    aligner = LexiconAligner(model, lexicon)
     for key in list(expected)[::2]:
-        aligned = align(archive("lat.ark.gz")[key]).whole(key)
+        aligned = aligner(archive("lat.ark.gz")[key]).whole(key)
         assert set(arcs_of(aligned)) == set(arcs_of(expected[key]))
         if aligned.num_arcs < 800:
             assert equivalent(aligned, expected[key], costs="both")
@@ -123,9 +123,9 @@ def test_word_times_agree_with_nbest_to_ctm(model: TransitionModel, boundary: Wo
         expected.setdefault(key.rsplit("-1", 1)[0] if key not in archive("lat.ark.gz") else key, []).append(
             (float(begin), float(length), word)
         )
-    align = WordAligner(model, boundary)
+    aligner = WordAligner(model, boundary)
     for key, lattice in archive("lat.ark.gz").items():
-        aligned = align(lattice).whole(key)
+        aligned = aligner(lattice).whole(key)
         rows = [(word.begin, word.duration, str(word.word)) for word in word_times(aligned, frame_shift=0.03)]
         assert [row[2] for row in rows] == [row[2] for row in expected.get(key, [])]
         for row, expected_row in zip(rows, expected.get(key, []), strict=True):
@@ -134,8 +134,8 @@ def test_word_times_agree_with_nbest_to_ctm(model: TransitionModel, boundary: Wo
 
 def test_raw_and_compact_lattices_have_the_same_word_alignment(model: TransitionModel, boundary: WordBoundary) -> None:
     lattice = prune(archive("lat.ark.gz")["lmy-lmy02061"], 2.0)
-    align = WordAligner(model, boundary)
-    assert arcs_of(align(to_raw(lattice)).whole("raw")) == arcs_of(align(lattice).whole("compact"))
+    aligner = WordAligner(model, boundary)
+    assert arcs_of(aligner(to_raw(lattice)).whole("raw")) == arcs_of(aligner(lattice).whole("compact"))
 
 
 def test_phone_lattices_have_the_phones_of_the_transition_ids(model: TransitionModel) -> None:

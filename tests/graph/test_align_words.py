@@ -67,8 +67,8 @@ def assert_paths_agree(lattice: Lattice, expected: Paths, *, exhaustive: bool) -
 
 
 def assert_agrees(aligned: Aligned, spoken: LabelledLattice, kinds: Kinds | None, *, exhaustive: bool = False) -> None:
-    expected, faulty = aligned_paths(spoken.lattice, spoken.model, kinds, spoken.reorder)
-    assert (aligned.fault is not None) == faulty
+    expected, has_fault = aligned_paths(spoken.lattice, spoken.model, kinds, spoken.reorder)
+    assert (aligned.fault is not None) == has_fault
     assert aligned.lattice is not None
     assert_paths_agree(aligned.lattice, expected, exhaustive=exhaustive)
 
@@ -167,9 +167,9 @@ def test_silence_and_partial_words_get_their_configured_labels(spoken: LabelledL
     assert labelled.lattice is not None
     kind = BOUNDARY.kinds(spoken.model.phone)
     first = labelled.lattice.ali[labelled.lattice.ali_begin[:-1]] if labelled.lattice.ali.size else labelled.lattice.ali
-    zero = plain.lattice.word == 0
-    assert np.array_equal(plain.lattice.word[~zero], labelled.lattice.word[~zero])
-    assert (labelled.lattice.word[zero] == np.where(kind[first[zero]] == KINDS["nonword"], 77, 88)).all()
+    is_epsilon = plain.lattice.word == 0
+    assert np.array_equal(plain.lattice.word[~is_epsilon], labelled.lattice.word[~is_epsilon])
+    assert (labelled.lattice.word[is_epsilon] == np.where(kind[first[is_epsilon]] == KINDS["nonword"], 77, 88)).all()
 
 
 @settings(max_examples=12)
@@ -265,11 +265,11 @@ def test_label_outside_the_transition_ids_is_refused() -> None:
     with pytest.raises(LatticeError, match="key 'utt': final state 1 has the label 17"):
         align_phones(linear_lattice((1, [12]), final=[17]), MODEL)
     for label in (-(2**31), -1, 0, 2**31 - 1):  # a lookup of these would be out of bounds
-        for faulty in (linear_lattice((1, [12]), (2, [label])), linear_lattice((1, [12]), final=[label])):
+        for invalid in (linear_lattice((1, [12]), (2, [label])), linear_lattice((1, [12]), final=[label])):
             with pytest.raises(LatticeError, match=f"has the label {label}, but the transition ids of small.mdl"):
-                align_words(faulty, MODEL, BOUNDARY)
+                align_words(invalid, MODEL, BOUNDARY)
             with pytest.raises(LatticeError, match=f"has the label {label}, but the transition ids of small.mdl"):
-                align_phones(faulty, MODEL)
+                align_phones(invalid, MODEL)
 
 
 def test_phone_without_a_word_boundary_entry_is_refused() -> None:

@@ -83,12 +83,12 @@ def test_phrases_match_the_phones_of_the_alignment_instead_of_the_spelling(model
     lattice = linear_lattice(labels_of(1, 2, 3, 4), words=("<eps>", "said", "tom"))
     pronouncer = Pronouncer({"said": ["S EH D"], "tom": ["T AA M"]})
     confusion = Confusion.articulatory()
-    tom = PhraseList("", {"@name": (Phrase("tom"),)})
+    phrases = PhraseList("", {"@name": (Phrase("tom"),)})
     options = AugmentOptions(max_distance=0.1)
     arc_phones = ArcPhones(model, PHONES, confusion.phones)
-    assert not Augmenter(words, pronouncer, confusion, options)(lattice, [tom])[1]
-    (added,) = Augmenter(words, pronouncer, confusion, options, phones=arc_phones)(lattice, [tom])[1]
-    assert (added.phrase, added.replaced, added.distance) == ("tom", ("said",), 0.0)
+    assert not Augmenter(words, pronouncer, confusion, options)(lattice, [phrases])[1]
+    (addition,) = Augmenter(words, pronouncer, confusion, options, phones=arc_phones)(lattice, [phrases])[1]
+    assert (addition.phrase, addition.replaced, addition.distance) == ("tom", ("said",), 0.0)
 
 
 def test_lattices_of_another_model_or_without_alignments_are_refused(model):

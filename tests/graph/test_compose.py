@@ -170,9 +170,9 @@ def test_invalid_fst_files_are_refused_with_their_path(tmp_path: Path) -> None:
         (image([(0, 0, 1, 1, math.nan)], [0.0]), LatticeError, "arc 0 of state 0 has the weight nan"),
     ]:
         path.write_bytes(content)
-        with pytest.raises(error, match=message) as caught:
+        with pytest.raises(error, match=message) as excinfo:
             read_transducer(path)
-        assert caught.value.path == str(path)
+        assert excinfo.value.path == str(path)
     path.write_bytes(good)
     assert read_transducer(path).ilabel.tolist() == [1]
     with pytest.raises(InputError, match="cannot be read"):

@@ -94,7 +94,7 @@ def test_minimize_keeps_every_path_of_a_lattice(lattice: Lattice, seed: int, sca
     assert_same(best_ways(result, scale), best_ways(lattice, scale))
 
 
-def doubled(lattice: Lattice, shift: float) -> Lattice:
+def with_copy(lattice: Lattice, shift: float) -> Lattice:
     """Begin with word 98 or 99 and continue in one of two copies of a lattice; shift the final costs of the second."""
     n, m = lattice.num_states, lattice.num_arcs
     copy_graph = np.where(lattice.is_final, lattice.final_graph + np.float32(shift), np.float32(np.inf))
@@ -120,7 +120,7 @@ def doubled(lattice: Lattice, shift: float) -> Lattice:
 @given(SMALL, SEEDS, st.sampled_from([0.0, 1.5, -200.25]))
 def test_minimize_merges_copies_that_differ_by_a_constant(lattice: Lattice, seed: int, shift: float) -> None:
     lattice = with_random_costs(lattice, seed)
-    copies = doubled(lattice, shift)
+    copies = with_copy(lattice, shift)
     result = minimize(copies)
     assert result.num_states <= lattice.num_states + 1
     assert_same(best_ways(result), best_ways(copies))

@@ -175,8 +175,8 @@ def test_state_times_are_the_path_lengths_in_frames(lattice: Lattice) -> None:
 @given(timed_lattices())
 def test_depth_counts_the_arcs_that_cross_each_frame(lattice: Lattice) -> None:
     time, src, frames = state_times(lattice), lattice.src, num_frames(lattice)
-    reached = [arc for arc in range(lattice.num_arcs) if time[src[arc]] >= 0]
-    expected = [sum(time[src[arc]] <= t < time[lattice.dst[arc]] for arc in reached) for t in range(frames)]
+    reachable = [arc for arc in range(lattice.num_arcs) if time[src[arc]] >= 0]
+    expected = [sum(time[src[arc]] <= t < time[lattice.dst[arc]] for arc in reachable) for t in range(frames)]
     assert depth_per_frame(lattice).tolist() == expected
     assert depth(lattice) == pytest.approx(np.mean(expected) if frames else 0.0)
 
@@ -215,6 +215,6 @@ def test_times_of_the_format_are_used_if_they_increase() -> None:
     lattice = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0, 0], finals={2: 0}, time=[0, 7, 9])
     assert state_times(lattice).tolist() == [0, 7, 9]
     assert num_frames(lattice) == 9
-    falling = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0, 0], finals={2: 0}, time=[0, 7, 3])
+    decreasing = from_arcs("utt", [0, 1], [1, 2], [1, 2], [0, 0], finals={2: 0}, time=[0, 7, 3])
     with pytest.raises(LatticeError, match="arc 1 ends before it begins"):
-        depth(falling)
+        depth(decreasing)

@@ -25,11 +25,11 @@ def assert_is_part(smaller: Lattice, lattice: Lattice, arc_map: np.ndarray) -> N
     for name in ("word", "graph", "acoustic"):
         assert np.array_equal(getattr(smaller, name), getattr(lattice, name)[arc_map])
     old_state = {0: 0}
-    for arc, old in enumerate(arc_map):
-        assert old_state[int(smaller.src[arc])] == lattice.src[old]
-        assert old_state.setdefault(int(smaller.dst[arc]), int(lattice.dst[old])) == lattice.dst[old]
+    for arc, old_arc in enumerate(arc_map):
+        assert old_state[int(smaller.src[arc])] == lattice.src[old_arc]
+        assert old_state.setdefault(int(smaller.dst[arc]), int(lattice.dst[old_arc])) == lattice.dst[old_arc]
         labels = smaller.ali[smaller.ali_begin[arc] : smaller.ali_begin[arc + 1]]
-        assert np.array_equal(labels, lattice.ali[lattice.ali_begin[old] : lattice.ali_begin[old + 1]])
+        assert np.array_equal(labels, lattice.ali[lattice.ali_begin[old_arc] : lattice.ali_begin[old_arc + 1]])
     assert set(old_state) == set(range(smaller.num_states))
     for path in paths(smaller):
         old_path = tuple(int(arc_map[arc]) for arc in path)
@@ -151,11 +151,11 @@ def test_limit_depth_keeps_the_best_arcs_of_each_frame(lattice: Lattice, limit: 
     through, time, src = through_costs(lattice), state_times(lattice), lattice.src
     float32_costs = {arc: np.float32(cost - min(through.values())) for arc, cost in through.items()}
     assume(len(set(float32_costs.values())) == len(float32_costs))  # nth_element breaks ties, as in Kaldi
-    dropped = set()
+    dropped_arcs = set()
     for frame in range(int(time.max())):
         crossing = [arc for arc in through if time[src[arc]] <= frame < time[lattice.dst[arc]]]
-        dropped |= set(sorted(crossing, key=lambda arc: float32_costs[arc])[limit:])
-    shallow_paths = [path for path in paths(lattice) if not dropped & set(path)]
+        dropped_arcs |= set(sorted(crossing, key=lambda arc: float32_costs[arc])[limit:])
+    shallow_paths = [path for path in paths(lattice) if not dropped_arcs & set(path)]
     limited, arc_map = limit_depth(lattice, limit, return_arc_map=True)
     assert arc_map.tolist() == sorted({arc for path in shallow_paths for arc in path})
     assert_is_part(limited, lattice, arc_map)
@@ -183,7 +183,7 @@ def test_limit_depth_keeps_a_path_among_ties() -> None:
     lattice = from_arcs("a", src, dst, range(30), [1.0] * 30, finals={6: 0}, labels=[[1, 2]] * 30)
     limited = limit_depth(lattice, 1)
     assert limited.num_arcs == 6
-    crossed = from_arcs(
+    crossing = from_arcs(
         "b",
         [0, 0, 1, 2, 2],
         [1, 2, 3, 3, 3],
@@ -192,7 +192,7 @@ def test_limit_depth_keeps_a_path_among_ties() -> None:
         finals={3: 0},
         labels=[[1], [1, 1], [1, 1], [1], [1]],
     )
-    assert len(paths(limit_depth(crossed, 1))) == 1
+    assert len(paths(limit_depth(crossing, 1))) == 1
     parallel = [[1, 1], [3, 2, 2, 2, 3], [2, 1, 3], [3, 3, 3]]
     lattice = from_arcs("c", [0, 0, 1, 1], [1, 2, 2, 2], [1, 0, 1, 2], [0] * 4, finals={2: 0}, labels=parallel)
     assert depth_per_frame(limit_depth(lattice, 1)).tolist() == [1] * 5

@@ -269,7 +269,7 @@ def test_an_fst_with_a_changed_byte_is_read_or_refused() -> None:
                     check(read_fst(content[:position] + bytes([value]) + content[position + 1 :], "utt", "a.fst"))
 
 
-def patched(position: int, layout: str, value: float) -> bytes:
+def with_value(position: int, layout: str, value: float) -> bytes:
     content = bytearray(write_fst(small()))
     struct.pack_into("<" + layout, content, position, value)
     return bytes(content)
@@ -282,42 +282,42 @@ FIRST_ARC = FIRST_STATE + 12  # after the final weight and the number of arcs
     ("content", "message"),
     [
         (b"", "byte 0, key 'utt': the image ends within the header"),
-        (patched(0, "i", 7), "not an OpenFst file: the magic number is wrong"),
-        (patched(4, "i", 10**9), "the header declares 1000000000 bytes, but"),
+        (with_value(0, "i", 7), "not an OpenFst file: the magic number is wrong"),
+        (with_value(4, "i", 10**9), "the header declares 1000000000 bytes, but"),
         (write_fst(small()).replace(b"vector", b"compac"), 'unsupported FST type "compac"; convert it with fstconvert'),
         (
             write_fst(small()).replace(b"standard", b"lattice4"),
             'unsupported arc type "lattice4"; standard, log and log64',
         ),
-        (patched(26, "i", 1), "version 1 of a vector FST; 2 is needed"),
-        (patched(30, "i", 8), "unknown header flags 8"),
-        (patched(42, "q", 3), "start state 3 of 3"),
-        (patched(50, "q", 2**40), "the header declares 1099511627776 states"),
-        (patched(50, "q", -2), "the header declares -2 states"),
-        (patched(FIRST_STATE + 4, "q", 2**60), "state 0 declares 1152921504606846976 arcs, but"),
-        (patched(FIRST_STATE + 4, "q", -1), "state 0 declares -1 arcs"),
-        (patched(FIRST_ARC + 12, "i", 3), "arc 0 of state 0 enters state 3 of 3"),
-        (patched(FIRST_ARC + 12, "i", -1), "arc 0 of state 0 enters state -1 of 3"),
+        (with_value(26, "i", 1), "version 1 of a vector FST; 2 is needed"),
+        (with_value(30, "i", 8), "unknown header flags 8"),
+        (with_value(42, "q", 3), "start state 3 of 3"),
+        (with_value(50, "q", 2**40), "the header declares 1099511627776 states"),
+        (with_value(50, "q", -2), "the header declares -2 states"),
+        (with_value(FIRST_STATE + 4, "q", 2**60), "state 0 declares 1152921504606846976 arcs, but"),
+        (with_value(FIRST_STATE + 4, "q", -1), "state 0 declares -1 arcs"),
+        (with_value(FIRST_ARC + 12, "i", 3), "arc 0 of state 0 enters state 3 of 3"),
+        (with_value(FIRST_ARC + 12, "i", -1), "arc 0 of state 0 enters state -1 of 3"),
         (write_fst(small()) + b"x", "1 bytes follow the end of the FST"),
     ],
 )
 def test_damaged_fst_files_are_refused_with_the_byte_position(content: bytes, message: str) -> None:
-    with pytest.raises(FormatError, match=message) as caught:
+    with pytest.raises(FormatError, match=message) as excinfo:
         read_fst(content, "utt", "a.fst")
-    assert str(caught.value).startswith("a.fst, byte ")
+    assert str(excinfo.value).startswith("a.fst, byte ")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (patched(FIRST_ARC + 8, "f", float("nan")), "arc 0 of state 0 has the weight -?nan"),
-        (patched(FIRST_ARC + 8, "f", float("-inf")), "arc 0 of state 0 has the weight -inf"),
-        (patched(FIRST_STATE, "f", float("nan")), "state 0 has the final weight -?nan"),
-        (patched(FIRST_STATE, "f", float("-inf")), "state 0 has the final weight -inf"),
-        (patched(FIRST_ARC, "i", -7), "arc 0 of state 0 has the negative input label -7"),
-        (patched(FIRST_ARC + 4, "i", -7), "arc 0 of state 0 has the negative output label -7"),
-        (patched(FIRST_ARC + 12, "i", 0), "state 0 lies on a cycle"),
-        (patched(42, "q", -1), "the FST is empty"),
+        (with_value(FIRST_ARC + 8, "f", float("nan")), "arc 0 of state 0 has the weight -?nan"),
+        (with_value(FIRST_ARC + 8, "f", float("-inf")), "arc 0 of state 0 has the weight -inf"),
+        (with_value(FIRST_STATE, "f", float("nan")), "state 0 has the final weight -?nan"),
+        (with_value(FIRST_STATE, "f", float("-inf")), "state 0 has the final weight -inf"),
+        (with_value(FIRST_ARC, "i", -7), "arc 0 of state 0 has the negative input label -7"),
+        (with_value(FIRST_ARC + 4, "i", -7), "arc 0 of state 0 has the negative output label -7"),
+        (with_value(FIRST_ARC + 12, "i", 0), "state 0 lies on a cycle"),
+        (with_value(42, "q", -1), "the FST is empty"),
     ],
 )
 def test_fst_files_that_are_not_lattices_are_refused(content: bytes, message: str) -> None:
@@ -326,4 +326,4 @@ def test_fst_files_that_are_not_lattices_are_refused(content: bytes, message: st
 
 
 def test_an_fst_without_a_state_count_is_read_to_the_end() -> None:
-    assert read_fst(patched(50, "q", -1), "utt").word.tolist() == [7, 8, 0]
+    assert read_fst(with_value(50, "q", -1), "utt").word.tolist() == [7, 8, 0]

@@ -110,12 +110,12 @@ TRANSDUCER = "0 1 1 2 0.5\n1 2 2 1 0.25\n2\n"
 ACCEPTOR = "0 1 1 1 0.5\n1 2 2 2 0.25\n1 2 1 2 Infinity\n2\n"  # the arc of weight zero is ignored
 
 
-def labelled(text: str, *, of_inputs: Any = None, of_outputs: Any = None) -> bytes:
+def fst_with_symbols(text: str, *, input_symbols: Any = None, output_symbols: Any = None) -> bytes:
     machine = compile_fst(text)
-    if of_inputs is not None:
-        machine.set_input_symbols(of_inputs)
-    if of_outputs is not None:
-        machine.set_output_symbols(of_outputs)
+    if input_symbols is not None:
+        machine.set_input_symbols(input_symbols)
+    if output_symbols is not None:
+        machine.set_output_symbols(output_symbols)
     content: bytes = machine.write_to_string()
     return content
 
@@ -126,16 +126,16 @@ IN, OUT = symbols("<eps>", "p_AA", "p_B"), symbols("<eps>", "odd", "even")
 @pytest.mark.parametrize(
     ("content", "words", "spelled"),
     [
-        (labelled(TRANSDUCER, of_inputs=IN), "output", [2, 1]),
-        (labelled(TRANSDUCER, of_inputs=IN, of_outputs=OUT), "output", ["even", "odd"]),
-        (labelled(TRANSDUCER, of_outputs=OUT), "output", ["even", "odd"]),
-        (labelled(ACCEPTOR, of_inputs=IN), "output", ["p_AA", "p_B"]),
-        (labelled(ACCEPTOR, of_inputs=IN, of_outputs=OUT), "output", ["odd", "even"]),
-        (labelled(TRANSDUCER, of_inputs=IN), "input", ["p_AA", "p_B"]),
-        (labelled(TRANSDUCER, of_inputs=IN, of_outputs=OUT), "input", ["p_AA", "p_B"]),
-        (labelled(TRANSDUCER, of_outputs=OUT), "input", [1, 2]),
-        (labelled(ACCEPTOR, of_outputs=OUT), "input", ["odd", "even"]),
-        (labelled(ACCEPTOR), "output", [1, 2]),
+        (fst_with_symbols(TRANSDUCER, input_symbols=IN), "output", [2, 1]),
+        (fst_with_symbols(TRANSDUCER, input_symbols=IN, output_symbols=OUT), "output", ["even", "odd"]),
+        (fst_with_symbols(TRANSDUCER, output_symbols=OUT), "output", ["even", "odd"]),
+        (fst_with_symbols(ACCEPTOR, input_symbols=IN), "output", ["p_AA", "p_B"]),
+        (fst_with_symbols(ACCEPTOR, input_symbols=IN, output_symbols=OUT), "output", ["odd", "even"]),
+        (fst_with_symbols(TRANSDUCER, input_symbols=IN), "input", ["p_AA", "p_B"]),
+        (fst_with_symbols(TRANSDUCER, input_symbols=IN, output_symbols=OUT), "input", ["p_AA", "p_B"]),
+        (fst_with_symbols(TRANSDUCER, output_symbols=OUT), "input", [1, 2]),
+        (fst_with_symbols(ACCEPTOR, output_symbols=OUT), "input", ["odd", "even"]),
+        (fst_with_symbols(ACCEPTOR), "output", [1, 2]),
     ],
 )
 def test_words_are_spelled_by_the_symbol_table_of_their_side(content: bytes, words: Any, spelled: list[Any]) -> None:
@@ -146,7 +146,7 @@ def test_words_are_spelled_by_the_symbol_table_of_their_side(content: bytes, wor
 
 def test_reading_option_words_selects_input_or_output_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.fst"
-    path.write_bytes(labelled(TRANSDUCER, of_inputs=IN))
+    path.write_bytes(fst_with_symbols(TRANSDUCER, input_symbols=IN))
     ((_, lattice),) = ninja.read(str(path), format="openfst:words=input")
     assert lattice.words is not None
     assert lattice.words.spell(lattice.word) == ["p_AA", "p_B"]

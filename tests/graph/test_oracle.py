@@ -187,19 +187,19 @@ def test_reference_words_are_mapped_by_the_table_or_are_ids() -> None:
     assert numbered.unknown_in(["u", "v"]) == Counter(["zzz"])
     assert number(texts, WORDS, oov=1).ids["u"].tolist() == [2, 1, 3]
     assert number({"u": ["2", "007"]}, None).ids["u"].tolist() == [2, 7]
-    for wrong in ("a", "-3", "2147483648", "²", "9" * 5000):
+    for word in ("a", "-3", "2147483648", "²", "9" * 5000):
         with pytest.raises(FormatError, match=r"key 'u': .* is not a word id; specify the symbol table with --words"):
-            number({"u": [wrong]}, None)
+            number({"u": [word]}, None)
 
 
 def test_oov_word_is_an_id_or_a_word_of_the_table() -> None:
     assert word_id("17", WORDS) == 17
     assert word_id("<unk>", WORDS) == 1
-    for wrong in ("zzz", "<eps>", "0", "-1", "9" * 5000):
+    for word in ("zzz", "<eps>", "0", "-1", "9" * 5000):
         with pytest.raises(
             OptionError, match=r"is neither a word id from 1 to 2147483647 nor a word in the symbol table"
         ):
-            word_id(wrong, WORDS)
+            word_id(word, WORDS)
 
 
 @pytest.fixture

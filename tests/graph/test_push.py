@@ -66,11 +66,11 @@ def long_label_lattices(draw: st.DrawFn) -> Lattice:
     """Draw a lattice with only the labels 1 and 2, up to 40 per arc, which often have common prefixes."""
     num_states = draw(st.integers(2, 5))
     arcs = [(state, draw(st.integers(state + 1, num_states - 1))) for state in range(num_states - 1) for _ in range(3)]
-    stem = draw(st.lists(st.integers(1, 2), min_size=40, max_size=40))
+    prefix = draw(st.lists(st.integers(1, 2), min_size=40, max_size=40))
     labels = []
     for _ in arcs:
         length = draw(st.integers(0, 40))
-        labels.append([*stem[:length], *draw(st.lists(st.integers(1, 2), max_size=2))])
+        labels.append([*prefix[:length], *draw(st.lists(st.integers(1, 2), max_size=2))])
     src, dst = zip(*arcs, strict=True)
     return from_arcs(
         "long", src, dst, range(1, len(arcs) + 1), [1.0] * len(arcs), finals={num_states - 1: 0.5}, labels=labels
@@ -137,9 +137,9 @@ def test_push_and_minimize_are_idempotent(lattice: Lattice) -> None:
     pushed = push(lattice)
     assert push(pushed).identical(pushed)
     small = minimize(lattice)
-    again = minimize(small)
-    assert (again.num_states, again.num_arcs) == (small.num_states, small.num_arcs)
-    assert np.array_equal(again.ali, small.ali)
+    minimized_twice = minimize(small)
+    assert (minimized_twice.num_states, minimized_twice.num_arcs) == (small.num_states, small.num_arcs)
+    assert np.array_equal(minimized_twice.ali, small.ali)
 
 
 @given(SMALL, st.booleans(), st.booleans())

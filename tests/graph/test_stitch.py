@@ -23,24 +23,24 @@ WORDS = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, 40))])
 SCALES = Scales(0.5)
 
 
-def sausage(key, begin, end, seed=0, junk=(), labels=True):
+def sausage(key, begin, end, seed=0, cut_words=(), labels=True):
     """Return a section of an endless recording, in which word i lasts 4 + i % 3 frames and has one competitor.
 
-    A word that crosses either end is cut; if `junk` is given, its id is replaced by one of these.
+    A word that crosses either end is cut; its id is then replaced by one of `cut_words`, if given.
     """
     random = np.random.default_rng(seed)
-    arcs, at, state = [], 0, 0
+    arcs, boundary_frame, state = [], 0, 0
     times = [0]
     for number in range(200):
         length = 4 + number % 3
-        first, last = max(at, begin), min(at + length, end)
-        at += length
+        first, last = max(boundary_frame, begin), min(boundary_frame + length, end)
+        boundary_frame += length
         if first >= last:
             continue
         is_cut = last - first < length
         word = 1 + number % 30
         for cost, candidate in ((1.0, word), (2.5, 31 + number % 8)):
-            label = junk[number % len(junk)] if is_cut and junk else candidate
+            label = cut_words[number % len(cut_words)] if is_cut and cut_words else candidate
             arcs.append((state, state + 1, label, cost + random.random() * 0.1, last - first))
         state += 1
         times.append(last - begin)
@@ -59,9 +59,9 @@ def best_words(lattice, scales=SCALES):
 
 @pytest.mark.parametrize("labels", [True, False])
 def test_joined_windows_have_the_best_words_and_times_of_the_recording(labels):
-    whole = sausage("whole", 0, 400, junk=(38, 39), labels=labels)
+    whole = sausage("whole", 0, 400, cut_words=(38, 39), labels=labels)
     begins = [0, 75, 150, 225, 300]
-    windows = [sausage(f"w{b}", b, min(b + 100, 400), seed=b + 1, junk=(38, 39), labels=labels) for b in begins]
+    windows = [sausage(f"w{b}", b, min(b + 100, 400), seed=b + 1, cut_words=(38, 39), labels=labels) for b in begins]
     result = join_windows(windows, [0.01 * begin for begin in begins], "rec", 0.01, SCALES)
     assert best_words(result.lattice) == best_words(whole)
     assert num_frames(result.lattice) == 400
@@ -88,7 +88,10 @@ def random_window(key, seed, num_frames=40):
         arcs.append((state, end, int(random.integers(0, 30)), random.uniform(0, 2), random.uniform(0, 2)))
         arcs.append((state, state + 1, int(random.integers(1, 30)), random.uniform(0, 2), random.uniform(0, 2)))
     src, dst, word, graph, acoustic = zip(*arcs, strict=True)
-    labels = [[int(word_id) + 1] * int(times[e] - times[s]) for s, e, word_id in zip(src, dst, word, strict=True)]
+    labels = [
+        [int(word_id) + 1] * int(times[dst_state] - times[src_state])
+        for src_state, dst_state, word_id in zip(src, dst, word, strict=True)
+    ]
     return from_arcs(key, src, dst, word, graph, acoustic, finals={len(times) - 1: 0.25}, labels=labels, words=WORDS)
 
 
@@ -98,11 +101,11 @@ def test_path_posterior_is_the_product_of_the_window_posteriors(seed):
     result = join_windows([first, second], [0.0, 0.25], "rec", 0.01, SCALES)
     frame = result.seams[0].frame
 
-    def halves(lattice, offset, is_first):
+    def half_probabilities(lattice, offset, is_first):
         """Return the probability of each word sequence before or after the seam, by enumeration."""
         time = state_times(lattice) + offset
         cost = SCALES.of_arcs(lattice)
-        mass = {}
+        probabilities = {}
         for path in paths(lattice):
             total = math.exp(-float(sum(cost[arc] for arc in path)))
             ends = [0, *(int(lattice.dst[arc]) for arc in path)]
@@ -110,13 +113,13 @@ def test_path_posterior_is_the_product_of_the_window_posteriors(seed):
                 part = path[:place] if is_first else path[place:]
                 if (frame - 1 <= time[state] <= frame) if is_first else (frame <= time[state] <= frame + 2):
                     words = tuple(int(lattice.word[arc]) for arc in part if lattice.word[arc])
-                    mass[state, words] = mass.get((state, words), 0.0) + total
+                    probabilities[state, words] = probabilities.get((state, words), 0.0) + total
         by_words = {}
-        for (_, words), first_words in mass.items():
-            by_words[words] = by_words.get(words, 0.0) + first_words
+        for (_, words), probability in probabilities.items():
+            by_words[words] = by_words.get(words, 0.0) + probability
         return by_words
 
-    before, after = halves(first, 0, True), halves(second, 25, False)
+    before, after = half_probabilities(first, 0, True), half_probabilities(second, 25, False)
     joined, cost = {}, SCALES.of_arcs(result.lattice)
     for path in paths(result.lattice):
         words = tuple(int(result.lattice.word[arc]) for arc in path if result.lattice.word[arc])
@@ -129,8 +132,8 @@ def test_path_posterior_is_the_product_of_the_window_posteriors(seed):
             )
     assert joined.keys() == expected.keys()
     share, total = sum(expected.values()), sum(joined.values())
-    for words, mass in joined.items():
-        assert mass / total == pytest.approx(expected[words] / share, rel=1e-4)
+    for words, probability in joined.items():
+        assert probability / total == pytest.approx(expected[words] / share, rel=1e-4)
     assert num_frames(result.lattice) == 65
     state_times(result.lattice)  # all paths to a state have the same length
 
@@ -246,7 +249,7 @@ def test_language_model_histories_cross_the_seams():
     words = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, 40))])
 
     def part(key, begin, end):
-        lattice = sausage(key, begin, end, junk=(38, 39))
+        lattice = sausage(key, begin, end, cut_words=(38, 39))
         return replace(lattice, graph=np.where(lattice.word < 31, np.float32(1), np.float32(1.5)), words=words)
 
     class Bigrams(FakeLM):
@@ -310,7 +313,10 @@ def test_nbest_lists_with_word_times_are_joined(tmp_path, ninja):
         if number:  # the first word of a window is often misrecognised
             rows[0]["word"] = "mix"
         entries.append(
-            {"key": f"talk-{number}", "nbest": [{"text": " ".join(r["word"] for r in rows), "score": 0, "words": rows}]}
+            {
+                "key": f"talk-{number}",
+                "nbest": [{"text": " ".join(row["word"] for row in rows), "score": 0, "words": rows}],
+            }
         )
     (tmp_path / "windows.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     code, _, errors = ninja(

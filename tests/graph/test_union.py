@@ -109,10 +109,16 @@ def test_union_delays_the_choice_between_alignments_until_costs_decide() -> None
 
 def test_states_with_different_pending_labels_are_not_merged() -> None:
     # After words 1 and 2, both lattices are in the same states at the same costs, but with different labels.
-    def lattice(third: float, fourth: float, *last_labels: int) -> Lattice:
+    def lattice(third_cost: float, fourth_cost: float, *last_labels: int) -> Lattice:
         labels = [[11, last_labels[0]], [11, last_labels[1]], [31], [41]]
         return from_arcs(
-            "k", [0, 0, 1, 1], [1, 1, 2, 2], [1, 2, 3, 4], [0.0, 0.0, third, fourth], finals={2: 0.0}, labels=labels
+            "k",
+            [0, 0, 1, 1],
+            [1, 1, 2, 2],
+            [1, 2, 3, 4],
+            [0.0, 0.0, third_cost, fourth_cost],
+            finals={2: 0.0},
+            labels=labels,
         )
 
     first, second = lattice(0.0, 1.0, 12, 13), lattice(1.0, 0.0, 14, 15)
@@ -160,9 +166,9 @@ def test_union_merges_costs_that_differ_only_by_rounding() -> None:
     )
     graph = lattice.graph.copy()
     graph[:2] += np.float32(0.1)
-    dearer = replace(lattice, graph=graph)
-    assert union([lattice, dearer]).num_states == lattice.num_states
-    assert union([lattice, dearer], delta=1e-7).num_states > lattice.num_states
+    costlier = replace(lattice, graph=graph)
+    assert union([lattice, costlier]).num_states == lattice.num_states
+    assert union([lattice, costlier], delta=1e-7).num_states > lattice.num_states
 
 
 def test_union_takes_key_and_frame_shift_from_the_first_lattice() -> None:

@@ -140,15 +140,15 @@ def test_batch_determinization_agrees_with_each_lattice(minimize, examples, time
 
 
 def test_batch_determinization_is_refused_if_a_lattice_fails():
-    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    assert determinize_pruned_all(Batch.of([well])).keys == ["a"]
-    assert determinize_pruned_all(Batch.of([well, dead_end("b")])) is None
+    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    assert determinize_pruned_all(Batch.of([good])).keys == ["a"]
+    assert determinize_pruned_all(Batch.of([good, dead_end("b")])) is None
 
 
 @settings(max_examples=12)
 @given(st.one_of(labelled_trees(), labelled_sausages()), damaged_lattices(), arbitrary_lattices())
 def test_batch_alignment_agrees_with_each_lattice(
-    good: LabelledLattice, broken: LabelledLattice, odd: LabelledLattice
+    good: LabelledLattice, broken: LabelledLattice, unusual: LabelledLattice
 ) -> None:
     aligner = WordAligner(good.model, BOUNDARY, WordAlignment(reorder=good.reorder))
     whole = aligner.all(Batch.of([good.lattice, good.lattice.with_key("again")]))
@@ -157,16 +157,16 @@ def test_batch_alignment_agrees_with_each_lattice(
     aligned = aligner(good.lattice).lattice
     assert aligned is not None
     assert all(lattice.identical(aligned.with_key(lattice.key)) for lattice in whole)
-    for spoken in (broken, odd):
+    for spoken in (broken, unusual):
         aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
-        fast = False
+        is_fast = False
         with (
             mock.patch.object(_align, "align_generally", side_effect=AssertionError),
             contextlib.suppress(AssertionError, LatticeError),
         ):
             aligner(spoken.lattice)
-            fast = True
-        assert (aligner.all(Batch.of([spoken.lattice])) is not None) == fast
+            is_fast = True
+        assert (aligner.all(Batch.of([spoken.lattice])) is not None) == is_fast
 
 
 @given(st.lists(lattices(), max_size=4), st.integers(0, 4))
@@ -309,8 +309,8 @@ def test_unchanged_lattices_are_the_same_objects():
 
 def test_faults_and_lattices_keep_their_order():
     error = LatticeError("no", key="x")
-    ok = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    entries = [("x", error), ("a", ok), ("d", dead_end("d")), ("x", error), ("b", ok.with_key("b")), ("x", error)]
+    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    entries = [("x", error), ("a", good), ("d", dead_end("d")), ("x", error), ("b", good.with_key("b")), ("x", error)]
     batch = Batch.of_entries(entries)
     assert [key for key, _ in batch.entries()] == ["x", "a", "d", "x", "b", "x"]
     pruned = graph.prune(batch, 1.0)

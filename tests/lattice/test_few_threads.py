@@ -31,12 +31,12 @@ def test_in_order_without_threads_raises_a_thread_error(no_threads):
 
 
 def test_errors_of_tasks_are_not_thread_errors():
-    def broken(task):
+    def fail(task):
         raise RuntimeError("can't start new thread")  # an error of the task itself
 
-    with pytest.raises(RuntimeError, match="can't start") as caught:
-        list(in_order(broken, [1], 2))
-    assert not isinstance(caught.value, ThreadError)
+    with pytest.raises(RuntimeError, match="can't start") as excinfo:
+        list(in_order(fail, [1], 2))
+    assert not isinstance(excinfo.value, ThreadError)
 
 
 def test_read_ahead_without_threads_raises_a_thread_error(no_threads):

@@ -82,8 +82,8 @@ def test_every_hash_table_has_a_key() -> None:
     tables = [table for text in sources.values() for table in re.findall(r"unordered_\w+<.*?> \w+;", text)]
     assert tables
     assert [table for table in tables if "KeyedHash" not in table] == []
-    unkeyed = re.compile(r"std::hash|0x9e3779b|0xbf58476d|0xc6a4a793", re.IGNORECASE)
-    assert [path for path, text in sources.items() if unkeyed.search(text)] == []
+    unkeyed_pattern = re.compile(r"std::hash|0x9e3779b|0xbf58476d|0xc6a4a793", re.IGNORECASE)
+    assert [path for path, text in sources.items() if unkeyed_pattern.search(text)] == []
 
 
 RESULTS = """

@@ -110,9 +110,9 @@ def test_faults_of_the_archive_are_reported_or_raised(archive: Path, tmp_path: P
 
 
 def test_a_full_disk_raises_an_output_error(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
+    def raise_disk_full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "write", full)
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "write", raise_disk_full)
     with Lookup(archive) as lattices, pytest.raises(OutputError, match="No space left on device"):
         lattices.get("k3")

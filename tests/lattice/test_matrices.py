@@ -140,9 +140,11 @@ def test_damaged_matrices_raise_typed_errors_or_are_read(tmp_path):
     rng = random.Random(1)
     for content in matrix_files(np.random.default_rng(0).normal(size=(4, 3)), tmp_path, kaldiio, torch).values():
         for _ in range(40):
-            damaged = bytearray(content)
+            damaged_content = bytearray(content)
             for _ in range(rng.randint(1, 4)):
-                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+                damaged_content[rng.randrange(len(damaged_content))] = rng.randrange(256)
             with suppress(NinjaError):
-                for _, matrix in read_content(bytes(damaged[: rng.choice([len(damaged), len(damaged) // 2])]), "k"):
+                for _, matrix in read_content(
+                    bytes(damaged_content[: rng.choice([len(damaged_content), len(damaged_content) // 2])]), "k"
+                ):
                     assert matrix.nbytes <= 4 * len(content)

@@ -108,9 +108,9 @@ def test_operations_keep_the_times_of_remaining_states(operation, lattice):
 
 @given(timed_lattices(), timed_lattices())
 def test_each_lattice_of_a_union_keeps_its_times(first, second):
-    moved = second.with_costs(second.graph, second.acoustic * 8192)
-    result = graph.union([first, moved], determinize=False)
-    expected = spans_by_cost(graph.connect(first)) | spans_by_cost(graph.connect(moved))
+    rescaled = second.with_costs(second.graph, second.acoustic * 8192)
+    result = graph.union([first, rescaled], determinize=False)
+    expected = spans_by_cost(graph.connect(first)) | spans_by_cost(graph.connect(rescaled))
     assert (result.time[result.dst] >= result.time[result.src]).all()
     assert {cost: span for cost, span in spans_by_cost(result).items() if cost} == expected
 
@@ -143,8 +143,8 @@ def test_push_keeps_states_and_their_times(lattice):
 
 @given(timed_lattices(different_words=True), st.data())
 def test_remove_epsilons_keeps_the_end_times_of_words(lattice, data):
-    silent = data.draw(st.lists(st.booleans(), min_size=lattice.num_arcs, max_size=lattice.num_arcs))
-    words = np.where(silent, 0, lattice.word).astype(np.int32)
+    is_epsilon = data.draw(st.lists(st.booleans(), min_size=lattice.num_arcs, max_size=lattice.num_arcs))
+    words = np.where(is_epsilon, 0, lattice.word).astype(np.int32)
     words.flags.writeable = False
     ends = dict(zip(lattice.word.tolist(), lattice.time[lattice.dst].tolist(), strict=True))
     result = graph.remove_epsilons(replace(lattice, word=words))

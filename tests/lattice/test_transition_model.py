@@ -67,10 +67,10 @@ def test_a_truncated_transition_model_is_refused_with_the_byte_position(
     content, path = write(chain), tmp_path / "final.mdl"
     for length in range(len(content) - 1 - (write is as_text)):
         path.write_bytes(content[:length])
-        with pytest.raises(FormatError, match=r"final.mdl.*byte \d+: .*truncated") as caught:
+        with pytest.raises(FormatError, match=r"final.mdl.*byte \d+: .*truncated") as excinfo:
             read_transition_model(path)
-        assert caught.value.byte is not None
-        assert caught.value.byte <= length
+        assert excinfo.value.byte is not None
+        assert excinfo.value.byte <= length
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -123,10 +123,10 @@ def test_invalid_transition_models_are_refused_with_the_line(
 
 def test_an_absurd_count_allocates_no_memory(tmp_path: Path) -> None:
     content = as_binary(True)
-    huge = struct.pack("<i", 2**31 - 1)
+    large_count = struct.pack("<i", 2**31 - 1)
     for place in range(len(content) - 4):
         if content[place : place + 1] == b"\4":
-            (tmp_path / "final.mdl").write_bytes(content[: place + 1] + huge + content[place + 5 :])
+            (tmp_path / "final.mdl").write_bytes(content[: place + 1] + large_count + content[place + 5 :])
             try:
                 read_transition_model(tmp_path / "final.mdl")
             except FormatError:

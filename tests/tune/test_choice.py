@@ -35,11 +35,11 @@ def test_a_fold_without_words_has_no_standard_error():
     assert np.isinf(ratio_error(errors, np.zeros(2))).all()
 
 
-def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[int, int]:
+def simplest(outcomes: Outcomes, num_moved: np.ndarray, groups: list[int]) -> tuple[int, int]:
     """Return the best point, and the simplest point within a standard error, by explicit sums."""
     words = sum(int(outcomes.words[group]) for group in groups)
     totals = [sum(errors[group] for group in groups) for errors in outcomes.expected]
-    best = min(range(len(totals)), key=lambda point: (totals[point], moved[point]))
+    best = min(range(len(totals)), key=lambda point: (totals[point], num_moved[point]))
     candidates = []
     for point, total in enumerate(totals):
         rate = (total - totals[best]) / words
@@ -50,22 +50,22 @@ def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[
         error = math.sqrt(len(groups) / (len(groups) - 1) * sum(value**2 for value in residuals)) / words
         if rate <= error:
             candidates.append(point)
-    return best, min(candidates, key=lambda point: (moved[point], totals[point]))
+    return best, min(candidates, key=lambda point: (num_moved[point], totals[point]))
 
 
 @given(SEEDS)
 def test_choice_agrees_with_a_slow_implementation_of_the_rules(seed: int) -> None:
-    outcomes, moved = random_outcomes(seed)
-    moved[0] = 0
+    outcomes, num_moved = random_outcomes(seed)
+    num_moved[0] = 0
     groups = list(range(len(outcomes.words)))
-    best, candidate = simplest(outcomes, moved, groups)
+    best, candidate = simplest(outcomes, num_moved, groups)
     cross_validated_errors = np.zeros(len(groups))
     for fold in range(MAX_FOLDS):
         held_out = [group for group in groups if group % MAX_FOLDS == fold]
-        _, point = simplest(outcomes, moved, [group for group in groups if group not in held_out])
+        _, point = simplest(outcomes, num_moved, [group for group in groups if group not in held_out])
         cross_validated_errors[held_out] = outcomes.errors[point][held_out]
-    choice = choose_point(outcomes, moved, 0, min_words=0)
-    assert cross_validated(outcomes, moved).tolist() == cross_validated_errors.tolist()
+    choice = choose_point(outcomes, num_moved, 0, min_words=0)
+    assert cross_validated(outcomes, num_moved).tolist() == cross_validated_errors.tolist()
     assert choice.candidate == candidate
     difference = paired_difference(outcomes.errors[0], cross_validated_errors, outcomes.words)
     assert choice.difference == difference
@@ -82,12 +82,12 @@ def test_choice_agrees_with_a_slow_implementation_of_the_rules(seed: int) -> Non
 
 @given(SEEDS)
 def test_too_few_words_keep_the_defaults(seed: int) -> None:
-    outcomes, moved = random_outcomes(seed)
+    outcomes, num_moved = random_outcomes(seed)
     words = int(outcomes.words.sum())
-    choice = choose_point(outcomes, moved, 3, min_words=words + 1)
+    choice = choose_point(outcomes, num_moved, 3, min_words=words + 1)
     assert (choice.point, choice.reason) == (3, "too few words")
     assert (choice.expected_difference.low, choice.expected_difference.high) == (0.0, 0.0)
-    assert choose_point(outcomes, moved, 3, min_words=words).reason != "too few words"
+    assert choose_point(outcomes, num_moved, 3, min_words=words).reason != "too few words"
     message = explain(choice, "others", words, "speaker", "weights of the first pass")
     assert message == f"the weights of the first pass are kept: {words} words are too few to choose other weights"
 

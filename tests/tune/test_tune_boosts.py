@@ -75,9 +75,9 @@ def test_max_general_rise_limits_the_boost() -> None:
     assert result.settings.options.keyword_boost > 8
     assert result.after == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
     assert result.max_general_wer == pytest.approx(100 / 3)
-    restrained = tune(max_general_rise=33.0)  # two errors in six words exceed 33%
-    assert restrained.settings is not None
-    assert restrained.settings.options.keyword_boost < 5.5
+    limited = tune(max_general_rise=33.0)  # two errors in six words exceed 33%
+    assert limited.settings is not None
+    assert limited.settings.options.keyword_boost < 5.5
 
 
 def test_margin_lowers_the_boost_below_harmful_values() -> None:
@@ -305,12 +305,12 @@ class Landscape:
         return low + crc32(repr((self.seed, low, of)).encode()) % (high - low)
 
     def errors(self, setting: Setting) -> Errors:
-        without = self.errors_without([setting])[0][1]
+        general_without = self.errors_without([setting])[0][1]
         return Errors(
             self.random_errors(20, 60, setting),
             self.random_errors(10, 30, setting),
             self.random_errors(9, 29, setting),
-            without,
+            general_without,
         )
 
     def errors_of(self, settings: list[Setting]) -> list[Errors]:

@@ -150,16 +150,16 @@ def test_the_logistic_regression_minimises_its_penalised_loss(weighted):
     generator = np.random.default_rng(0)
     table = generator.normal(size=(300, 3)) * [1.0, 5.0, 0.1] + [0.0, 2.0, -1.0]
     words = [f"w{number}" for number in generator.integers(0, 40, 300)]
-    correct = generator.random(300) < sigmoid(table @ [1.0, -0.2, 4.0])
+    is_correct = generator.random(300) < sigmoid(table @ [1.0, -0.2, 4.0])
     row_weight = generator.random(300) + 0.1 if weighted else None
     penalty = np.array([2.0, 1.0, 4.0]) if weighted else 2.0
-    fitted = fit_logistic(table, words, correct, penalty, 3.0, row_weight)
-    error = (sigmoid(fitted.logits(table, words)) - correct) * (1.0 if row_weight is None else row_weight)
+    model = fit_logistic(table, words, is_correct, penalty, 3.0, row_weight)
+    error = (sigmoid(model.logits(table, words)) - is_correct) * (1.0 if row_weight is None else row_weight)
     assert error.sum() == pytest.approx(0.0, abs=1e-2)
     standardised = (table - table.mean(0)) / table.std(0)
-    assert standardised.T @ error + penalty * fitted.weights * table.std(0) == pytest.approx(0.0, abs=1e-2)
-    assert len(fitted.words) > 30
-    for word, weight in fitted.words.items():
+    assert standardised.T @ error + penalty * model.weights * table.std(0) == pytest.approx(0.0, abs=1e-2)
+    assert len(model.words) > 30
+    for word, weight in model.words.items():
         rows = [row for row, row_word in enumerate(words) if row_word == word]
         assert len(rows) >= 3
         assert error[rows].sum() + 3.0 * weight == pytest.approx(0.0, abs=1e-2)

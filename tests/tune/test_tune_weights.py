@@ -370,8 +370,8 @@ def test_references_of_other_utterances_are_refused() -> None:
 
 def test_a_lattice_that_fails_is_left_out() -> None:
     failures: list[package.NinjaError] = []
-    nameless = replace(LATTICES[1][1], key="seed-1", words=None)
-    pairs = [LATTICES[0], ("seed-1", nameless), *LATTICES[2:]]
+    without_words = replace(LATTICES[1][1], key="seed-1", words=None)
+    pairs = [LATTICES[0], ("seed-1", without_words), *LATTICES[2:]]
     tuned = tune_weights(pairs, references(), FakeLM(), OPTIONS, report=RescoreReport(on_error=failures.append))
     assert tuned.num_lattices == 5
     assert [failure.key for failure in failures] == ["seed-1"]
@@ -403,19 +403,21 @@ def test_tuning_approaches_the_weights_that_generated_the_references() -> None:
 
 
 def test_repeated_tuning_adds_the_sentences_of_new_rescorings(monkeypatch) -> None:
-    visited = []
+    rescoring_options = []
     pairs, reference_texts = copies(25)
     monkeypatch.setattr(
         weights_module,
         "rescore",
-        lambda source, lm, options, **arguments: visited.append(options) or rescore(source, lm, options, **arguments),
+        lambda source, lm, options, **arguments: (
+            rescoring_options.append(options) or rescore(source, lm, options, **arguments)
+        ),
     )
     tuned = tune_weights(pairs, reference_texts, FakeLM(), replace(OPTIONS, lm_weight=0.1), num_best=2)
-    assert 2 <= len(visited) <= 5
-    assert tuned.weights.lm_weight == visited[-1].lm_weight
+    assert 2 <= len(rescoring_options) <= 5
+    assert tuned.weights.lm_weight == rescoring_options[-1].lm_weight
     assert tuned.num_sentences > 2 * tuned.num_lattices
-    rescored = rescore(pairs, FakeLM(), visited[-1])
-    assert tuned.wer_rescored == word_error_rate(rescored, reference_texts, visited[-1].scales)
+    rescored = rescore(pairs, FakeLM(), rescoring_options[-1])
+    assert tuned.wer_rescored == word_error_rate(rescored, reference_texts, rescoring_options[-1].scales)
 
 
 @pytest.mark.parametrize("lm_scale", [1.0, 2.0])
@@ -465,15 +467,15 @@ class StubTuned:
 def test_no_weights_are_rescored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     start, better = Weights(0.5, 0.1, 0.0), Weights(0.5, 0.15, 0.0)
     rates = {start: (40.0, 30.0), better: (41.0, 29.0)}  # WER of the first pass with these scales, and after rescoring
-    rescored: list[Weights] = []
+    rescored_weights: list[Weights] = []
     choices = iter([better, start])
 
     def sentences_at(weights: Weights, log: Log) -> Any:
-        rescored.append(weights)
+        rescored_weights.append(weights)
         return StubSentences(*rates[weights])
 
     monkeypatch.setattr(weights_module, "choose", lambda *_, **__: StubTuned(next(choices)))
     tuned = choose_repeatedly(sentences_at, start, speakers=None, min_words=0, log=Log())
-    assert rescored == [start, better]
+    assert rescored_weights == [start, better]
     assert tuned.weights == start
     assert (tuned.wer_first_pass, tuned.wer_before, tuned.wer_rescored) == (40.0, 30.0, 30.0)
