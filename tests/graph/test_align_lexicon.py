@@ -47,18 +47,18 @@ def lexicon_of(entries: list[tuple[int, ...]]) -> AlignLexicon:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.one_of(labelled_trees(max_words=5), labelled_sausages(max_length=3)), st.sampled_from([COMPLETE, AMBIGUOUS]))
 def test_lexicon_alignment_finds_all_segmentations_of_the_phones(
-    spoken: LabelledLattice, entries: list[tuple[int, ...]]
+    example: LabelledLattice, entries: list[tuple[int, ...]]
 ) -> None:
     lexicon = {(word, *phones): output for word, output, *phones in entries}
     expected: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
-    for path in paths(spoken.lattice):
-        units, _ = units_of_path(spoken.lattice, path, spoken.model, None, spoken.reorder)
-        phones = [(int(spoken.model.phone[labels[0]]), labels) for _, labels in units if labels]
+    for path in paths(example.lattice):
+        units, _ = units_of_path(example.lattice, path, example.model, None, example.reorder)
+        phones = [(int(example.model.phone[labels[0]]), labels) for _, labels in units if labels]
         words = [word for word, _ in units if word]
         for segmentation in segmentations(words, phones, lexicon):
-            expected.setdefault(segmentation, set()).add(costs_of(spoken.lattice, path))
-    aligner = LexiconAligner(spoken.model, lexicon_of(entries), LexiconAlignment(reorder=spoken.reorder))
-    aligned = aligner(spoken.lattice)
+            expected.setdefault(segmentation, set()).add(costs_of(example.lattice, path))
+    aligner = LexiconAligner(example.model, lexicon_of(entries), LexiconAlignment(reorder=example.reorder))
+    aligned = aligner(example.lattice)
     if not expected:
         assert aligned.fault is not None
         return
@@ -125,13 +125,13 @@ def test_only_paths_with_words_missing_from_the_lexicon_are_dropped() -> None:
 
 
 @given(st.one_of(labelled_trees(max_words=5), labelled_sausages(max_length=3)), st.sampled_from([1, 2, 3, 4, 5, 6]))
-def test_alignment_ignores_paths_with_words_missing_from_the_lexicon(spoken: LabelledLattice, word: int) -> None:
-    options = LexiconAlignment(reorder=spoken.reorder)
+def test_alignment_ignores_paths_with_words_missing_from_the_lexicon(example: LabelledLattice, word: int) -> None:
+    options = LexiconAlignment(reorder=example.reorder)
     reduced_lexicon = lexicon_of([entry for entry in COMPLETE if entry[0] != word])
-    aligned = LexiconAligner(spoken.model, reduced_lexicon, options)(spoken.lattice)
+    aligned = LexiconAligner(example.model, reduced_lexicon, options)(example.lattice)
     try:
-        lattice = select_arcs(spoken.lattice, spoken.lattice.word != word)
-        expected = LexiconAligner(spoken.model, lexicon_of(COMPLETE), options)(lattice)
+        lattice = select_arcs(example.lattice, example.lattice.word != word)
+        expected = LexiconAligner(example.model, lexicon_of(COMPLETE), options)(lattice)
     except LatticeError:  # no path remains, or none with labels
         assert aligned.fault is not None
         return
@@ -139,7 +139,7 @@ def test_alignment_ignores_paths_with_words_missing_from_the_lexicon(spoken: Lab
         assert expected.lattice is not None
         assert aligned.lattice is not None
         assert paths_as_units(aligned.lattice) == paths_as_units(expected.lattice)
-    if word not in spoken.lattice.word:
+    if word not in example.lattice.word:
         assert aligned.fault == expected.fault
 
 

@@ -66,8 +66,8 @@ def assert_paths_agree(lattice: Lattice, expected: Paths, *, exhaustive: bool) -
     assert least_costs(paths) == least_costs(expected)
 
 
-def assert_agrees(aligned: Aligned, spoken: LabelledLattice, kinds: Kinds | None, *, exhaustive: bool = False) -> None:
-    expected, has_fault = aligned_paths(spoken.lattice, spoken.model, kinds, spoken.reorder)
+def assert_agrees(aligned: Aligned, example: LabelledLattice, kinds: Kinds | None, *, exhaustive: bool = False) -> None:
+    expected, has_fault = aligned_paths(example.lattice, example.model, kinds, example.reorder)
     assert (aligned.fault is not None) == has_fault
     assert aligned.lattice is not None
     assert_paths_agree(aligned.lattice, expected, exhaustive=exhaustive)
@@ -75,29 +75,29 @@ def assert_agrees(aligned: Aligned, spoken: LabelledLattice, kinds: Kinds | None
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
-def test_word_alignment_agrees_with_alignment_of_each_path(spoken: LabelledLattice) -> None:
-    aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
-    aligned = aligner(spoken.lattice)
+def test_word_alignment_agrees_with_alignment_of_each_path(example: LabelledLattice) -> None:
+    aligner = WordAligner(example.model, BOUNDARY, WordAlignment(reorder=example.reorder))
+    aligned = aligner(example.lattice)
     assert aligned.fault is None
-    assert_agrees(aligned, spoken, PHONES, exhaustive=True)
-    assert_agrees(by_general_algorithm(aligner, spoken.lattice), spoken, PHONES)
+    assert_agrees(aligned, example, PHONES, exhaustive=True)
+    assert_agrees(by_general_algorithm(aligner, example.lattice), example, PHONES)
 
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
-def test_decoder_lattices_use_the_fast_algorithm(spoken: LabelledLattice) -> None:
-    aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+def test_decoder_lattices_use_the_fast_algorithm(example: LabelledLattice) -> None:
+    aligner = WordAligner(example.model, BOUNDARY, WordAlignment(reorder=example.reorder))
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
-        aligner(spoken.lattice)
+        aligner(example.lattice)
 
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()), st.floats(0.01, 3.0))
-def test_fast_and_general_algorithm_give_identical_lattices(spoken: LabelledLattice, factor: float) -> None:
-    lattice = scale(spoken.lattice, factor, factor / 3)  # so that float32 sums depend on the order of addition
+def test_fast_and_general_algorithm_give_identical_lattices(example: LabelledLattice, factor: float) -> None:
+    lattice = scale(example.lattice, factor, factor / 3)  # so that float32 sums depend on the order of addition
     for aligner in (
-        WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder)),
-        PhoneAligner(spoken.model, PhoneAlignment(reorder=spoken.reorder)),
+        WordAligner(example.model, BOUNDARY, WordAlignment(reorder=example.reorder)),
+        PhoneAligner(example.model, PhoneAlignment(reorder=example.reorder)),
     ):
         fast, general = aligner(lattice).lattice, by_general_algorithm(aligner, lattice).lattice
         assert fast is not None
@@ -107,36 +107,36 @@ def test_fast_and_general_algorithm_give_identical_lattices(spoken: LabelledLatt
 
 @few_examples
 @given(damaged_lattices())
-def test_damaged_lattices_are_partially_aligned_and_reported(spoken: LabelledLattice) -> None:
-    aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
-    assert_agrees(aligner(spoken.lattice), spoken, PHONES)
-    assert_agrees(by_general_algorithm(aligner, spoken.lattice), spoken, PHONES)
+def test_damaged_lattices_are_partially_aligned_and_reported(example: LabelledLattice) -> None:
+    aligner = WordAligner(example.model, BOUNDARY, WordAlignment(reorder=example.reorder))
+    assert_agrees(aligner(example.lattice), example, PHONES)
+    assert_agrees(by_general_algorithm(aligner, example.lattice), example, PHONES)
 
 
 @few_examples
 @given(arbitrary_lattices())
-def test_lattices_of_any_shape_are_aligned_to_words(spoken: LabelledLattice) -> None:
-    aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
-    assert_agrees(aligner(spoken.lattice), spoken, PHONES)
+def test_lattices_of_any_shape_are_aligned_to_words(example: LabelledLattice) -> None:
+    aligner = WordAligner(example.model, BOUNDARY, WordAlignment(reorder=example.reorder))
+    assert_agrees(aligner(example.lattice), example, PHONES)
 
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages(), damaged_lattices(), arbitrary_lattices()))
-def test_phone_alignment_agrees_with_alignment_of_each_path(spoken: LabelledLattice) -> None:
-    aligner = PhoneAligner(spoken.model, PhoneAlignment(remove_epsilon=False, reorder=spoken.reorder))
-    assert_agrees(aligner(spoken.lattice), spoken, None, exhaustive=True)
-    assert_agrees(by_general_algorithm(aligner, spoken.lattice), spoken, None, exhaustive=True)
+def test_phone_alignment_agrees_with_alignment_of_each_path(example: LabelledLattice) -> None:
+    aligner = PhoneAligner(example.model, PhoneAlignment(remove_epsilon=False, reorder=example.reorder))
+    assert_agrees(aligner(example.lattice), example, None, exhaustive=True)
+    assert_agrees(by_general_algorithm(aligner, example.lattice), example, None, exhaustive=True)
 
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()), st.booleans())
-def test_replaced_output_symbols_are_the_phones_of_the_labels(spoken: LabelledLattice, remove_epsilon: bool) -> None:
-    options = PhoneAlignment(replace_output_symbols=True, remove_epsilon=remove_epsilon, reorder=spoken.reorder)
-    aligned = PhoneAligner(spoken.model, options)(spoken.lattice).whole("key")
-    paths, _ = aligned_paths(spoken.lattice, spoken.model, None, spoken.reorder)
+def test_replaced_output_symbols_are_the_phones_of_the_labels(example: LabelledLattice, remove_epsilon: bool) -> None:
+    options = PhoneAlignment(replace_output_symbols=True, remove_epsilon=remove_epsilon, reorder=example.reorder)
+    aligned = PhoneAligner(example.model, options)(example.lattice).whole("key")
+    paths, _ = aligned_paths(example.lattice, example.model, None, example.reorder)
     expected: Paths = {}
     for units, costs in paths.items():
-        phones = tuple((int(spoken.model.phone[labels[0]]), labels) for _, labels in units if labels)
+        phones = tuple((int(example.model.phone[labels[0]]), labels) for _, labels in units if labels)
         expected.setdefault(phones, set()).update(costs)
     assert_paths_agree(aligned, expected, exhaustive=not remove_epsilon)
 
@@ -151,21 +151,21 @@ def test_removing_epsilons_merges_words_with_the_same_phones() -> None:
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages()))
-def test_phone_alignment_keeps_word_sequences_and_costs(spoken: LabelledLattice) -> None:
-    aligned = align_phones(spoken.lattice, spoken.model, PhoneAlignment(reorder=spoken.reorder))
+def test_phone_alignment_keeps_word_sequences_and_costs(example: LabelledLattice) -> None:
+    aligned = align_phones(example.lattice, example.model, PhoneAlignment(reorder=example.reorder))
     assert (aligned.word > 0).all()
-    assert best_sequences(aligned) == best_sequences(spoken.lattice)
+    assert best_sequences(aligned) == best_sequences(example.lattice)
 
 
 @few_examples
 @given(st.one_of(labelled_trees(), labelled_sausages(), damaged_lattices()))
-def test_silence_and_partial_words_get_their_configured_labels(spoken: LabelledLattice) -> None:
-    plain = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))(spoken.lattice)
-    options = WordAlignment(silence_label=77, partial_word_label=88, reorder=spoken.reorder)
-    labelled = WordAligner(spoken.model, BOUNDARY, options)(spoken.lattice)
+def test_silence_and_partial_words_get_their_configured_labels(example: LabelledLattice) -> None:
+    plain = WordAligner(example.model, BOUNDARY, WordAlignment(reorder=example.reorder))(example.lattice)
+    options = WordAlignment(silence_label=77, partial_word_label=88, reorder=example.reorder)
+    labelled = WordAligner(example.model, BOUNDARY, options)(example.lattice)
     assert plain.lattice is not None
     assert labelled.lattice is not None
-    kind = BOUNDARY.kinds(spoken.model.phone)
+    kind = BOUNDARY.kinds(example.model.phone)
     first = labelled.lattice.ali[labelled.lattice.ali_begin[:-1]] if labelled.lattice.ali.size else labelled.lattice.ali
     is_epsilon = plain.lattice.word == 0
     assert np.array_equal(plain.lattice.word[~is_epsilon], labelled.lattice.word[~is_epsilon])
@@ -174,16 +174,16 @@ def test_silence_and_partial_words_get_their_configured_labels(spoken: LabelledL
 
 @settings(max_examples=12)
 @given(labelled_sausages())
-def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: LabelledLattice) -> None:
+def test_aligned_lattices_keep_their_times_and_have_no_final_labels(example: LabelledLattice) -> None:
     length = {
         sum(len(labels) for _, labels in units)
-        for units in aligned_paths(spoken.lattice, spoken.model, PHONES, spoken.reorder)[0]
+        for units in aligned_paths(example.lattice, example.model, PHONES, example.reorder)[0]
     }
     assume(len(length) == 1)
-    aligned = align_words(spoken.lattice, spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    aligned = align_words(example.lattice, example.model, BOUNDARY, WordAlignment(reorder=example.reorder))
     assert aligned.final_ali.size == 0
     assert state_times(aligned).max() == length.pop()
-    realigned = align_words(aligned, spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    realigned = align_words(aligned, example.model, BOUNDARY, WordAlignment(reorder=example.reorder))
     assert paths_as_units(realigned) == paths_as_units(aligned)
 
 

@@ -31,7 +31,7 @@ def have_common_words(a: Lattice, b: Lattice) -> bool:
     return bool({way.words for way in ways(a)} & {way.words for way in ways(b)})
 
 
-def test_the_arcs_of_an_fst_are_sorted_once() -> None:
+def test_arcs_of_an_fst_are_sorted_once() -> None:
     arrays = [np.array([0, 2, 2]), *(np.array(column, np.int32) for column in ([1, 1], [7, 5], [1, 2]))]
     fst = Fst(*arrays, cost=np.array([0.5, 0.0]), final_cost=np.array([np.inf, 0.0]))
     machine = fst.sorted_by_input()
@@ -140,7 +140,7 @@ def test_composition_beyond_max_arcs_is_refused() -> None:
         compose(lattice, machine, max_arcs=100)
 
 
-def test_the_bound_is_checked_within_a_state() -> None:
+def test_composition_checks_max_arcs_within_a_state() -> None:
     def make(count: int) -> Callable[[], None]:
         lattice = from_arcs("wide", [0] * count, [1] * count, [1] * count, [0.0] * count, finals={1: 0.0})
 

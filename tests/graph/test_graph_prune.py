@@ -200,14 +200,14 @@ def test_limit_depth_keeps_a_path_among_ties() -> None:
 
 @pytest.mark.parametrize("levels", [1, 1000])
 def test_limit_depth_is_linear_in_the_number_of_overlapping_arcs(levels: int) -> None:
-    def limited(size: int) -> Callable[[], object]:
+    def make_run(size: int) -> Callable[[], object]:
         cost = [number % levels for number in range(size)]
         src, dst = [0] * size + list(range(1, size)), [*range(1, size + 1), *[size] * (size - 1)]
         time = list(range(0, size + 1))  # the arcs into the last state all end at the same time
         lattice = from_arcs("a", src, dst, [1] * len(src), cost + [0] * (size - 1), finals={size: 0}, time=time)
         return lambda: limit_depth(lattice, 5)
 
-    assert_linear(limited, 20_000)
+    assert_linear(make_run, 20_000)
 
 
 def test_limit_depth_refuses_a_limit_below_one() -> None:

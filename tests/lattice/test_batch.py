@@ -157,16 +157,16 @@ def test_batch_alignment_agrees_with_each_lattice(
     aligned = aligner(good.lattice).lattice
     assert aligned is not None
     assert all(lattice.identical(aligned.with_key(lattice.key)) for lattice in whole)
-    for spoken in (broken, unusual):
-        aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+    for example in (broken, unusual):
+        aligner = WordAligner(example.model, BOUNDARY, WordAlignment(reorder=example.reorder))
         is_fast = False
         with (
             mock.patch.object(_align, "align_generally", side_effect=AssertionError),
             contextlib.suppress(AssertionError, LatticeError),
         ):
-            aligner(spoken.lattice)
+            aligner(example.lattice)
             is_fast = True
-        assert (aligner.all(Batch.of([spoken.lattice])) is not None) == is_fast
+        assert (aligner.all(Batch.of([example.lattice])) is not None) == is_fast
 
 
 @given(st.lists(lattices(), max_size=4), st.integers(0, 4))
@@ -369,14 +369,14 @@ def test_inconsistent_arrays_are_refused():
 
 def test_threads_share_the_items_of_a_batch(monkeypatch):
     batch = Batch.of([graph.from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0})])
-    gathered = _core.gathered
-    of_others = []
+    gather = _core.gathered
+    items_of_other_thread = []
 
     def gather_after_another_thread(origins):
-        monkeypatch.setattr(_core, "gathered", gathered)
-        of_others.append(batch.items)
-        return gathered(origins)
+        monkeypatch.setattr(_core, "gathered", gather)
+        items_of_other_thread.append(batch.items)
+        return gather(origins)
 
     monkeypatch.setattr(_core, "gathered", gather_after_another_thread)
-    assert batch.items is of_others[0]
-    assert batch.items is of_others[0]
+    assert batch.items is items_of_other_thread[0]
+    assert batch.items is items_of_other_thread[0]

@@ -105,7 +105,7 @@ def test_fast_reader_does_not_depend_on_the_block_size(block: int, tmp_path: Pat
 
 
 def test_merging_symbol_tables_takes_linear_time() -> None:
-    def merging(size: int) -> Callable[[], object]:
+    def make_run(size: int) -> Callable[[], object]:
         first, second = ([(f"{name}{number}", size // 2 + number) for number in range(size)] for name in "ab")
 
         def run() -> None:
@@ -115,7 +115,7 @@ def test_merging_symbol_tables_takes_linear_time() -> None:
 
         return run
 
-    assert_linear(merging, 2_000)
+    assert_linear(make_run, 2_000)
 
 
 def test_merge_gives_words_with_a_used_id_the_next_free_id() -> None:
