@@ -268,6 +268,7 @@ def path_extremes(const int64_t[::1] arc_begin not None, const int32_t[::1] dst 
 
 
 def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs, int64_t max_labels):
+    """Remove epsilons; also return whether a cost of the result exceeds single precision."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
     cdef c.EpsilonFree arrays
@@ -281,7 +282,7 @@ def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs, i
     time = lattice.time
     if time is not None:
         time = freeze(time[int32s(arrays.state)])
-    return lattice_of(lattice, arrays, _new(Lattice), _SLOTS, time)
+    return lattice_of(lattice, arrays, _new(Lattice), _SLOTS, time), arrays.exceeds_range
 
 
 def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -15,6 +16,7 @@ namespace ninja {
 
 struct EpsilonFree : GrowingLattice {
   std::vector<int32_t> state;  // [new states] old state of each; empty if no path leads to a final state
+  bool exceeds_range = false;  // whether a cost exceeds single precision
 };
 
 // A state of an epsilon closure, with the best epsilon path to it as a chain of arcs.
@@ -84,14 +86,18 @@ inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, d
       append_labels(labels.ali, labels.ali_begin, arc, result.ali);
       result.too_large = static_cast<int64_t>(result.ali.size()) > max_labels;
       if (result.too_large) return result;
-      result.add_arc(arcs.dst[arc], arcs.word[arc], static_cast<float>(cost.graph), static_cast<float>(cost.acoustic));
+      const auto graph = static_cast<float>(cost.graph), acoustic = static_cast<float>(cost.acoustic);
+      result.exceeds_range |= !std::isfinite(graph) || !std::isfinite(acoustic);
+      result.add_arc(arcs.dst[arc], arcs.word[arc], graph, acoustic);
       wanted[arcs.dst[arc]] = 1;
     }
     if (end_state >= 0) {
       append_chain(end_state, result.final_ali);
       append_labels(labels.final_ali, labels.final_ali_begin, end_state, result.final_ali);
     }
-    result.close_state(end_state >= 0, static_cast<float>(end.graph), static_cast<float>(end.acoustic));
+    const auto graph = static_cast<float>(end.graph), acoustic = static_cast<float>(end.acoustic);
+    result.exceeds_range |= end_state >= 0 && (!std::isfinite(graph) || !std::isfinite(acoustic));
+    result.close_state(end_state >= 0, graph, acoustic);
     result.state.push_back(static_cast<int32_t>(state));
     result.too_large = result.num_arcs() > max_arcs;
     if (result.too_large) return result;

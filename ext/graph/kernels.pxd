@@ -106,6 +106,7 @@ cdef extern from "graph/growing_lattice.hpp" namespace "ninja" nogil:
 cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
     cdef cppclass EpsilonFree(GrowingLattice):
         vector[int32_t] state
+        cbool exceeds_range
     EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
                                 int64_t max_arcs, int64_t max_labels) except +
 

@@ -40,8 +40,9 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     """
     check_finite("acoustic_scale", acoustic_scale)
     check_count("max_arcs", max_arcs, least=1)
-    result = _graph.remove_epsilons(lattice, acoustic_scale, max_arcs, MAX_LABELS)
-    check_costs(result)
+    result, exceeds_range = _graph.remove_epsilons(lattice, acoustic_scale, max_arcs, MAX_LABELS)
+    if exceeds_range:
+        check_costs(result)
     return result
 
 
