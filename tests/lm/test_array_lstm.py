@@ -67,16 +67,16 @@ def test_stored_weights_score_as_with_torch(storage, normalize):
     from ninja.lm.checkpoint import as_stored
 
     module = with_normaliser()
-    ours = ArrayLstm(stored(module, storage), LoadOptions(normalize=normalize))
-    theirs = LstmLM(as_stored(module, storage), VOCABULARY, LoadOptions("cpu", normalize=normalize))
-    assert ours.normalized == theirs.normalized
-    assert ours.num_parameters == theirs.num_parameters
-    assert ours.device is None
-    assert sentence_logprobs(ours, SENTENCES) == pytest.approx(sentence_logprobs(theirs, SENTENCES), abs=1e-4)
+    numpy_lm = ArrayLstm(stored(module, storage), LoadOptions(normalize=normalize))
+    torch_lm = LstmLM(as_stored(module, storage), VOCABULARY, LoadOptions("cpu", normalize=normalize))
+    assert numpy_lm.normalized == torch_lm.normalized
+    assert numpy_lm.num_parameters == torch_lm.num_parameters
+    assert numpy_lm.device is None
+    assert sentence_logprobs(numpy_lm, SENTENCES) == pytest.approx(sentence_logprobs(torch_lm, SENTENCES), abs=1e-4)
     words = np.arange(NUM_WORDS)
-    assert ours.word_vectors(words) == pytest.approx(theirs.word_vectors(words), abs=1e-6)
-    slots = [lm.advance(lm.start(2), np.array([3, 4], np.int32)) for lm in (ours, theirs)]
-    assert ours.states(slots[0]) == pytest.approx(theirs.states(slots[1]), abs=1e-5)
+    assert numpy_lm.word_vectors(words) == pytest.approx(torch_lm.word_vectors(words), abs=1e-6)
+    slots = [lm.advance(lm.start(2), np.array([3, 4], np.int32)) for lm in (numpy_lm, torch_lm)]
+    assert numpy_lm.states(slots[0]) == pytest.approx(torch_lm.states(slots[1]), abs=1e-5)
 
 
 @pytest.mark.parametrize("cached_bytes", [1, 400, 48 << 20])
@@ -85,10 +85,10 @@ def test_scores_depend_neither_on_the_batch_nor_on_the_cache(monkeypatch, cached
     monkeypatch.setattr(array_lstm, "CACHED_BYTES", cached_bytes)
     monkeypatch.setattr(array_lstm, "LOGIT_WORDS", logit_words)
     words = np.random.default_rng(0).integers(1, NUM_WORDS, 300).astype(np.int32)
-    together, alone = ArrayLstm(stored(MODULE)), ArrayLstm(stored(MODULE), LoadOptions(max_batch=1))
+    batched_lm, single_lm = ArrayLstm(stored(MODULE)), ArrayLstm(stored(MODULE), LoadOptions(max_batch=1))
     for _ in range(2):
-        score = [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for lm in (together, alone)]
-        assert np.array_equal(*score)
+        scores = [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for lm in (batched_lm, single_lm)]
+        assert np.array_equal(*scores)
 
 
 def test_branches_of_a_history_are_independent_and_old_slots_stay_valid():
@@ -196,10 +196,10 @@ def test_a_rescoring_with_numpy_imports_no_torch():
         "slots = lm.advance(lm.start(2), np.array([5, 6], np.int32)); "
         "assert (lm.logprob(slots, np.array([7, 8], np.int32)) < 0).all(); assert 'torch' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
 
 
 def test_all_capabilities_of_the_network_on_torch_are_there():
-    names = SimpleNamespace(ours=set(dir(ArrayLstm)), theirs=set(dir(LstmLM)))
-    assert {name for name in names.theirs - names.ours if not name.startswith("_")} == set()
+    names = SimpleNamespace(numpy=set(dir(ArrayLstm)), torch=set(dir(LstmLM)))
+    assert {name for name in names.torch - names.numpy if not name.startswith("_")} == set()

@@ -24,20 +24,20 @@ INIT, PREDICT = "init_net.pb", "predict_net.pb"
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def nets_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("caffe2")
     export.to_caffe2(tiny_lstm.CHECKPOINT, folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def lm(exported):
-    return load(exported)
+def lm(nets_folder):
+    return load(nets_folder)
 
 
 @pytest.fixture
-def folder(exported, tmp_path):
-    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+def folder(nets_folder, tmp_path):
+    shutil.copytree(nets_folder, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -53,8 +53,8 @@ def change(folder, name, **changes):
 
 
 @pytest.mark.parametrize("max_batch", [None, 1, 2])
-def test_the_lstm_as_nets_scores_as_its_definition(exported, max_batch):
-    tiny_lstm.check_sentence_scores(load(exported, max_batch=max_batch))
+def test_the_lstm_as_nets_scores_as_its_definition(nets_folder, max_batch):
+    tiny_lstm.check_sentence_scores(load(nets_folder, max_batch=max_batch))
 
 
 @pytest.mark.parametrize("checkpoint", tiny_lstm.SHAPES.values(), ids=tiny_lstm.SHAPES)
@@ -83,40 +83,40 @@ def test_nets_are_read_as_caffe2_itself_would_write_them(folder):
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     from google.protobuf import descriptor_pool, message_factory
 
-    kind = descriptor_pb2.FieldDescriptorProto
+    descriptor = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="caffe2.proto", package="caffe2", syntax="proto2")
-    declared = {
+    message_fields = {
         "Argument": "name=1:STRING f=2:FLOAT i=3:INT64 s=4:BYTES floats*=5:FLOAT ints*=6:INT64 strings*=7:BYTES",
         "OperatorDef": "input*=1:STRING output*=2:STRING name=3:STRING type=4:STRING arg*=5:Argument",
         "NetDef": "name=1:STRING op*=2:OperatorDef type=3:STRING arg*=6:Argument external_input*=7:STRING "
         "external_output*=8:STRING",
     }
-    for name, fields in declared.items():
+    for name, fields in message_fields.items():
         message = file.message_type.add(name=name)
-        for one in fields.split():
-            label, rest = one.split("=")
-            number, sort = rest.split(":")
-            repeated = kind.LABEL_REPEATED if label.endswith("*") else kind.LABEL_OPTIONAL
-            inner = sort in declared
-            entry = message.field.add(name=label.rstrip("*"), number=int(number), label=repeated)
-            entry.type = kind.TYPE_MESSAGE if inner else getattr(kind, f"TYPE_{sort}")
-            if inner:
-                entry.type_name = f".caffe2.{sort}"
+        for field in fields.split():
+            field_name, field_type = field.split("=")
+            number, type_name = field_type.split(":")
+            field_label = descriptor.LABEL_REPEATED if field_name.endswith("*") else descriptor.LABEL_OPTIONAL
+            is_message = type_name in message_fields
+            entry = message.field.add(name=field_name.rstrip("*"), number=int(number), label=field_label)
+            entry.type = descriptor.TYPE_MESSAGE if is_message else getattr(descriptor, f"TYPE_{type_name}")
+            if is_message:
+                entry.type_name = f".caffe2.{type_name}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     net_def = message_factory.GetMessageClass(pool.FindMessageTypeByName("caffe2.NetDef"))
     for name in (INIT, PREDICT):
-        ours = (folder / name).read_bytes()
-        theirs = net_def.FromString(ours)
-        for op in theirs.op:
+        content = (folder / name).read_bytes()
+        message_net = net_def.FromString(content)
+        for op in message_net.op:
             op.name = "a name that is ignored"
-        theirs.type = "dag"
-        (folder / name).write_bytes(theirs.SerializeToString())
-    assert {op.type for op in theirs.op} == {"Gather", "Concat", "FC", "ExpandDims", "LSTMUnit", "Squeeze", "Copy"}
+        message_net.type = "dag"
+        (folder / name).write_bytes(message_net.SerializeToString())
+    assert {op.type for op in message_net.op} == {"Gather", "Concat", "FC", "ExpandDims", "LSTMUnit", "Squeeze", "Copy"}
     tiny_lstm.check_sentence_scores(load(folder))
 
 
-def filled(name, values):
+def fill_operator(name, values):
     values = np.asarray(values, np.float32)
     return Operator(
         "GivenTensorFill",
@@ -126,13 +126,13 @@ def filled(name, values):
     )
 
 
-def a_net_in_caffe2s_own_manner(random):
+def rnn_cell_nets(random):
     """Return an LSTM without projection, named as rnn_cell.LSTMCell does, with softmax; and its scores by numpy."""
     n, d = tiny_lstm.NUM_WORDS, 4
     e, w, b, o, ob = (random.normal(size=size) for size in ((n, d), (4 * d, 2 * d), 4 * d, (n, d), n))
     h0, c0 = random.normal(size=(2, 1, 1, d))
-    init = [filled(*pair) for pair in (("e", e), ("w", w), ("b", b), ("o", o), ("ob", ob))]
-    init += [filled("rnn/hidden_t_prev", h0), filled("rnn/cell_t_prev", c0)]
+    init = [fill_operator(*pair) for pair in (("e", e), ("w", w), ("b", b), ("o", o), ("ob", ob))]
+    init += [fill_operator("rnn/hidden_t_prev", h0), fill_operator("rnn/cell_t_prev", c0)]
     step = [
         Operator("Gather", ("e", "word"), ("x",), {}),
         Operator("Squeeze", ("rnn/hidden_t_prev",), ("h",), {"dims": (0,)}),
@@ -169,7 +169,7 @@ def a_net_in_caffe2s_own_manner(random):
 
 
 def test_a_step_net_in_caffe2s_own_names_and_shapes_scores_as_plain_loops(tmp_path):
-    init, predict, score = a_net_in_caffe2s_own_manner(np.random.default_rng(3))
+    init, predict, score = rnn_cell_nets(np.random.default_rng(3))
     write(tmp_path, init, predict)
     lm = load(tmp_path)
     assert sentence_logprobs(lm, tiny_lstm.SENTENCES) == pytest.approx(
@@ -217,7 +217,7 @@ def test_other_inputs_and_outputs_are_refused(folder, changes, reason):
 )
 def test_blobs_that_the_first_net_does_not_fill_are_named(folder, blob, reason):
     net = caffe2_net.read(folder / INIT)
-    change(folder, INIT, operators=tuple(each for each in net.operators if each.outputs != (blob,)))
+    change(folder, INIT, operators=tuple(operator for operator in net.operators if operator.outputs != (blob,)))
     with pytest.raises(ModelError, match=reason):
         load(folder)
 
@@ -240,7 +240,9 @@ def test_blobs_that_the_first_net_does_not_fill_are_named(folder, blob, reason):
 )
 def test_weights_that_do_not_fit_are_told_by_operator_and_shapes(folder, blob, values, reason):
     net = caffe2_net.read(folder / INIT)
-    change(folder, INIT, operators=tuple(filled(blob, values) if o.outputs == (blob,) else o for o in net.operators))
+    change(
+        folder, INIT, operators=tuple(fill_operator(blob, values) if o.outputs == (blob,) else o for o in net.operators)
+    )
     with pytest.raises(ModelError, match=f"predict_net.pb: operator [0-9]+, {reason}"):
         load(folder)
 
@@ -248,31 +250,34 @@ def test_weights_that_do_not_fit_are_told_by_operator_and_shapes(folder, blob, v
 def test_failures_of_torch_name_the_operator_and_inputs(folder):
     net = caffe2_net.read(folder / PREDICT)
     flat = {"dims": (7,)}
-    wrong = (dataclasses.replace(o, arguments=flat) if o.outputs == ("flat_0",) else o for o in net.operators)
-    change(folder, PREDICT, operators=tuple(wrong))
+    operators = (dataclasses.replace(o, arguments=flat) if o.outputs == ("flat_0",) else o for o in net.operators)
+    change(folder, PREDICT, operators=tuple(operators))
     with pytest.raises(ModelError, match=r"operator 6, Squeeze, .*'flat_0': .*\(inputs: unit_0 \[1, 1, 10\]\)"):
         load(folder)
-    missing = (dataclasses.replace(o, inputs=("lost",)) if o.outputs == ("flat_0",) else o for o in net.operators)
-    change(folder, PREDICT, operators=tuple(missing))
+    operators = (dataclasses.replace(o, inputs=("lost",)) if o.outputs == ("flat_0",) else o for o in net.operators)
+    change(folder, PREDICT, operators=tuple(operators))
     with pytest.raises(ModelError, match="its input 'lost' is neither an output of an earlier operator"):
         load(folder)
 
 
 def test_a_start_that_is_no_state_is_refused(folder):
     net = caffe2_net.read(folder / INIT)
-    wrong = tuple(
-        filled("cell_0_prev", np.zeros((1, 2, 10))) if o.outputs == ("cell_0_prev",) else o for o in net.operators
+    operators = tuple(
+        fill_operator("cell_0_prev", np.zeros((1, 2, 10))) if o.outputs == ("cell_0_prev",) else o
+        for o in net.operators
     )
-    change(folder, INIT, operators=wrong)
+    change(folder, INIT, operators=operators)
     with pytest.raises(ModelError, match=r"the initial state cell_0_prev has shape \[1, 2, 10\]"):
         load(folder)
 
 
 def test_a_state_of_a_changing_shape_is_refused(tmp_path):
-    init, predict, _ = a_net_in_caffe2s_own_manner(np.random.default_rng(3))
-    swapped = dataclasses.replace(init, operators=(*init.operators, filled("rnn/cell_t_prev", np.zeros((1, 1, 4)))))
+    init, predict, _ = rnn_cell_nets(np.random.default_rng(3))
+    zero_init = dataclasses.replace(
+        init, operators=(*init.operators, fill_operator("rnn/cell_t_prev", np.zeros((1, 1, 4))))
+    )
     outputs = Operator("Concat", ("rnn/cell_t", "rnn/cell_t"), ("rnn/cell_t", "_"), {"axis": 2})
-    write(tmp_path, swapped, dataclasses.replace(predict, operators=(*predict.operators, outputs)))
+    write(tmp_path, zero_init, dataclasses.replace(predict, operators=(*predict.operators, outputs)))
     with pytest.raises(ModelError, match=r"the network returns the state rnn/cell_t_prev with shape \[1, 1, 8\]"):
         load(tmp_path)
 
@@ -287,15 +292,15 @@ def test_constants_are_bounded_in_all(folder):
 
 def test_every_truncation_is_noticed(folder):
     for name in (INIT, PREDICT):
-        whole = (folder / name).read_bytes()
+        content = (folder / name).read_bytes()
         ends = set()
-        for length in range(0, len(whole), max(1, len(whole) // 60)):
-            (folder / name).write_bytes(whole[:length])
+        for length in range(0, len(content), max(1, len(content) // 60)):
+            (folder / name).write_bytes(content[:length])
             with pytest.raises(ModelError) as caught:
                 load(folder)
             ends.add(str(caught.value).split(": ")[1][:21])
         assert "the file is truncated" in ends
-        (folder / name).write_bytes(whole)
+        (folder / name).write_bytes(content)
 
 
 def test_files_that_are_no_nets_are_refused(folder):
@@ -332,7 +337,7 @@ def test_a_net_is_read_as_it_was_written(tmp_path):
     (tmp_path / "net.pb").write_bytes(encode(Net("n", (operator,), ("a",), ("b",))))
     net = caffe2_net.read(tmp_path / "net.pb")
     assert (net.name, net.external_input, net.external_output) == ("n", ("a",), ("b",))
-    [read] = net.operators
-    assert (read.type, read.inputs, read.outputs, read.number) == ("X", ("a",), ("b",), 1)
-    assert read.arguments.pop("floats").tolist() == arguments.pop("floats").tolist()
-    assert read.arguments == arguments
+    [result] = net.operators
+    assert (result.type, result.inputs, result.outputs, result.number) == ("X", ("a",), ("b",), 1)
+    assert result.arguments.pop("floats").tolist() == arguments.pop("floats").tolist()
+    assert result.arguments == arguments

@@ -22,10 +22,10 @@ def run(kind, arrays, count=1, **arguments):
         tuple(f"{side}{place}" for place in range(n)) for side, n in (("in", len(tensors)), ("out", count))
     )
     results = OPERATORS[kind](Operator(kind, inputs, outputs, arguments, "net.pb", 1), tensors)
-    return [each.numpy() for each in results]
+    return [tensor.numpy() for tensor in results]
 
 
-few = settings(max_examples=12)
+few_examples = settings(max_examples=12)
 SEEDS = st.integers(0, 2**31).map(np.random.default_rng)
 SIZES = st.integers(1, 4)
 
@@ -34,7 +34,7 @@ def numbers(random, *sizes):
     return random.normal(size=sizes).astype(np.float32)
 
 
-@few
+@few_examples
 @given(SEEDS, SIZES, SIZES, SIZES, SIZES, st.booleans())
 def test_fc_is_a_product_with_the_weights_of_each_output(random, a, b, c, o, transposed):
     x, bias = numbers(random, a, b, c), numbers(random, o)
@@ -52,27 +52,27 @@ def test_fc_is_a_product_with_the_weights_of_each_output(random, a, b, c, o, tra
         )
 
 
-@few
+@few_examples
 @given(SEEDS, SIZES, SIZES, st.sampled_from([{}, {"drop_states": 1}, {"forget_bias": 1.25}]))
-def test_lstm_unit_keeps_states_where_a_sequence_has_ended(random, n, d, more):
+def test_lstm_unit_keeps_states_where_a_sequence_has_ended(random, n, d, arguments):
     hidden, cell, gates = numbers(random, 1, n, d), numbers(random, 1, n, d), numbers(random, 1, n, 4 * d)
     lengths, time = random.integers(0, 3, n).astype(np.int32), np.array([1], np.int32)
-    kept = {"drop_states": bool(more.get("drop_states", 0)), "forget_bias": more.get("forget_bias", 0.0)}
-    for found, expected in (
+    options = {"drop_states": bool(arguments.get("drop_states", 0)), "forget_bias": arguments.get("forget_bias", 0.0)}
+    for outputs, expected in (
         (
-            run("LSTMUnit", [hidden, cell, gates, lengths, time], 2, **more),
-            slow.lstm_unit(hidden, cell, gates, lengths, 1, **kept),
+            run("LSTMUnit", [hidden, cell, gates, lengths, time], 2, **arguments),
+            slow.lstm_unit(hidden, cell, gates, lengths, 1, **options),
         ),
         (
-            run("LSTMUnit", [hidden, cell, gates, time], 2, sequence_lengths=0, **more),
-            slow.lstm_unit(hidden, cell, gates, None, 1, **kept),
+            run("LSTMUnit", [hidden, cell, gates, time], 2, sequence_lengths=0, **arguments),
+            slow.lstm_unit(hidden, cell, gates, None, 1, **options),
         ),
     ):
-        for ours, theirs in zip(found, expected, strict=True):
-            assert ours == pytest.approx(theirs, abs=1e-5)
+        for output, reference in zip(outputs, expected, strict=True):
+            assert output == pytest.approx(reference, abs=1e-5)
 
 
-@few
+@few_examples
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_softmax_takes_the_dimensions_from_its_axis_as_one(random, a, b, c):
     x = numbers(random, a, b, c)
@@ -80,7 +80,7 @@ def test_softmax_takes_the_dimensions_from_its_axis_as_one(random, a, b, c):
     assert run("Softmax", [x], axis=2)[0] == pytest.approx(slow.softmax(x, 2), abs=1e-5)
 
 
-@few
+@few_examples
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_arithmetic_broadcasts_in_the_old_way_when_asked_and_as_numpy_else(random, a, b, c):
     x = numbers(random, a, b, c)
@@ -95,24 +95,24 @@ def test_arithmetic_broadcasts_in_the_old_way_when_asked_and_as_numpy_else(rando
     assert run("Sum", [x, x, x])[0] == pytest.approx(3 * x, rel=1e-5)
 
 
-@few
+@few_examples
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_gather_slice_and_reshape_move_as_documented(random, a, b, c):
     x = numbers(random, a, b, c)
-    where = random.integers(0, b, (2, 3)).astype(np.int32)
-    assert np.array_equal(run("Gather", [x, where], axis=1)[0], slow.gather(x, where, 1))
-    assert np.array_equal(run("Gather", [x, where % a])[0], slow.gather(x, where % a))
+    index = random.integers(0, b, (2, 3)).astype(np.int32)
+    assert np.array_equal(run("Gather", [x, index], axis=1)[0], slow.gather(x, index, 1))
+    assert np.array_equal(run("Gather", [x, index % a])[0], slow.gather(x, index % a))
     starts, ends = (0, int(random.integers(0, b)), 0), (-1, b, int(random.integers(0, c)) - c - 1)
     assert np.array_equal(run("Slice", [x], starts=starts, ends=ends)[0], slow.slice_(x, starts, ends))
     for shape in ((0, -1), (-1,), (a * b, 0 * c + c), (1, 0, -1) if b else ()):
         if 0 in shape and shape[:2] == (1, 0):
             shape = (a, 0, -1)
-        found, old = run("Reshape", [x], 2, shape=shape)
-        assert np.array_equal(found, slow.reshape(x, shape))
-        assert old.tolist() == [a, b, c]
+        result, old_shape = run("Reshape", [x], 2, shape=shape)
+        assert np.array_equal(result, slow.reshape(x, shape))
+        assert old_shape.tolist() == [a, b, c]
 
 
-@few
+@few_examples
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_products_and_shapes_agree_with_numpy(random, a, b, c):
     x, y = numbers(random, a, b), numbers(random, b, c)
@@ -121,16 +121,16 @@ def test_products_and_shapes_agree_with_numpy(random, a, b, c):
         assert run(kind, [x, y])[0] == expected
         assert run(kind, [x.T, y], trans_a=1)[0] == expected
         assert run(kind, [x, y.T], trans_b=1)[0] == expected
-    both, sizes = run("Concat", [x, x, x[:, :1]], 2, axis=1)
-    assert np.array_equal(both, np.concatenate((x, x, x[:, :1]), 1))
+    joint, sizes = run("Concat", [x, x, x[:, :1]], 2, axis=1)
+    assert np.array_equal(joint, np.concatenate((x, x, x[:, :1]), 1))
     assert sizes.tolist() == [b, b, 1]
     assert np.array_equal(run("Concat", [x, x], 2, axis=0, add_axis=1)[0], np.stack((x, x)))
     for pieces in (
-        run("Split", [both], 3, axis=1, split=(b, b, 1)),
-        run("Split", [both, np.array([b, b, 1], np.int32)], 3, axis=1),
+        run("Split", [joint], 3, axis=1, split=(b, b, 1)),
+        run("Split", [joint, np.array([b, b, 1], np.int32)], 3, axis=1),
     ):
-        for ours, theirs in zip(pieces, (x, x, x[:, :1]), strict=True):
-            assert np.array_equal(ours, theirs)
+        for piece, part in zip(pieces, (x, x, x[:, :1]), strict=True):
+            assert np.array_equal(piece, part)
     assert np.array_equal(run("Split", [np.concatenate((x, x))], 2, axis=0)[1], x)
     assert run("ExpandDims", [x], dims=(0, 2))[0].shape == (1, a, 1, b)
     assert run("Squeeze", [x[None, :, None]], dims=(0, 2))[0].shape == (a, b)

@@ -31,34 +31,34 @@ def readings(words):
         yield (), 0.0, True
         return
     if words[0] == "a":
-        for rest, inside, whole in readings(words[1:]):
-            yield ("a", *rest), inside, whole
+        for units, logprob, is_complete in readings(words[1:]):
+            yield ("a", *units), logprob, is_complete
     for name, expansions in EXPANSIONS.items():
         for expansion, probability in expansions.items():
             if words[: len(expansion)] == expansion:
-                for rest, inside, whole in readings(words[len(expansion) :]):
-                    yield (name, *rest), inside + math.log(probability), whole
+                for units, logprob, is_complete in readings(words[len(expansion) :]):
+                    yield (name, *units), logprob + math.log(probability), is_complete
             elif expansion[: len(words)] == words:
                 yield (name,), math.log(probability), False
 
 
 def slow_score(words, oov):
     """Return ln P of a sentence and its end, over all readings, from one unknown word to the next."""
-    total, start, part = 0.0, ("<s>",), ()
+    total, start, segment = 0.0, ("<s>",), ()
     for word in (*words, "</s>"):
         if word in WORDS:
-            part = (*part, word)
+            segment = (*segment, word)
             continue
         end = ("</s>",) if word == "</s>" else ()
-        found = -math.inf
-        for units, inside, whole in readings(part):
-            if whole or not end:
-                spelled = (*units, *end)
-                history = [(*start, *spelled[:place]) for place in range(len(spelled))]
-                own = sum(MODEL.score(before, unit) for before, unit in zip(history, spelled, strict=True))
-                found = float(np.logaddexp(found, own + inside))
-        total += found + (0.0 if end else oov)
-        start, part = (), ()
+        segment_logprob = -math.inf
+        for units, expansion_logprob, is_complete in readings(segment):
+            if is_complete or not end:
+                sequence = (*units, *end)
+                contexts = [(*start, *sequence[:place]) for place in range(len(sequence))]
+                lm_logprob = sum(MODEL.score(context, unit) for context, unit in zip(contexts, sequence, strict=True))
+                segment_logprob = float(np.logaddexp(segment_logprob, lm_logprob + expansion_logprob))
+        total += segment_logprob + (0.0 if end else oov)
+        start, segment = (), ()
     return total
 
 
@@ -75,8 +75,8 @@ def files(tmp_path_factory):
 def test_a_class_model_sums_over_all_ways_to_read_a_sentence(files, words, score):
     lm = load(files / "lm.arpa", classes=files / "classes", oov_score=score)
     ids = [lm.unk if word == "zebra" else lm.vocabulary.id(word) for word in words]
-    wanted = slow_score(words, 0.0 if score == "skip" else score)
-    assert sentence_logprobs(lm, [ids])[0] == pytest.approx(wanted, abs=1e-4)
+    expected = slow_score(words, 0.0 if score == "skip" else score)
+    assert sentence_logprobs(lm, [ids])[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_classes_are_no_words_and_expansions_are(files):
@@ -85,8 +85,8 @@ def test_classes_are_no_words_and_expansions_are(files):
     assert lm.classes == ("CITY", "DAY")
     slots = lm.advance(lm.start(2), np.array(lm.vocabulary.ids(["new", "new"]), np.int32))
     assert slots[0] == slots[1]
-    shares = [math.exp(lm.logprob(slots[:1], np.array([number], np.int32))[0]) for _, number in lm.vocabulary]
-    assert sum(shares) < 1.5  # the model itself is no distribution, but the classes add nothing
+    probabilities = [math.exp(lm.logprob(slots[:1], np.array([number], np.int32))[0]) for _, number in lm.vocabulary]
+    assert sum(probabilities) < 1.5  # the model itself is no distribution, but the classes add nothing
 
 
 def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
@@ -125,11 +125,11 @@ PLAIN = SlowNgram(
 def test_multiwords_score_as_their_words(tmp_path_factory, words):
     path = tmp_path_factory.getbasetemp() / "plain.arpa"
     path.write_bytes(write_arpa(PLAIN))
-    whole, parts = load(path, multi_char="_"), load(path)
-    spelled = [part for word in words for part in word.split("_") if part]
-    found = sentence_logprobs(whole, [whole.vocabulary.ids(words)])
-    assert found == pytest.approx(sentence_logprobs(parts, [parts.vocabulary.ids(spelled)]), abs=1e-4)
-    assert whole.vocabulary.id("new_zebra") is None
+    multiword_lm, plain_lm = load(path, multi_char="_"), load(path)
+    parts = [part for word in words for part in word.split("_") if part]
+    scores = sentence_logprobs(multiword_lm, [multiword_lm.vocabulary.ids(words)])
+    assert scores == pytest.approx(sentence_logprobs(plain_lm, [plain_lm.vocabulary.ids(parts)]), abs=1e-4)
+    assert multiword_lm.vocabulary.id("new_zebra") is None
 
 
 def lattice_of(words):
@@ -149,25 +149,25 @@ def test_the_command_rescores_with_classes_and_multiwords(ninja, files, tmp_path
     write_all(tmp_path / "lat.ark", [lattice])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in lattice.words))
     out = tmp_path / "out.ark"
-    code, _, said = ninja(
+    code, _, stderr = ninja(
         "rescore", tmp_path / "lat.ark", *options, "--lm-weight", "1", "--output", "lattice", "-o", out, "--beam", "inf"
     )
-    assert code == 0, said
-    (_, found), *_ = package.read(out)
-    cost = {words[int(found.word[path[0]]) - 1]: costs_of(found, path)[0] for path in paths(found)}
-    wanted = {word: -slow_score((word,), 0.0) for word in words}
+    assert code == 0, stderr
+    (_, result), *_ = package.read(out)
+    costs = {words[int(result.word[path[0]]) - 1]: costs_of(result, path)[0] for path in paths(result)}
+    expected = {word: -slow_score((word,), 0.0) for word in words}
     if not classes:
         lm = load(tmp_path / "plain.arpa")
-        spelled = [lm.vocabulary.ids(word.split("_")) for word in words]
-        wanted = dict(zip(words, (-sentence_logprobs(lm, spelled)).tolist(), strict=True))
-    assert cost == pytest.approx(wanted, abs=1e-3)
+        sentences = [lm.vocabulary.ids(word.split("_")) for word in words]
+        expected = dict(zip(words, (-sentence_logprobs(lm, sentences)).tolist(), strict=True))
+    assert costs == pytest.approx(expected, abs=1e-3)
 
 
 def test_the_command_scores_a_text_with_classes(ninja, files, tmp_path):
     (tmp_path / "text").write_text("k a new york\n")
-    given = ["lm", "score", files / "lm.arpa", tmp_path / "text", "--classes", files / "classes"]
-    code, output, said = ninja(*given)
-    assert code == 0, said
-    found = sum(float(each) for each in output.split()[1:])
-    assert found == pytest.approx(slow_score(("a", "new", "york"), 0.0), abs=1e-4)
-    assert f"logprob= {found / LN10:.4g}" in said
+    command = ["lm", "score", files / "lm.arpa", tmp_path / "text", "--classes", files / "classes"]
+    code, stdout, stderr = ninja(*command)
+    assert code == 0, stderr
+    logprob = sum(float(score) for score in stdout.split()[1:])
+    assert logprob == pytest.approx(slow_score(("a", "new", "york"), 0.0), abs=1e-4)
+    assert f"logprob= {logprob / LN10:.4g}" in stderr

@@ -25,47 +25,47 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 def on_two_devices(*seeds):
     """Return a model with two replicas, on devices that are both the CPU."""
-    lm, other = make_lm(*seeds), make_lm(*seeds)
-    lm.replicas = (lm, other)
-    return lm, other
+    lm, replica = make_lm(*seeds), make_lm(*seeds)
+    lm.replicas = (lm, replica)
+    return lm, replica
 
 
-def counted(lm, monkeypatch):
+def record_calls(lm, monkeypatch):
     """Count the threads that call a model."""
-    asked = []
-    plain = lm.logprob
+    batch_sizes = []
+    original = lm.logprob
 
     def logprob(slots, words):
-        asked.append(len(slots))
-        return plain(slots, words)
+        batch_sizes.append(len(slots))
+        return original(slots, words)
 
     monkeypatch.setattr(lm, "logprob", logprob)
-    return asked
+    return batch_sizes
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_replicas_share_the_lattices_and_change_no_bit(monkeypatch, threads):
-    lm, other = on_two_devices()
-    asked = [counted(each, monkeypatch) for each in (lm, other)]
+    lm, replica = on_two_devices()
+    calls = [record_calls(model, monkeypatch) for model in (lm, replica)]
     assert identical(run(lm, threads=threads), run(make_lm()))
-    assert all(asked)
-    assert lm.num_slots == other.num_slots == 0
+    assert all(calls)
+    assert lm.num_slots == replica.num_slots == 0
 
 
 def test_replicas_do_not_go_with_a_model_for_one_thread(monkeypatch):
     lm, _ = on_two_devices()
-    alone = make_lm(2)
-    monkeypatch.setattr(type(alone), "twin", lambda self: None)
+    single_thread_lm = make_lm(2)
+    monkeypatch.setattr(type(single_thread_lm), "twin", lambda self: None)
     with pytest.raises(OptionError, match="cannot be copied to several devices; pass only one device to --device"):
-        run(Mixture([(lm, 0.6), (alone, 0.4)]))
+        run(Mixture([(lm, 0.6), (single_thread_lm, 0.4)]))
 
 
 def test_replicas_of_a_mixture_go_with_twins_of_its_other_models(monkeypatch):
-    lm, other = on_two_devices()
-    asked = counted(other, monkeypatch)
+    lm, replica = on_two_devices()
+    calls = record_calls(replica, monkeypatch)
     expected = run(Mixture([(make_lm(), 0.6), (make_lm(2), 0.4)]))
     assert identical(run(Mixture([(lm, 0.6), (make_lm(2), 0.4)])), expected)
-    assert asked
+    assert calls
 
 
 def test_names_with_commas_open_a_copy_on_each_device():
@@ -127,7 +127,7 @@ def test_gpu_that_torch_cannot_use_is_told(monkeypatch, tmp_path):
 
 
 def test_line_about_devices_reaches_the_log(monkeypatch):
-    monkeypatch.setattr("ninja.rescoring.models.describe_devices", lambda asked, used: f"{asked}: {sorted(used)}")
+    monkeypatch.setattr("ninja.rescoring.models.describe_devices", lambda name, devices: f"{name}: {sorted(devices)}")
     log = RescoreReport()
     ModelFiles(device="cpu,cpu").load(OPTIONS, None, log)
     assert log.notes == ["cpu,cpu: ['cpu', 'cpu']"]
@@ -146,8 +146,10 @@ def test_a_gpu_gives_the_words_and_scores_of_the_cpu(algorithm, normalize):
     words = ninja.SymbolTable.read(EXAMPLES / "words.txt")
     lattices = list(ninja.read(EXAMPLES / "lat.ark.gz", words=words))[:10]
     options = replace(OPTIONS, algorithm=algorithm)
-    here, there = (run(load(device=name, normalize=normalize), options, lattices=lattices) for name in ("cpu", "cuda"))
-    for (_, one), (_, other) in zip(here, there, strict=True):
-        best, found = (best_path(each, options.scales) for each in (one, other))
-        assert list(best.words) == list(found.words)
-        assert found.cost == pytest.approx(best.cost, abs=1e-3 * len(best.words))
+    cpu_results, gpu_results = (
+        run(load(device=name, normalize=normalize), options, lattices=lattices) for name in ("cpu", "cuda")
+    )
+    for (_, cpu_lattice), (_, gpu_lattice) in zip(cpu_results, gpu_results, strict=True):
+        cpu_path, gpu_path = (best_path(lattice, options.scales) for lattice in (cpu_lattice, gpu_lattice))
+        assert list(cpu_path.words) == list(gpu_path.words)
+        assert gpu_path.cost == pytest.approx(cpu_path.cost, abs=1e-3 * len(cpu_path.words))

@@ -60,15 +60,15 @@ def test_scores_equal_those_of_the_hugging_face_model(form, kind):
     [("vllm", "nbest"), ("vllm", "trie"), ("vllm", "arcbeam"), ("echo", "nbest"), ("llama.cpp", "trie")],
 )
 def test_lattices_are_rescored_as_with_the_hugging_face_model(form, algorithm):
-    chosen = replace(EXACT, algorithm=algorithm, unk_penalty=None)
+    rescore_options = replace(EXACT, algorithm=algorithm, unk_penalty=None)
     prompts = Prompts("the dog saw")
     with run_server(form) as server:
-        served = rescore(SMALL, load(server.url, endpoint=options()), chosen, prompts=prompts)
-        local = rescore(SMALL, load_model("gpt2"), chosen, prompts=prompts)
-        for (_, one), (_, other) in zip(served, local, strict=True):
-            assert one.word.tolist() == other.word.tolist()
-            np.testing.assert_allclose(one.graph, other.graph, atol=1e-3)
-            np.testing.assert_allclose(one.final_graph, other.final_graph, atol=1e-3)
+        server_results = rescore(SMALL, load(server.url, endpoint=options()), rescore_options, prompts=prompts)
+        local_results = rescore(SMALL, load_model("gpt2"), rescore_options, prompts=prompts)
+        for (_, server_lattice), (_, local_lattice) in zip(server_results, local_results, strict=True):
+            assert server_lattice.word.tolist() == local_lattice.word.tolist()
+            np.testing.assert_allclose(server_lattice.graph, local_lattice.graph, atol=1e-3)
+            np.testing.assert_allclose(server_lattice.final_graph, local_lattice.final_graph, atol=1e-3)
 
 
 def test_vllm_gets_batches_of_whole_sentences_and_llama_cpp_one_history_per_request():
@@ -92,12 +92,12 @@ def test_vllm_gets_batches_of_whole_sentences_and_llama_cpp_one_history_per_requ
 
 def test_a_mixture_with_a_local_model_scores_with_both():
     with run_server("vllm") as server:
-        served, local = load(server.url, endpoint=options()), load_model("gpt2")
-        chosen = replace(EXACT, algorithm="nbest")
-        both = dict(rescore(SMALL, Mixture([(served, 0.5), (local, 0.5)]), chosen))
-        alone = dict(rescore(SMALL, local, chosen))
-        for key, lattice in both.items():
-            np.testing.assert_allclose(lattice.graph, alone[key].graph, atol=1e-3)
+        server_lm, local_lm = load(server.url, endpoint=options()), load_model("gpt2")
+        rescore_options = replace(EXACT, algorithm="nbest")
+        mixture_results = dict(rescore(SMALL, Mixture([(server_lm, 0.5), (local_lm, 0.5)]), rescore_options))
+        local_results = dict(rescore(SMALL, local_lm, rescore_options))
+        for key, lattice in mixture_results.items():
+            np.testing.assert_allclose(lattice.graph, local_results[key].graph, atol=1e-3)
 
 
 def test_commands_take_the_url_of_a_server_as_any_model(ninja, tmp_path):
@@ -105,20 +105,22 @@ def test_commands_take_the_url_of_a_server_as_any_model(ninja, tmp_path):
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in NAMED))
     (tmp_path / "text").write_text("k the cat sat\n")
     rescoring = ["rescore", tmp_path / "lat.ark", "--max-unknown", 1, "--algorithm", "nbest", "--rnnlm", "none"]
-    end = ["--endpoint-eos", EOS["gpt2"]]
+    eos_options = ["--endpoint-eos", EOS["gpt2"]]
     with run_server("vllm") as server:
-        served = ninja("lm", "score", server.url, tmp_path / "text", *end)
-        code, _, errors = ninja(*rescoring, "--old-lm", server.url, *end, "-o", tmp_path / "out.ark")
-        assert "completions endpoint" in ninja("lm", "info", server.url, *end)[1]
+        server_run = ninja("lm", "score", server.url, tmp_path / "text", *eos_options)
+        code, _, errors = ninja(*rescoring, "--old-lm", server.url, *eos_options, "-o", tmp_path / "out.ark")
+        assert "completions endpoint" in ninja("lm", "info", server.url, *eos_options)[1]
         tuning = ["tune", tmp_path / "lat.ark", "--ref", tmp_path / "ref", "--max-unknown", 1, "--rnnlm", server.url]
         (tmp_path / "ref").write_text("utt0 the cat\nutt1 sat\n")
-        tuned = ninja(*tuning, *end, "-o", tmp_path / "weights.toml")
-        of_server = ["--config", tmp_path / "weights.toml", "--rnnlm", server.url, *end]
-        assert ninja("rescore", tmp_path / "lat.ark", *of_server, "-o", tmp_path / "tuned.ark")[0] == 0, tuned[2]
-    assert f"allowed only on the command line; add --rnnlm {server.url}" in tuned[2]
-    assert (code, served[0]) == (0, 0), errors + served[2]
-    local = ninja("lm", "score", folder("gpt2"), tmp_path / "text")
-    scores = [[float(score) for score in output.split()[1:]] for _, output, _ in (served, local)]
+        tuning_run = ninja(*tuning, *eos_options, "-o", tmp_path / "weights.toml")
+        server_options = ["--config", tmp_path / "weights.toml", "--rnnlm", server.url, *eos_options]
+        assert ninja("rescore", tmp_path / "lat.ark", *server_options, "-o", tmp_path / "tuned.ark")[0] == 0, (
+            tuning_run[2]
+        )
+    assert f"allowed only on the command line; add --rnnlm {server.url}" in tuning_run[2]
+    assert (code, server_run[0]) == (0, 0), errors + server_run[2]
+    local_run = ninja("lm", "score", folder("gpt2"), tmp_path / "text")
+    scores = [[float(score) for score in output.split()[1:]] for _, output, _ in (server_run, local_run)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 
@@ -127,7 +129,7 @@ def test_commands_take_the_url_of_a_server_as_any_model(ninja, tmp_path):
 TRIE = (np.array([-1, 0, 1], np.int32), ["the", "cat", "</s>"])
 
 
-def scored(lm):
+def trie_scores(lm):
     return lm.score_trie(TRIE[0], np.array(lm.vocabulary.ids(TRIE[1]), np.int32))
 
 
@@ -148,13 +150,13 @@ def scored(lm):
 def test_a_fault_is_an_error_after_all_attempts_and_never_a_score(form, kind, message):
     with run_server(form) as server:
         lm = load(server.url, endpoint=options(timeout=0.3 if kind == "slow" else 5.0))
-        expected = scored(lm)
+        expected = trie_scores(lm)
         path = "/completion" if form == "llama.cpp" else "/completions"
         server.fault = Fault(path, kind)
         with pytest.raises(EndpointError, match=f"(?s)^http://127.0.0.1:.*({message}).*gave up after 2 attempts"):
-            scored(lm)
+            trie_scores(lm)
         server.fault = Fault(path, kind, 1)  # the request succeeds when it is repeated
-        np.testing.assert_allclose(scored(lm), expected, atol=1e-6)
+        np.testing.assert_allclose(trie_scores(lm), expected, atol=1e-6)
 
 
 def test_a_run_whose_server_fails_ends_with_an_error():
@@ -165,38 +167,38 @@ def test_a_run_whose_server_fails_ends_with_an_error():
             list(rescore(SMALL, lm, replace(EXACT, algorithm="nbest")))
 
 
-@pytest.mark.parametrize("answer", ['{"tokens": ["a"]}', '{"tokens": [1, 2], "count": 3}', '{"tokens": 7}', "{}"])
-def test_faulty_tokens_are_refused(answer):
+@pytest.mark.parametrize("response", ['{"tokens": ["a"]}', '{"tokens": [1, 2], "count": 3}', '{"tokens": 7}', "{}"])
+def test_faulty_tokens_are_refused(response):
     with run_server("vllm") as server:
         lm = load(server.url, endpoint=options())
-        server.fault = Fault("/tokenize", answer)
+        server.fault = Fault("/tokenize", response)
         with pytest.raises(EndpointError, match="/tokenize: unexpected response"):
-            scored(lm)
+            trie_scores(lm)
 
 
 def test_a_status_that_will_not_change_is_not_repeated():
     with run_server("vllm") as server:
         lm = load(server.url, endpoint=options(retries=5))
         server.fault = Fault("/completions", "forbidden")
-        before = server.count("/completions")
+        num_requests = server.count("/completions")
         with pytest.raises(EndpointError, match="status 401 Unauthorized: wrong key"):
-            scored(lm)
-        assert server.count("/completions") == before + 1
+            trie_scores(lm)
+        assert server.count("/completions") == num_requests + 1
 
 
 def test_probability_zero_is_reported_for_the_lattice():
     with run_server("vllm") as server:
         lm = load(server.url, endpoint=options())
         scores = lm._pieces._server.scores([(0, 5)])
-        zero = {"choices": [{"index": 0, "prompt_logprobs": [None, {"5": {"logprob": -9999.0}}]}]}
+        response = {"choices": [{"index": 0, "prompt_logprobs": [None, {"5": {"logprob": -9999.0}}]}]}
         import json
 
-        server.fault = Fault("/completions", json.dumps(zero))
+        server.fault = Fault("/completions", json.dumps(response))
         assert lm._pieces._server.scores([(0, 5)]) == {(0, 5): -np.inf} != scores
-        many = zero["choices"][0]["prompt_logprobs"][1]["5"]
+        token_entry = response["choices"][0]["prompt_logprobs"][1]["5"]
         for value in (float("nan"), 0.5, "-1", True, None):
-            many["logprob"] = value
-            server.fault = Fault("/completions", json.dumps(zero))
+            token_entry["logprob"] = value
+            server.fault = Fault("/completions", json.dumps(response))
             with pytest.raises(EndpointError, match="is not a log-probability"):
                 lm._pieces._server.scores([(0, 5)])
 
@@ -220,18 +222,24 @@ def test_limits_end_the_run(limit, message):
 
 def test_scores_are_kept_in_a_file_between_runs(tmp_path):
     cache = str(tmp_path / "scores.sqlite")
-    chosen = replace(EXACT, algorithm="trie")
+    rescore_options = replace(EXACT, algorithm="trie")
     with run_server("vllm") as server:
-        first = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), chosen))
+        results = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), rescore_options))
         server.requests.clear()
-        again = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), chosen))
+        cached_results = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), rescore_options))
         assert server.count("/completions") == 0
-        assert all(lattice.identical(again[key]) for key, lattice in first.items())
+        assert all(lattice.identical(cached_results[key]) for key, lattice in results.items())
         # A run that failed has kept what it received.
-        other = str(tmp_path / "other.sqlite")
+        partial_cache = str(tmp_path / "other.sqlite")
         with pytest.raises(EndpointError):
-            list(rescore(SMALL, load(server.url, endpoint=options(cache=other, max_requests=30, batch=1)), chosen))
-        with sqlite3.connect(other) as file:
+            list(
+                rescore(
+                    SMALL,
+                    load(server.url, endpoint=options(cache=partial_cache, max_requests=30, batch=1)),
+                    rescore_options,
+                )
+            )
+        with sqlite3.connect(partial_cache) as file:
             assert file.execute("SELECT count(*) FROM token").fetchone()[0] > 0
     (tmp_path / "text").write_text("not a cache of scores, but a text\n" * 100)
     with run_server("vllm") as server, pytest.raises(ModelError, match="not a score cache"):
@@ -247,10 +255,10 @@ def test_only_the_host_of_the_url_is_contacted(monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     with run_server("vllm") as server:
         lm = load(server.url, endpoint=options())
-        scored(lm)
+        trie_scores(lm)
         server.fault = Fault("/completions", "moved")
         with pytest.raises(EndpointError, match="status 302 Found"):
-            scored(lm)
+            trie_scores(lm)
 
 
 def test_the_key_of_a_server_comes_from_the_environment_only(monkeypatch):
@@ -298,8 +306,10 @@ def test_the_command_rescores_with_a_server(tmp_path, capsys):
         assert main([*common, "--rnnlm", str(folder("gpt2")), "-o", str(tmp_path / "local.jsonl")]) == 0
         import json
 
-        one, other = (json.loads((tmp_path / name).read_text()) for name in ("served.jsonl", "local.jsonl"))
-        assert [row["text"] for row in one["nbest"]] == [row["text"] for row in other["nbest"]]
+        server_entry, local_entry = (
+            json.loads((tmp_path / name).read_text()) for name in ("served.jsonl", "local.jsonl")
+        )
+        assert [row["text"] for row in server_entry["nbest"]] == [row["text"] for row in local_entry["nbest"]]
         capsys.readouterr()
         # A file of options may neither name a server nor a file to write.
         for text in (f'rnnlm = "{server.url}"\n', 'endpoint_cache = "scores"\n'):

@@ -40,10 +40,10 @@ def test_what_was_computed_is_not_computed_again() -> None:
     cache = HistoryCache(lm, 100)
     for _ in range(3):
         start = cache.start(1)
-        new = cache.advance(np.repeat(start, 3), array(3, 4, 3))
-        cache.logprob(new, array(5, 5, 5))
-        cache.logprob(new[:1], array(5))
-        cache.release(np.concatenate([start, new]))
+        slots = cache.advance(np.repeat(start, 3), array(3, 4, 3))
+        cache.logprob(slots, array(5, 5, 5))
+        cache.logprob(slots[:1], array(5))
+        cache.release(np.concatenate([start, slots]))
     assert (lm.num_advanced, lm.num_scored, cache.num_scores) == (2, 2, 2)
 
 
@@ -51,12 +51,12 @@ def test_histories_in_use_are_not_dropped() -> None:
     lm = FakeLM()
     cache = HistoryCache(lm, 2)
     start = cache.start(1)
-    held = cache.advance(start, array(3))
+    slot = cache.advance(start, array(3))
     for word in range(4, 9):
-        cache.release(cache.advance(held, array(word)))
+        cache.release(cache.advance(slot, array(word)))
     assert cache.num_histories <= 3
-    assert cache.logprob(held, array(5))[0] == lm.score((3,), 5)
-    cache.release(np.concatenate([start, held]))
+    assert cache.logprob(slot, array(5))[0] == lm.score((3,), 5)
+    cache.release(np.concatenate([start, slot]))
 
 
 def test_rescoring_through_caches_gives_the_same_lattices() -> None:
@@ -66,7 +66,10 @@ def test_rescoring_through_caches_gives_the_same_lattices() -> None:
         expected = [result for _, result in rescore(lattices, model, replace(EXACT, max_hyps=3))]
         for capacity in (1, 10_000):
             results = [result for _, result in rescore(lattices, cached(model, capacity), replace(EXACT, max_hyps=3))]
-            assert all(np.array_equal(one.graph, other.graph) for one, other in zip(results, expected, strict=True))
+            assert all(
+                np.array_equal(result.graph, reference.graph)
+                for result, reference in zip(results, expected, strict=True)
+            )
     assert cached(None, 10) is None
 
 

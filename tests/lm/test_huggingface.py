@@ -38,7 +38,7 @@ class Plain:
     def __init__(self, path):
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
         self.model = transformers.AutoModelForCausalLM.from_pretrained(path).eval()
-        self.known = {}
+        self.cache = {}
 
     def pieces(self, words):
         return self.tokenizer(" ".join(words), add_special_tokens=False)["input_ids"] if words else []
@@ -46,21 +46,21 @@ class Plain:
     @torch.no_grad()
     def logprob(self, history, word):
         """Return ln P(word | <s>, history); history and word are texts."""
-        if (history, word) not in self.known:
+        if (history, word) not in self.cache:
             before = self.pieces(history)
             whole = [*before, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
             assert whole[: len(before)] == before
-            read = [self.tokenizer.bos_token_id, *whole]
-            scores = self.model(torch.tensor([read])).logits[0].double().log_softmax(-1)
+            ids = [self.tokenizer.bos_token_id, *whole]
+            scores = self.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
             places = range(len(before), len(whole))
-            self.known[history, word] = float(sum(scores[place, read[place + 1]] for place in places))
-        return self.known[history, word]
+            self.cache[history, word] = float(sum(scores[place, ids[place + 1]] for place in places))
+        return self.cache[history, word]
 
     def trie(self, vocabulary, parent, word):
-        ways = []
-        for above, last in zip(parent.tolist(), word.tolist(), strict=True):
-            ways.append([*(ways[above] if above >= 0 else ()), vocabulary.word(last)])
-        return np.array([self.logprob(tuple(way[:-1]), way[-1]) for way in ways])
+        paths = []
+        for parent_node, word_id in zip(parent.tolist(), word.tolist(), strict=True):
+            paths.append([*(paths[parent_node] if parent_node >= 0 else ()), vocabulary.word(word_id)])
+        return np.array([self.logprob(tuple(path[:-1]), path[-1]) for path in paths])
 
 
 # Causal models
@@ -78,16 +78,21 @@ def test_scores_are_the_sums_of_the_librarys_own(kind):
 
 
 def test_architectures_use_only_the_features_they_have():
-    able = {}
+    features = {}
     for kind in CAUSAL:
         pieces = load_model(kind)._pieces
-        able[kind] = (pieces._cache is not None, pieces._block_nodes is not None)
+        features[kind] = (pieces._cache is not None, pieces._block_nodes is not None)
     # Mistral's window is narrower than sentences here, Bloom's positions are in its mask, Mamba has no attention.
-    both, caches = (True, True), (True, False)
-    assert able == {
-        "gpt2": both, "opt": both, "llama": both, "mistral": caches, "bloom": caches, "mamba": (False, False),
-        "gemma2": both,
-    }  # fmt: skip
+    all_features, cache_only = (True, True), (True, False)
+    assert features == {
+        "gpt2": all_features,
+        "opt": all_features,
+        "llama": all_features,
+        "mistral": cache_only,
+        "bloom": cache_only,
+        "mamba": (False, False),
+        "gemma2": all_features,
+    }
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
@@ -100,17 +105,17 @@ def test_scores_without_key_value_caches_and_without_masks_are_the_same(kind, mo
     lm._pieces.enable_tries(False)
     np.testing.assert_allclose(lm.score_trie(parent, word), expected, atol=1e-5)
     monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
-    without = load_model(kind)
-    np.testing.assert_allclose(stepwise(without, parent, word), expected, atol=1e-5)
+    lm_without_cache = load_model(kind)
+    np.testing.assert_allclose(stepwise(lm_without_cache, parent, word), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("max_batch", [1, 3])
 def test_the_batch_changes_no_score(max_batch):
-    whole, cut = load_model("llama"), load_model("llama", max_batch=max_batch)
-    parent, word = make_trie(whole)
-    expected = whole.score_trie(parent, word)
-    np.testing.assert_allclose(cut.score_trie(parent, word), expected, atol=1e-4)
-    np.testing.assert_allclose(stepwise(cut, parent, word), expected, atol=1e-4)
+    unlimited_lm, limited_lm = load_model("llama"), load_model("llama", max_batch=max_batch)
+    parent, word = make_trie(unlimited_lm)
+    expected = unlimited_lm.score_trie(parent, word)
+    np.testing.assert_allclose(limited_lm.score_trie(parent, word), expected, atol=1e-4)
+    np.testing.assert_allclose(stepwise(limited_lm, parent, word), expected, atol=1e-4)
     with pytest.raises(OptionError, match="max_batch is 0"):
         load_model("llama", max_batch=0)
 
@@ -156,13 +161,13 @@ class Windows(Plain):
     def logprob(self, history, word):
         before = self.pieces(history)
         whole = [*before, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
-        read = [self.tokenizer.bos_token_id, *whole]
+        ids = [self.tokenizer.bos_token_id, *whole]
         total = 0.0
-        for place in range(len(before) + 1, len(read)):  # predicted from the last of the pieces before it
+        for place in range(len(before) + 1, len(ids)):  # predicted from the last of the pieces before it
             half = self.LONGEST // 2
             first = half * -(-max(place - self.LONGEST, 0) // half)
-            scores = self.model(torch.tensor([read[first:place]])).logits[0, -1].double().log_softmax(-1)
-            total += float(scores[read[place]])
+            scores = self.model(torch.tensor([ids[first:place]])).logits[0, -1].double().log_softmax(-1)
+            total += float(scores[ids[place]])
         return total
 
 
@@ -217,9 +222,9 @@ def test_words_of_one_history_score_as_if_asked_alone(gpt2, data):
     words = data.draw(st.lists(st.integers(2, len(lm.vocabulary) - 1), min_size=1, max_size=12))
     root = lm.start(1)
     slot = lm.advance(root, np.array(words[:1], np.int32))
-    together = lm.logprob(np.repeat(slot, len(words)), np.array(words, np.int32))
-    alone = [lm.logprob(slot, np.array([word], np.int32))[0] for word in words]
-    np.testing.assert_allclose(together, alone, atol=1e-5)
+    batch_scores = lm.logprob(np.repeat(slot, len(words)), np.array(words, np.int32))
+    single_scores = [lm.logprob(slot, np.array([word], np.int32))[0] for word in words]
+    np.testing.assert_allclose(batch_scores, single_scores, atol=1e-5)
     lm.release(np.concatenate((root, slot)))
     assert lm.num_slots == 0
 
@@ -238,11 +243,11 @@ def pseudo_logprob(path, sentence):
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     model = transformers.AutoModelForMaskedLM.from_pretrained(path).eval()
     pieces = tokenizer(" ".join(sentence), add_special_tokens=False)["input_ids"]
-    whole = [tokenizer.cls_token_id, *pieces, tokenizer.sep_token_id]
+    ids = [tokenizer.cls_token_id, *pieces, tokenizer.sep_token_id]
     total = 0.0
-    for place in range(1, len(whole) - 1):
-        hidden = [*whole[:place], tokenizer.mask_token_id, *whole[place + 1 :]]
-        total += float(model(torch.tensor([hidden])).logits[0, place].double().log_softmax(-1)[whole[place]])
+    for place in range(1, len(ids) - 1):
+        masked_ids = [*ids[:place], tokenizer.mask_token_id, *ids[place + 1 :]]
+        total += float(model(torch.tensor([masked_ids])).logits[0, place].double().log_softmax(-1)[ids[place]])
     return total
 
 
@@ -257,8 +262,8 @@ def test_a_masked_model_predicts_each_piece_from_all_others(bert, monkeypatch):
     np.testing.assert_allclose(bert.score_sentences(ids), expected, atol=1e-4)
     monkeypatch.setattr(masked, "BATCH_PIECES", 12)
     np.testing.assert_allclose(bert.score_sentences(ids), expected, atol=1e-4)
-    alone = load_model("bert", max_batch=1)
-    np.testing.assert_allclose(alone.score_sentences(ids), expected, atol=1e-4)
+    single_lm = load_model("bert", max_batch=1)
+    np.testing.assert_allclose(single_lm.score_sentences(ids), expected, atol=1e-4)
 
 
 def test_a_masked_model_scores_a_trie_of_whole_sentences(bert):
@@ -276,13 +281,13 @@ def test_a_masked_model_rescores_the_sentences_of_n_best_lists(bert, lattice):
     lattice = replace(lattice, words=NAMED)
 
     def logprob(history, word):
-        sentence = np.array([bert.vocabulary.id(each) for each in history])
+        sentence = np.array([bert.vocabulary.id(past_word) for past_word in history])
         return float(bert.score_sentences([sentence])[0]) if word == "</s>" else 0.0
 
-    exact = path_costs_under(lattice, logprob, EXACT, 0.25)
-    found = run(lattice, bert, "nbest")
-    assert {cost.words for cost in found} == {cost.words for cost in exact}
-    assert all(any(close([cost], [other]) for other in exact) for cost in found)
+    expected = path_costs_under(lattice, logprob, EXACT, 0.25)
+    costs = run(lattice, bert, "nbest")
+    assert {cost.words for cost in costs} == {cost.words for cost in expected}
+    assert all(any(close([cost], [expected_cost]) for expected_cost in expected) for cost in costs)
     for algorithm in ("arcbeam", "cover", "trie"):
         with pytest.raises(ModelError, match=f"but the algorithm {algorithm} scores words; use nbest"):
             run(lattice, bert, algorithm)
@@ -300,11 +305,11 @@ def test_a_masked_model_sees_a_window_around_a_piece_of_a_long_sentence(bert):
         first = min(max(place - 31, 0), len(inner) - 62)
         window = inner[first : first + 62]
         window[place - first] = tokenizer.mask_token_id
-        read = torch.tensor([[tokenizer.cls_token_id, *window, tokenizer.sep_token_id]])
-        expected += float(model(read).logits[0, place - first + 1].double().log_softmax(-1)[piece])
+        ids = torch.tensor([[tokenizer.cls_token_id, *window, tokenizer.sep_token_id]])
+        expected += float(model(ids).logits[0, place - first + 1].double().log_softmax(-1)[piece])
     short = ["the", "cat"]
-    found = bert.score_sentences([bert.vocabulary.ids(short), bert.vocabulary.ids(words)])
-    assert found == pytest.approx([pseudo_logprob(folder("bert"), short), expected], abs=2e-3)
+    scores = bert.score_sentences([bert.vocabulary.ids(short), bert.vocabulary.ids(words)])
+    assert scores == pytest.approx([pseudo_logprob(folder("bert"), short), expected], abs=2e-3)
 
 
 def test_a_masked_model_refuses_what_is_no_whole_sentence(bert):

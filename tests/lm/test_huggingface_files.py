@@ -30,19 +30,19 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def copy(tmp_path):
     """Return a function that copies a model, for changes."""
 
-    def of(kind):
+    def copy_folder(kind):
         for path in folder(kind).iterdir():
             (tmp_path / path.name).write_bytes(path.read_bytes())
         return tmp_path
 
-    return of
+    return copy_folder
 
 
 def change(path, **entries):
     path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
 
 
-def refused(path, message, error=ModelError):
+def assert_refused(path, message, error=ModelError):
     with pytest.raises(error, match=message) as caught:
         load(path)
     assert str(caught.value).startswith(str(path))
@@ -53,21 +53,21 @@ def test_a_missing_piece_is_named(copy):
     path = copy("gpt2")
     weights = (path / "model.safetensors").read_bytes()
     (path / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    refused(path, "transformers cannot load this model")
+    assert_refused(path, "transformers cannot load this model")
     (path / "model.safetensors").unlink()
-    refused(path, "this directory has no weights file; it needs one of model.safetensors")
+    assert_refused(path, "this directory has no weights file; it needs one of model.safetensors")
     (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
-    refused(path, "model-1.safetensors, to which model.safetensors.index.json refers, is missing")
+    assert_refused(path, "model-1.safetensors, to which model.safetensors.index.json refers, is missing")
     (path / "model.safetensors.index.json").write_text("[]")
-    refused(path, "not a weight index")
+    assert_refused(path, "not a weight index")
     (path / "tokenizer.json").unlink()
     (path / "model.safetensors").write_bytes(weights)
     (path / "model.safetensors.index.json").unlink()
-    refused(path, "this directory has no tokenizer file; it needs one of")
+    assert_refused(path, "this directory has no tokenizer file; it needs one of")
     (path / "config.json").write_text("{")
-    refused(path, "not valid JSON")
+    assert_refused(path, "not valid JSON")
     (path / "config.json").write_text("{}")
-    refused(path, "model_type is missing")
+    assert_refused(path, "model_type is missing")
 
 
 def test_weights_that_are_missing_are_not_drawn_at_random(copy):
@@ -76,7 +76,7 @@ def test_weights_that_are_missing_are_not_drawn_at_random(copy):
     state = model.state_dict()
     del state["lm_head.weight"]
     model.save_pretrained(path, state_dict=state)
-    refused(path, "weights that LlamaForCausalLM needs are missing or have wrong shapes: lm_head.weight")
+    assert_refused(path, "weights that LlamaForCausalLM needs are missing or have wrong shapes: lm_head.weight")
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
@@ -88,7 +88,7 @@ def test_pickled_weights_are_read_but_run_no_code(copy):
     torch.save(state, path / "pytorch_model.bin")
     parent, word = make_trie(expected)
     lm = load(path)
-    lm.vocabulary.ids(each for each, _ in expected.vocabulary)
+    lm.vocabulary.ids(name for name, _ in expected.vocabulary)
     np.testing.assert_allclose(lm.score_trie(parent, word), expected.score_trie(parent, word), atol=1e-5)
 
     class Bomb:
@@ -98,7 +98,7 @@ def test_pickled_weights_are_read_but_run_no_code(copy):
     for write in (lambda stream: pickle.dump(Bomb(), stream), lambda stream: torch.save({"a": Bomb()}, stream)):
         with open(path / "pytorch_model.bin", "wb") as stream:
             write(stream)
-        refused(path, "transformers cannot load this model")
+        assert_refused(path, "transformers cannot load this model")
         assert not (path / "ran").exists()
 
 
@@ -108,12 +108,14 @@ def test_code_that_comes_with_a_model_is_not_run(copy):
     change(
         path / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.E"}
     )
-    refused(path, "unsupported model type 'evil'")
+    assert_refused(path, "unsupported model type 'evil'")
     assert not (path / "ran").exists()
 
 
 def test_models_of_other_families_are_named():
-    refused(folder("t5"), r"unsupported model type 't5' \(T5ForConditionalGeneration\); Ninja runs causal and masked")
+    assert_refused(
+        folder("t5"), r"unsupported model type 't5' \(T5ForConditionalGeneration\); Ninja runs causal and masked"
+    )
 
 
 def test_a_model_without_an_end_of_text_is_refused(copy):
@@ -121,7 +123,7 @@ def test_a_model_without_an_end_of_text_is_refused(copy):
     change(path / "tokenizer_config.json", eos_token=None, bos_token=None)
     for number in (None, 50256):  # the default of GPT-2, which exceeds the vocabulary
         change(path / "config.json", eos_token_id=number, bos_token_id=number)
-        refused(path, "defines an end-of-text piece")
+        assert_refused(path, "defines an end-of-text piece")
     change(path / "config.json", eos_token_id=[0, 3], bos_token_id=None)
     lm = load(path)
     assert word_pieces(lm, "<s>") == word_pieces(lm, "</s>") == [0]
@@ -146,23 +148,23 @@ def test_the_commands_about_models_know_it(tmp_path, ninja):
     lm = load_model("gpt2")
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
     (tmp_path / "text").write_text("utt the zebra sat\n")
-    code, out, said = ninja("lm", "score", folder("gpt2"), tmp_path / "text", "--words", tmp_path / "words.txt")
-    assert code == 0, said
+    code, stdout, stderr = ninja("lm", "score", folder("gpt2"), tmp_path / "text", "--words", tmp_path / "words.txt")
+    assert code == 0, stderr
     chain = [lm.vocabulary.id(word) for word in ("the", "zebra", "sat", "</s>")]
     expected = lm.score_trie(np.arange(-1, 3, dtype=np.int32), np.array(chain, np.int32))
-    np.testing.assert_allclose([float(each) for each in out.split()[1:]], expected, atol=1e-4)
-    assert ninja("lm", "score", folder("gpt2"), tmp_path / "text")[1] == out  # words need no table
+    np.testing.assert_allclose([float(score) for score in stdout.split()[1:]], expected, atol=1e-4)
+    assert ninja("lm", "score", folder("gpt2"), tmp_path / "text")[1] == stdout  # words need no table
     for kind in ("gpt2", "bert"):
-        code, out, said = ninja("lm", "info", folder(kind), "--words", tmp_path / "words.txt")
-        assert code == 0, said
-        assert "Hugging Face directory" in out
+        code, stdout, stderr = ninja("lm", "info", folder(kind), "--words", tmp_path / "words.txt")
+        assert code == 0, stderr
+        assert "Hugging Face directory" in stdout
 
 
 def test_the_command_finds_the_words_of_the_lattices(tmp_path, ninja):
     archive = EXAMPLES / "lat.ark.gz"
     command = ["rescore", archive, "--words", EXAMPLES / "words.txt", "--output", "best", "-o", tmp_path / "out.ark"]
-    code, _, said = ninja(*command, "--rnnlm", folder("llama"), "--max-unknown", 1, "--algorithm", "trie")
-    assert (code, "words unknown to the language model" in said) == (0, True)
-    code, _, said = ninja(*command, "--rnnlm", folder("bert"))
+    code, _, stderr = ninja(*command, "--rnnlm", folder("llama"), "--max-unknown", 1, "--algorithm", "trie")
+    assert (code, "words unknown to the language model" in stderr) == (0, True)
+    code, _, stderr = ninja(*command, "--rnnlm", folder("bert"))
     assert code == 1
-    assert "arcbeam scores words; use nbest" in said
+    assert "arcbeam scores words; use nbest" in stderr

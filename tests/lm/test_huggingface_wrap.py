@@ -33,35 +33,35 @@ from tokenizers import normalizers  # noqa: E402
 from ninja.lm.huggingface.piece_network import LogitsLM, PieceLM  # noqa: E402
 
 
-def in_memory(kind, family="AutoModelForCausalLM"):
+def model_and_tokenizer(kind, family="AutoModelForCausalLM"):
     path = folder(kind)
     model = getattr(transformers, family).from_pretrained(path)
     return model, transformers.AutoTokenizer.from_pretrained(path)
 
 
-def looked_up(lm):
+def with_table_words(lm):
     lm.vocabulary.ids(word for word, _ in TABLE)
     return lm
 
 
-def assert_alike(lm, expected, atol=1e-4):
+def assert_close_scores(lm, expected, atol=1e-4):
     parent, word = make_trie(expected)
-    wanted = expected.score_trie(parent, word)
-    np.testing.assert_allclose(lm.score_trie(parent, word), wanted, atol=atol)
-    np.testing.assert_allclose(stepwise(lm, parent, word), wanted, atol=atol)
+    scores = expected.score_trie(parent, word)
+    np.testing.assert_allclose(lm.score_trie(parent, word), scores, atol=atol)
+    np.testing.assert_allclose(stepwise(lm, parent, word), scores, atol=atol)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_a_model_in_memory_scores_as_its_directory(kind):
-    model, tokenizer = in_memory(kind)
-    lm = looked_up(wrap(model.train(), tokenizer, max_batch=7))
+    model, tokenizer = model_and_tokenizer(kind)
+    lm = with_table_words(wrap(model.train(), tokenizer, max_batch=7))
     assert not model.training
     assert type(lm._pieces) is PieceLM
-    assert_alike(lm, load_model(kind))
+    assert_close_scores(lm, load_model(kind))
 
 
 def test_a_masked_model_in_memory_is_one():
-    lm = looked_up(wrap(*in_memory("bert", "AutoModelForMaskedLM")))
+    lm = with_table_words(wrap(*model_and_tokenizer("bert", "AutoModelForMaskedLM")))
     assert lm.whole_sentences
     sentence = lm.vocabulary.ids(["the", "cat", "sat"])
     assert lm.score_sentences([sentence]) == pytest.approx(load_model("bert").score_sentences([sentence]), abs=1e-4)
@@ -69,7 +69,7 @@ def test_a_masked_model_in_memory_is_one():
 
 @pytest.mark.parametrize("family", ["FNet", "ConvBert"])
 def test_other_sentences_do_not_change_the_score_of_a_network_that_ignores_masks(family):
-    tokenizer = in_memory("bert", "AutoModelForMaskedLM")[1]
+    tokenizer = model_and_tokenizer("bert", "AutoModelForMaskedLM")[1]
     config = getattr(transformers, f"{family}Config")(
         vocab_size=len(tokenizer), intermediate_size=32, initializer_range=0.3, **SIZES
     )
@@ -81,7 +81,7 @@ def test_other_sentences_do_not_change_the_score_of_a_network_that_ignores_masks
 
 def test_positions_begin_after_the_padding_piece_in_roberta():
     options = {"intermediate_size": 32, "initializer_range": 0.3, "pad_token_id": 4, **SIZES}
-    (_, pieces), (_, causal_pieces) = in_memory("bert", "AutoModelForMaskedLM"), in_memory("gpt2")
+    (_, pieces), (_, causal_pieces) = model_and_tokenizer("bert", "AutoModelForMaskedLM"), model_and_tokenizer("gpt2")
     config = transformers.RobertaConfig(vocab_size=len(pieces), **options)
     masked = wrap(transformers.RobertaForMaskedLM(config), pieces)
     config = transformers.RobertaConfig(vocab_size=len(causal_pieces), is_decoder=True, **options)
@@ -93,29 +93,29 @@ def test_positions_begin_after_the_padding_piece_in_roberta():
 
 
 def test_a_network_of_text_and_images_has_the_window_of_its_text_part():
-    tokenizer = in_memory("llama")[1]
+    tokenizer = model_and_tokenizer("llama")[1]
     sizes = {**SIZES, "intermediate_size": 32, "num_attention_heads": 2}
     image = {"vision_config": {**sizes, "image_size": 16, "patch_size": 8}, "image_token_index": 3}
     text = {"vocab_size": len(tokenizer), "num_key_value_heads": 2, "sliding_window": 4, "initializer_range": 0.3}
     config = transformers.Gemma3Config(text_config={**sizes, **text}, **image)
-    lm = looked_up(wrap(transformers.Gemma3ForConditionalGeneration(config), tokenizer))
+    lm = with_table_words(wrap(transformers.Gemma3ForConditionalGeneration(config), tokenizer))
     parent, word = make_trie(lm, size=8, reach=1)
     np.testing.assert_allclose(lm.score_trie(parent, word), stepwise(lm, parent, word), atol=1e-4)
     assert lm._pieces.longest == SIZES["max_position_embeddings"]
 
 
 def test_a_network_that_needs_another_type_of_cache_runs_without_one():
-    tokenizer = in_memory("llama")[1]
+    tokenizer = model_and_tokenizer("llama")[1]
     sizes = {**SIZES, "intermediate_size": 32, "num_key_value_heads": 2, "initializer_range": 0.3}
     states = {"mamba_d_ssm": 16, "mamba_n_heads": 4, "mamba_d_head": 4, "mamba_d_state": 4, "mamba_chunk_size": 4}
     config = transformers.FalconH1Config(vocab_size=len(tokenizer), **sizes, **states)
-    lm = looked_up(wrap(transformers.FalconH1ForCausalLM(config), tokenizer))
+    lm = with_table_words(wrap(transformers.FalconH1ForCausalLM(config), tokenizer))
     parent, word = make_trie(lm, size=8)
     np.testing.assert_allclose(lm.score_trie(parent, word), stepwise(lm, parent, word), atol=1e-4)
     assert lm._pieces._cache is None
 
 
-class Module(torch.nn.Module):
+class LogitsModule(torch.nn.Module):
     """A module that accepts only input_ids and returns logits."""
 
     def __init__(self, model):
@@ -126,7 +126,7 @@ class Module(torch.nn.Module):
         return SimpleNamespace(logits=self.model(input_ids).logits)
 
 
-class Adapted(torch.nn.Module):
+class AdapterModel(torch.nn.Module):
     """A module like those of the PEFT library, with the model inside."""
 
     def __init__(self, model):
@@ -143,53 +143,56 @@ class Adapted(torch.nn.Module):
 
 
 def test_any_module_that_gives_logits_will_do():
-    model, tokenizer = in_memory("gpt2")
-    lm = looked_up(wrap(Module(model), tokenizer))
+    model, tokenizer = model_and_tokenizer("gpt2")
+    lm = with_table_words(wrap(LogitsModule(model), tokenizer))
     assert type(lm._pieces) is LogitsLM
     assert (lm._pieces._cache, lm._pieces._block_nodes, lm.normalized) == (None, None, True)
-    assert_alike(lm, load_model("gpt2"))
-    raw, wanted = looked_up(wrap(Module(model), tokenizer, normalize=False)), load_model("gpt2", normalize=False)
+    assert_close_scores(lm, load_model("gpt2"))
+    raw, expected = (
+        with_table_words(wrap(LogitsModule(model), tokenizer, normalize=False)),
+        load_model("gpt2", normalize=False),
+    )
     assert not raw.normalized
-    assert_alike(raw, wanted)
+    assert_close_scores(raw, expected)
 
 
 def test_an_adapted_model_runs_as_the_one_inside():
-    model, tokenizer = in_memory("llama")
-    lm = looked_up(wrap(Adapted(model), tokenizer))
+    model, tokenizer = model_and_tokenizer("llama")
+    lm = with_table_words(wrap(AdapterModel(model), tokenizer))
     assert type(lm._pieces) is PieceLM
     assert lm._pieces._cache is not None
-    assert_alike(lm, load_model("llama"))
+    assert_close_scores(lm, load_model("llama"))
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's successor of this function is a library of its own
 def test_a_quantised_model_scores_as_it_does_itself():
-    model, tokenizer = in_memory("llama")
+    model, tokenizer = model_and_tokenizer("llama")
     model.eval()
     quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(model), {torch.nn.Linear}, torch.qint8)
-    lm = looked_up(wrap(quantised, tokenizer))
+    lm = with_table_words(wrap(quantised, tokenizer))
     assert type(lm._pieces) is LogitsLM
     sentence = ["the", "cat", "sat"]
     pieces = tokenizer(" ".join(sentence), add_special_tokens=False)["input_ids"]
     with torch.no_grad():
         logprob = quantised(torch.tensor([[1, *pieces]])).logits[0].log_softmax(-1)
-    wanted = sum(float(logprob[place, piece]) for place, piece in enumerate([*pieces, 2]))
-    assert package.lm.sentence_logprobs(lm, [lm.vocabulary.ids(sentence)])[0] == pytest.approx(wanted, abs=0.5)
+    expected = sum(float(logprob[place, piece]) for place, piece in enumerate([*pieces, 2]))
+    assert package.lm.sentence_logprobs(lm, [lm.vocabulary.ids(sentence)])[0] == pytest.approx(expected, abs=0.5)
 
 
 def test_half_precision_runs_and_is_near():
-    model, tokenizer = in_memory("gpt2")
-    lm = looked_up(wrap(model.to(torch.bfloat16), tokenizer))
+    model, tokenizer = model_and_tokenizer("gpt2")
+    lm = with_table_words(wrap(model.to(torch.bfloat16), tokenizer))
     assert lm._pieces._cache is not None
-    assert_alike(lm, load_model("gpt2"), atol=0.3)
+    assert_close_scores(lm, load_model("gpt2"), atol=0.3)
 
 
 def test_a_module_without_logits_is_refused():
     with pytest.raises(ModelError, match="Linear returns no logits for input_ids"):
-        wrap(torch.nn.Linear(2, 2), in_memory("gpt2")[1])
+        wrap(torch.nn.Linear(2, 2), model_and_tokenizer("gpt2")[1])
 
 
 def test_a_network_that_reads_later_pieces_is_refused():
-    tokenizer = in_memory("gpt2")[1]
+    tokenizer = model_and_tokenizer("gpt2")[1]
     options = {"vocab_size": len(tokenizer), "intermediate_size": 32, "initializer_range": 0.3, **SIZES}
     decoder, encoder = (
         transformers.BertLMHeadModel(transformers.BertConfig(is_decoder=is_decoder, **options))
@@ -200,7 +203,7 @@ def test_a_network_that_reads_later_pieces_is_refused():
         wrap(encoder, tokenizer)
 
 
-class Counted:
+class RecordingTokenizer:
     """A tokenizer that records the words that it splits."""
 
     def __init__(self, tokenizer):
@@ -216,8 +219,8 @@ class Counted:
 
 
 def test_only_words_that_occur_are_split():
-    model, tokenizer = in_memory("gpt2")
-    tokenizer = Counted(tokenizer)
+    model, tokenizer = model_and_tokenizer("gpt2")
+    tokenizer = RecordingTokenizer(tokenizer)
     lm = wrap(model, tokenizer)
     words = SymbolTable.from_words(["<eps>", "the", "cat", *(f"w{number}" for number in range(10_000))])
     lattice = from_arcs("k", [0, 0, 1], [1, 1, 2], [1, 3, 2], [0.5, 0.25, 0], [7.0, 6.0, 0.0], finals={2: 0.0})
@@ -227,7 +230,7 @@ def test_only_words_that_occur_are_split():
 
 
 def test_a_word_that_the_tokenizer_removes_fails_its_lattice_alone():
-    model, tokenizer = in_memory("gpt2")
+    model, tokenizer = model_and_tokenizer("gpt2")
     tokenizer.backend_tokenizer.normalizer = normalizers.Replace("\u200b", "")
     lists = [("good", [("the cat", -1.0), ("a ,", -2.0)]), ("bad", [("\u200b the cat", -1.0)])]
     words = SymbolTable.growing()
@@ -239,7 +242,7 @@ def test_a_word_that_the_tokenizer_removes_fails_its_lattice_alone():
     assert [error.key for error in errors] == ["bad"]
 
 
-def upper_case_lattice():
+def make_upper_case_lattice():
     words = SymbolTable.from_words(["<eps>", "THE", "CAT", "SAT", "CATALOGUE", "<unk>"])
     lattice = from_arcs("k", [0, 1, 1, 2], [1, 2, 2, 3], [1, 2, 4, 3], [0.0] * 4, [1.0, 2.0, 2.5, 3.0], finals={3: 0.0})
     return lattice.replace(words=words)
@@ -247,32 +250,32 @@ def upper_case_lattice():
 
 def test_words_in_lower_case_are_those_that_a_transform_gives():
     lower, plain = load(folder("gpt2"), text_transform="lower"), load(folder("gpt2"))
-    said = ["THE", "Cat", "sat"]
-    found = package.lm.sentence_logprobs(lower, [lower.vocabulary.ids(said)])
-    wanted = package.lm.sentence_logprobs(plain, [plain.vocabulary.ids([word.lower() for word in said])])
-    assert found == pytest.approx(wanted, abs=1e-5)
+    words = ["THE", "Cat", "sat"]
+    scores = package.lm.sentence_logprobs(lower, [lower.vocabulary.ids(words)])
+    expected = package.lm.sentence_logprobs(plain, [plain.vocabulary.ids([word.lower() for word in words])])
+    assert scores == pytest.approx(expected, abs=1e-5)
     with pytest.raises(OptionError, match="text_transform is 'upper', but must be lower"):
         load(folder("gpt2"), text_transform="upper")
 
 
-@pytest.mark.parametrize(("transform", "warned"), [(None, True), ("lower", False)])
-def test_words_in_upper_case_are_noticed(transform, warned):
+@pytest.mark.parametrize(("transform", "has_warning"), [(None, True), ("lower", False)])
+def test_words_in_upper_case_are_noticed(transform, has_warning):
     report = RescoreReport()
-    lattice = upper_case_lattice()
+    lattice = make_upper_case_lattice()
     list(rescore([("k", lattice)], load(folder("gpt2"), text_transform=transform), RescoreOptions(), report=report))
-    assert ("set text_transform to lower" in str(report.coverages[0])) == warned
-    small = SymbolTable((word.lower(), number) for word, number in lattice.words)
+    assert ("set text_transform to lower" in str(report.coverages[0])) == has_warning
+    lower_table = SymbolTable((word.lower(), number) for word, number in lattice.words)
     report = RescoreReport()
-    list(rescore([("k", replace(lattice, words=small))], load(folder("gpt2")), RescoreOptions(), report=report))
+    list(rescore([("k", replace(lattice, words=lower_table))], load(folder("gpt2")), RescoreOptions(), report=report))
     assert "text_transform" not in str(report.coverages[0])
 
 
 def test_the_command_changes_words(ninja, tmp_path):
-    lattice = upper_case_lattice()
+    lattice = make_upper_case_lattice()
     write_all(tmp_path / "lat.ark", [lattice])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in lattice.words))
-    given = ["rescore", tmp_path / "lat.ark", "--rnnlm", folder("gpt2"), "-o", tmp_path / "out.ark"]
-    code, _, said = ninja(*given)
-    assert (code, "nearly all words are in upper case" in said) == (0, True)
-    code, _, said = ninja(*given, "--text-transform", "lower")
-    assert (code, "upper case" in said) == (0, False)
+    command = ["rescore", tmp_path / "lat.ark", "--rnnlm", folder("gpt2"), "-o", tmp_path / "out.ark"]
+    code, _, stderr = ninja(*command)
+    assert (code, "nearly all words are in upper case" in stderr) == (0, True)
+    code, _, stderr = ninja(*command, "--text-transform", "lower")
+    assert (code, "upper case" in stderr) == (0, False)

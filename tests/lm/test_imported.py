@@ -25,7 +25,7 @@ BEGIN = 11  # the number of no words at all
 SMALL = 1009  # a prime: histories are told apart by a number below it
 
 
-def reads(number, word):
+def next_number(number, word):
     return (number * 31 + word + 5) % SMALL
 
 
@@ -47,7 +47,7 @@ class Stepping(StepNetwork):
         self.largest = max(self.largest, len(word))
         assert self.batch in (None, len(word))
         assert (state[1][:, 0, 1] - state[1][:, 0, 0] == 1).all()
-        number = reads(state[0], word)
+        number = next_number(state[0], word)
         return torch.from_numpy(scores(number.numpy())).float(), (number, state[1] + 1)
 
 
@@ -59,15 +59,15 @@ class Refeeding(HistoryNetwork):
         assert self.batch in (None, len(words))
         number = torch.full((len(words),), BEGIN)
         for time in range(words.shape[1]):
-            number = reads(number, words[:, time])
+            number = next_number(number, words[:, time])
         return torch.from_numpy(scores(number.numpy())).float()
 
 
 def exact(history, word, normalize=True):
     """Compute the score slowly: the number of a history word by word, softmax in float64."""
     number = BEGIN
-    for each in (0, *history):
-        number = reads(number, each)
+    for past_word in (0, *history):
+        number = next_number(number, past_word)
     row = scores(np.array(number))
     return row[word] - (np.log(np.exp(row).sum()) if normalize else 0.0)
 
@@ -88,27 +88,29 @@ def test_any_order_of_calls_gives_the_scores_of_the_histories(kind, data):
         patch.setattr(slot_pool, "FIRST_CAPACITY", 2)
         batch = data.draw(st.sampled_from([None, 1, 4]))
         lm = make(kind, batch=batch, max_batch=data.draw(st.sampled_from([None, 1, 2])))
-        held = []  # (slot, history); one slot may be held several times
+        references = []  # (slot, history); one slot may be held several times
         for _ in range(data.draw(st.integers(1, 12))):
             action = data.draw(st.sampled_from(["start", "advance", "logprob", "release"]))
             if action == "start":
-                held += [(slot, ()) for slot in lm.start(data.draw(st.integers(0, 3)))]
-            elif held and action == "release":
-                gone = data.draw(st.lists(st.integers(0, len(held) - 1), unique=True))
-                lm.release(np.array([held[place][0] for place in gone], np.int64))
-                held = [each for place, each in enumerate(held) if place not in gone]
-            elif held:
-                asked = data.draw(st.lists(st.sampled_from(held), min_size=1, max_size=8))
-                slots = np.array([slot for slot, _ in asked])
-                words = np.array([data.draw(st.integers(1, NUM_WORDS - 1)) for _ in asked], np.int32)
+                references += [(slot, ()) for slot in lm.start(data.draw(st.integers(0, 3)))]
+            elif references and action == "release":
+                released = data.draw(st.lists(st.integers(0, len(references) - 1), unique=True))
+                lm.release(np.array([references[index][0] for index in released], np.int64))
+                references = [reference for index, reference in enumerate(references) if index not in released]
+            elif references:
+                requests = data.draw(st.lists(st.sampled_from(references), min_size=1, max_size=8))
+                slots = np.array([slot for slot, _ in requests])
+                words = np.array([data.draw(st.integers(1, NUM_WORDS - 1)) for _ in requests], np.int32)
                 if action == "advance":
                     new = lm.advance(slots, words)
-                    held += [(slot, (*past, int(w))) for slot, (_, past), w in zip(new, asked, words, strict=True)]
+                    references += [
+                        (slot, (*history, int(w))) for slot, (_, history), w in zip(new, requests, words, strict=True)
+                    ]
                 else:
-                    expected = [exact(past, word) for (_, past), word in zip(asked, words, strict=True)]
+                    expected = [exact(history, word) for (_, history), word in zip(requests, words, strict=True)]
                     assert lm.logprob(slots, words) == pytest.approx(expected, abs=1e-5)
-            assert lm.num_slots == len(held)
-        lm.release(np.array([slot for slot, _ in held], np.int64))
+            assert lm.num_slots == len(references)
+        lm.release(np.array([slot for slot, _ in references], np.int64))
         assert lm.num_slots == 0
         assert lm._slots.num_used == 2  # nothing leaks: what is left begins every sentence
         assert (lm._children[lm._references == 0] == 0).all()
@@ -169,9 +171,9 @@ def test_a_history_outlives_the_one_it_continues(monkeypatch):
         parent = lm.advance(root, np.array([3], np.int32))
         child = lm.advance(parent, np.array([4], np.int32))
         lm.release(parent)
-        other = lm.advance(root, np.array([5], np.int32))
-        assert {*other.tolist()}.isdisjoint({*parent.tolist(), *child.tolist()}), "the child still needs it"
-        lm.logprob(other, np.array([6], np.int32))
+        sibling = lm.advance(root, np.array([5], np.int32))
+        assert {*sibling.tolist()}.isdisjoint({*parent.tolist(), *child.tolist()}), "the child still needs it"
+        lm.logprob(sibling, np.array([6], np.int32))
         assert lm.logprob(child, np.array([6], np.int32)) == pytest.approx([exact((3, 4), 6)], abs=1e-5)
         lm.release(child)
         assert {*lm.advance(np.repeat(root, 2), np.array([3, 3], np.int32))} == {*parent, *child}

@@ -30,7 +30,7 @@ golden = pytest.mark.skipif(not RNNLM.is_dir(), reason=f"Kaldi's models are not 
 
 def numbers(path, kind):
     rows = (line.split() for line in path.read_text().splitlines())
-    return {key: [kind(each) for each in values] for key, *values in rows}
+    return {key: [kind(value) for value in values] for key, *values in rows}
 
 
 GOLDEN = [
@@ -48,12 +48,12 @@ def test_scores_are_kaldis(name, text, scores, normalize, backend):
     ids = numbers(text, int)
     expected = numbers(scores.with_name(f"{scores.name}.{'norm' if normalize else 'unnorm'}.txt"), float)
     lm = load(RNNLM / name, "cpu", normalize=normalize, max_batch=256, backend=backend)
-    for few in (False, True):  # side by side, and one by one
-        keys = list(expected)[:: 12 if few else 1]
-        if few:
+    for is_sequential in (False, True):  # side by side, and one by one
+        keys = list(expected)[:: 12 if is_sequential else 1]
+        if is_sequential:
             lm._max_batch = 1
-        found = word_logprobs(lm, [ids[key] for key in keys])
-        for key, logprob in zip(keys, found, strict=True):
+        logprobs = word_logprobs(lm, [ids[key] for key in keys])
+        for key, logprob in zip(keys, logprobs, strict=True):
             assert logprob == pytest.approx(expected[key], abs=1e-4), key
     assert lm.num_slots == 0
 
@@ -72,9 +72,9 @@ def test_lm_score_prints_what_kaldi_prints(ninja, tmp_path):
     assert errors.startswith(
         "ninja: 200 sentences, 2619 words, 81 OOVs\nninja: 0 zeroprobs, logprob= -6849.94 ppl= 269.1"
     )
-    found = {key: list(map(float, scores)) for key, *scores in map(str.split, output.splitlines())}
+    printed_scores = {key: list(map(float, scores)) for key, *scores in map(str.split, output.splitlines())}
     for key, scores in numbers(SCORES / "word.wordlogprobs.unnorm.txt", float).items():
-        assert found[key] == pytest.approx(scores, abs=1e-3)
+        assert printed_scores[key] == pytest.approx(scores, abs=1e-3)
 
 
 # A small model, written here.
@@ -97,15 +97,17 @@ SENTENCES = [[4, 5, 3, 6, 6], [], [7], [5, 4, 5, 4, 5, 4, 5]]
 
 
 @pytest.mark.parametrize("normalize", [None, False, True])
-@pytest.mark.parametrize("how", ["binary", "text"])
-@pytest.mark.parametrize("what", ["words", "features"])
+@pytest.mark.parametrize("mode", ["binary", "text"])
+@pytest.mark.parametrize("kind", ["words", "features"])
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_scores_agree_with_the_twin(tmp_path, backend, what, how, normalize):
-    lm = load(write_model(tmp_path / "rnnlm", what, how), "cpu", normalize=normalize, backend=backend)
+def test_scores_agree_with_the_twin(tmp_path, backend, kind, mode, normalize):
+    lm = load(write_model(tmp_path / "rnnlm", kind, mode), "cpu", normalize=normalize, backend=backend)
     embedding = EMBEDDING
-    if what == "features":
-        embedding = np.array([sum((value * FEATURE_EMBEDDING[f] for f, value in each.items()), 0 * FEATURE_EMBEDDING[0])
-                              for each in FEATURES])  # fmt: skip
+    if kind == "features":
+        embedding = np.zeros((len(FEATURES), FEATURE_EMBEDDING.shape[1]), FEATURE_EMBEDDING.dtype)
+        for word, features in enumerate(FEATURES):
+            for feature, value in features.items():
+                embedding[word] += value * FEATURE_EMBEDDING[feature]
     for sentence, logprob in zip(SENTENCES, word_logprobs(lm, SENTENCES), strict=True):
         assert logprob == pytest.approx(expected_scores(embedding, sentence, normalize), abs=1e-5)
     assert lm.num_slots == 0
@@ -123,8 +125,8 @@ def test_normalised_probabilities_of_all_words_but_epsilon_sum_to_one(folder):
 # No machine of ours has one; whoever has sees this run.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
 def test_a_gpu_scores_as_the_cpu_does(folder):
-    on_cpu, on_gpu = (sentence_logprobs(load(folder, device), SENTENCES) for device in ("cpu", "cuda"))
-    assert on_gpu == pytest.approx(on_cpu, abs=1e-4)
+    cpu_scores, gpu_scores = (sentence_logprobs(load(folder, device), SENTENCES) for device in ("cpu", "cuda"))
+    assert gpu_scores == pytest.approx(cpu_scores, abs=1e-4)
 
 
 def test_a_device_that_is_not_there_is_refused(folder):
@@ -133,12 +135,12 @@ def test_a_device_that_is_not_there_is_refused(folder):
 
 
 def test_pieces_may_be_packed_and_the_network_may_be_named(folder):
-    whole = sentence_logprobs(load(folder), SENTENCES)
+    expected = sentence_logprobs(load(folder), SENTENCES)
     for path in ("final.raw", "word_embedding.final.mat", "special_symbol_opts.txt", "config/words.txt"):
         (folder / f"{path}.gz").write_bytes(gzip.compress((folder / path).read_bytes()))
         (folder / path).unlink()
     for path in (folder, folder / "final.raw.gz"):
-        assert sentence_logprobs(load(path), SENTENCES) == pytest.approx(whole, abs=1e-6)
+        assert sentence_logprobs(load(path), SENTENCES) == pytest.approx(expected, abs=1e-6)
 
 
 def test_special_symbols_have_kaldis_defaults(folder):
@@ -241,9 +243,9 @@ def test_features_that_make_no_sense_are_refused_with_their_line(tmp_path, edit,
 
 
 @pytest.mark.parametrize("name", ["lm.pt", "lm.safetensors"])
-@pytest.mark.parametrize("what", ["words", "features"])
-def test_a_checkpoint_gives_the_same_scores_to_the_bit(ninja, tmp_path, what, name):
-    folder = write_model(tmp_path / "rnnlm", what, "text")
+@pytest.mark.parametrize("kind", ["words", "features"])
+def test_a_checkpoint_gives_the_same_scores_to_the_bit(ninja, tmp_path, kind, name):
+    folder = write_model(tmp_path / "rnnlm", kind, "text")
     assert ninja("lm", "convert", folder, "-o", tmp_path / name) == (0, "", "")
     direct, stored = load(folder), load(tmp_path / name)
     assert np.array_equal(sentence_logprobs(stored, SENTENCES), sentence_logprobs(direct, SENTENCES))
@@ -265,7 +267,7 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("what", "keys", "value", "message"),
+    ("kind", "keys", "value", "message"),
     [
         ("words", ["config", "lines"], None, "the configuration lines are missing"),
         ("words", ["config", "lines"], ["x"], "a configuration line has the unknown type"),
@@ -296,8 +298,8 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
         ("features", ["state", "features.value"], torch.ones(13), "are inconsistent"),
     ],
 )
-def test_an_untrue_checkpoint_is_refused(tmp_path, what, keys, value, message):
-    convert(write_model(tmp_path / "rnnlm", what), tmp_path / "lm.pt")
+def test_an_untrue_checkpoint_is_refused(tmp_path, kind, keys, value, message):
+    convert(write_model(tmp_path / "rnnlm", kind), tmp_path / "lm.pt")
     content = torch.load(tmp_path / "lm.pt", weights_only=True)
     torch.save(change(content, *keys, to=value), tmp_path / "lm.pt")
     with pytest.raises(ModelError, match=message) as caught:

@@ -24,17 +24,21 @@ GOLDEN = Path(__file__).parents[1] / "data" / "kneser_ney"
 WORDS = ["a", "b", "c", "@x"]
 
 
-def spelled(model):
+def as_slow_ngram(model):
     """Return the n-grams of a trained model as a dictionary, by following contexts."""
-    found, shorter = {}, [()]
+    entries, contexts = {}, [()]
     for ngrams in model.lengths:
-        here = [(*shorter[prefix], model.words[word]) for prefix, word in zip(ngrams.prefix, ngrams.word, strict=True)]
-        found |= dict(zip(here, zip(ngrams.logprob.tolist(), ngrams.backoff.tolist(), strict=True), strict=True))
-        shorter = here
-    return SlowNgram(model.order, found)
+        spelled_ngrams = [
+            (*contexts[prefix], model.words[word]) for prefix, word in zip(ngrams.prefix, ngrams.word, strict=True)
+        ]
+        entries |= dict(
+            zip(spelled_ngrams, zip(ngrams.logprob.tolist(), ngrams.backoff.tolist(), strict=True), strict=True)
+        )
+        contexts = spelled_ngrams
+    return SlowNgram(model.order, entries)
 
 
-def read(path):
+def read_arpa_file(path):
     """Return the n-grams of an ARPA file."""
     lines = (line.split("\t") for line in gzip.decompress(path.read_bytes()).decode("utf-8").splitlines())
     entries = [fields for fields in lines if len(fields) > 1]
@@ -50,7 +54,7 @@ def slot_of(lm, history):
 
 
 sentences = st.lists(st.lists(st.sampled_from([*WORDS, UNK]), min_size=1, max_size=5), min_size=1, max_size=8)
-some_options = st.builds(
+ngram_options = st.builds(
     NgramOptions,
     order=st.just(4),
     cutoffs=st.sampled_from([(1,), (2,), (1, 2), (1, 1, 3)]),
@@ -60,7 +64,7 @@ some_options = st.builds(
 
 
 @settings(max_examples=40)
-@given(sentences, some_options, st.none() | st.sets(st.sampled_from([*WORDS, "d"]), min_size=1), st.integers(1, 40))
+@given(sentences, ngram_options, st.none() | st.sets(st.sampled_from([*WORDS, "d"]), min_size=1), st.integers(1, 40))
 @example([["a"]], NgramOptions(order=4), None, 1)
 @example([["a", "b", "a"], ["b"], ["a", "b"]] * 3, NgramOptions(), {"a", "d"}, 2)
 def test_models_agree_with_the_formulas_and_sum_to_one_after_every_history(text, options, vocabulary, block):
@@ -73,7 +77,7 @@ def test_models_agree_with_the_formulas_and_sum_to_one_after_every_history(text,
     with mock.patch.object(ngram_counts, "BLOCK", block):  # so that the counts of several blocks are merged
         model = train_ngram(text, options, vocabulary=vocabulary)
     assert {word for word in model.words if word != BOS} == set(slow.words)
-    backed_off, lm = spelled(model), model.as_language_model()
+    backed_off, lm = as_slow_ngram(model), model.as_language_model()
     histories = {tuple(ngram) for ngram in slow.occurs if ngram[0] == BOS and ngram[-1] != EOS}
     histories |= {(BOS, *history, word) for history in [("a",), ("c", "b")] for word in slow.words if word != EOS}
     for history in sorted(histories):
@@ -83,9 +87,9 @@ def test_models_agree_with_the_formulas_and_sum_to_one_after_every_history(text,
         assert sum(expected) == pytest.approx(1, abs=1e-9)
         assert [math.exp(backed_off.score(history, word)) for word in slow.words] == pytest.approx(expected, rel=1e-9)
         ids = np.array([lm.vocabulary.id(word) for word in slow.words], np.int32)
-        got = np.exp(lm.logprob(np.repeat(slot_of(lm, history), len(ids)), ids).astype(np.float64))
-        assert got.tolist() == pytest.approx(expected, abs=1e-6)
-        assert got.sum() == pytest.approx(1, abs=1e-6)
+        probabilities = np.exp(lm.logprob(np.repeat(slot_of(lm, history), len(ids)), ids).astype(np.float64))
+        assert probabilities.tolist() == pytest.approx(expected, abs=1e-6)
+        assert probabilities.sum() == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +103,12 @@ def test_models_agree_with_the_formulas_and_sum_to_one_after_every_history(text,
 def test_models_are_those_of_kenlms_lmplz(name, options):
     model = train_ngram(read_sentences(GOLDEN / "text"), options)
     assert model.notes == ()
-    expected, found = read(GOLDEN / f"{name}.arpa.gz"), spelled(model).ngrams
-    assert found.keys() == expected.keys()
+    expected, ngrams = read_arpa_file(GOLDEN / f"{name}.arpa.gz"), as_slow_ngram(model).ngrams
+    assert ngrams.keys() == expected.keys()
     for ngram, (logprob, backoff) in expected.items():
         if ngram != (BOS,):  # 0 or -99, nothing predicts it
-            assert found[ngram][0] == pytest.approx(logprob, abs=2e-6)
-        assert found[ngram][1] == pytest.approx(backoff, abs=2e-6)
+            assert ngrams[ngram][0] == pytest.approx(logprob, abs=2e-6)
+        assert ngrams[ngram][1] == pytest.approx(backoff, abs=2e-6)
 
 
 @pytest.mark.parametrize("name", ["lm.arpa", "lm.arpa.gz"])
@@ -112,15 +116,19 @@ def test_a_written_model_is_read_back_with_the_same_scores(tmp_path, name):
     text = [*read_sentences(GOLDEN / "text"), ["ç", "가", "@name"]]
     model = train_ngram(text, NgramOptions(cutoffs=(1, 2)))
     model.write_arpa(tmp_path / name)
-    lm, own = load(tmp_path / name), model.as_language_model()
+    lm, trained_lm = load(tmp_path / name), model.as_language_model()
     assert [word for word, _ in lm.vocabulary] == list(model.words)
-    assert (lm.order, lm.model.num_ngrams) == (own.order, own.model.num_ngrams) == (3, sum(map(len, model.lengths)))
-    strange = [["nowhere", *sentence] for sentence in text]
-    assert measure(lm, strange) == measure(own, strange)
-    dictionary = spelled(model)
+    assert (
+        (lm.order, lm.model.num_ngrams)
+        == (trained_lm.order, trained_lm.model.num_ngrams)
+        == (3, sum(map(len, model.lengths)))
+    )
+    oov_text = [["nowhere", *sentence] for sentence in text]
+    assert measure(lm, oov_text) == measure(trained_lm, oov_text)
+    slow = as_slow_ngram(model)
     for sentence in text[:9]:
-        whole = [BOS, *sentence, EOS]
-        expected = sum(dictionary.score(tuple(whole[:at]), whole[at]) for at in range(1, len(whole)))
+        words = [BOS, *sentence, EOS]
+        expected = sum(slow.score(tuple(words[:at]), words[at]) for at in range(1, len(words)))
         assert measure(lm, [sentence]).logprob == pytest.approx(expected, abs=1e-5)
 
 
@@ -240,16 +248,16 @@ def test_a_model_cannot_be_written_into_a_folder_that_is_not_there(tmp_path):
 
 def test_measuring_separates_unknown_words():
     lm = train_ngram([["a", "b"], ["b"]], NgramOptions(order=1)).as_language_model()
-    found = measure(lm, [["a", "z", UNK], ["b"]])
-    assert (found.num_sentences, found.num_words, found.num_unknown) == (2, 4, 2)
-    own = {
+    measurement = measure(lm, [["a", "z", UNK], ["b"]])
+    assert (measurement.num_sentences, measurement.num_words, measurement.num_unknown) == (2, 4, 2)
+    unigrams = {
         word: number
-        for word, (number, _) in spelled(train_ngram([["a", "b"], ["b"]], NgramOptions(order=1))).ngrams.items()
+        for word, (number, _) in as_slow_ngram(train_ngram([["a", "b"], ["b"]], NgramOptions(order=1))).ngrams.items()
     }
-    expected = [own[(word,)] * LN10 for word in ("a", UNK, UNK, EOS, "b", EOS)]
-    assert found.perplexity == pytest.approx(math.exp(-sum(expected) / 6), rel=1e-6)
-    known = [expected[at] for at in (0, 3, 4, 5)]
-    assert found.known_perplexity == pytest.approx(math.exp(-sum(known) / 4), rel=1e-6)
+    expected = [unigrams[(word,)] * LN10 for word in ("a", UNK, UNK, EOS, "b", EOS)]
+    assert measurement.perplexity == pytest.approx(math.exp(-sum(expected) / 6), rel=1e-6)
+    known_logprobs = [expected[at] for at in (0, 3, 4, 5)]
+    assert measurement.known_perplexity == pytest.approx(math.exp(-sum(known_logprobs) / 4), rel=1e-6)
     with pytest.raises(FormatError, match="t: the text contains no sentences"):
         measure(lm, [], "t")
 
@@ -260,17 +268,24 @@ def test_measuring_needs_a_word_for_unknown_ones(tmp_path):
         measure(load(tmp_path / "lm.arpa"), [["b"]], "t")
 
 
-def slowly_tagged(sentence, phrases):
+def tag_slowly(sentence, phrases):
     """Try every phrase at every position, the longest first."""
-    found, at = [], 0
-    while at < len(sentence):
-        for length in range(len(sentence) - at, 0, -1):
-            name = next((n for n, of in phrases.items() if " ".join(sentence[at : at + length]) in of), None)
+    tags, position = [], 0
+    while position < len(sentence):
+        for length in range(len(sentence) - position, 0, -1):
+            name = next(
+                (
+                    class_name
+                    for class_name, members in phrases.items()
+                    if " ".join(sentence[position : position + length]) in members
+                ),
+                None,
+            )
             if name is not None:
                 break
-        found.append(name or sentence[at])
-        at += length
-    return found
+        tags.append(name or sentence[position])
+        position += length
+    return tags
 
 
 phrase = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(" ".join)
@@ -280,13 +295,13 @@ phrase = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(" ".join)
 @given(
     st.lists(st.sampled_from([*"abcd", "@x", "@z"]), max_size=10), st.lists(phrase, min_size=1, max_size=8, unique=True)
 )
-def test_tagging_takes_the_leftmost_and_longest_phrase(sentence, drawn):
-    phrases = {"@x": drawn[::2], "$y": drawn[1::2]}
+def test_tagging_takes_the_leftmost_and_longest_phrase(sentence, phrase_list):
+    phrases = {"@x": phrase_list[::2], "$y": phrase_list[1::2]}
     tagger = Tagger(phrases)
-    tagged = tagger.tag(sentence)
-    assert tagged == slowly_tagged(sentence, phrases)
+    tags = tagger.tag(sentence)
+    assert tags == tag_slowly(sentence, phrases)
     for name in ("@x", "$y", "@z"):
-        assert tagged.count(name) == tagger.num_tagged[name] + tagger.num_present[name]
+        assert tags.count(name) == tagger.num_tagged[name] + tagger.num_present[name]
 
 
 def test_a_phrase_of_several_classes_stands_for_them_by_turns():

@@ -54,8 +54,8 @@ def test_a_batch_is_scored_as_its_words_one_by_one(pairs):
     start = model.start(4)
     slots = start[[row for row, _ in pairs]]
     words = np.array(model.vocabulary.ids([word for _, word in pairs]), np.int32)
-    together = model.logprob(slots, words)
-    assert together.tolist() == [float(model.logprob(slots[[i]], words[[i]])[0]) for i in range(len(pairs))]
+    batch_scores = model.logprob(slots, words)
+    assert batch_scores.tolist() == [float(model.logprob(slots[[i]], words[[i]])[0]) for i in range(len(pairs))]
     model.release(np.concatenate([model.advance(slots, words), start]))
     assert lm.history == {}
 
@@ -63,7 +63,7 @@ def test_a_batch_is_scored_as_its_words_one_by_one(pairs):
 @given(st.lists(st.tuples(st.integers(-1, 5), st.sampled_from(WRITTEN)), max_size=8))
 def test_a_trie_is_scored_as_its_paths(nodes):
     model = lexical()
-    parent = np.array([min(above, node - 1) for node, (above, _) in enumerate(nodes)], np.int32)
+    parent = np.array([min(draw, node - 1) for node, (draw, _) in enumerate(nodes)], np.int32)
     word = np.array(model.vocabulary.ids([name for _, name in nodes]), np.int32)
     scores = score_trie(model, parent, word)
     model.scores_tries = True  # by the trie of units
@@ -116,14 +116,14 @@ def test_a_mixture_reads_forms_and_merges_equal_ones():
     mixed = mixture.over(words)
     numbers = np.array(words.ids(WRITTEN), np.int32)
     slots = mixed.start(1).repeat(len(numbers))
-    first = {word: lms[0].score((), lms[0].vocabulary.id(word)) for word in ("w1", "w3")}
-    second = {word: lms[1].score((), lms[1].vocabulary.id(word)) for word in ("w1", "w3")}
+    first_scores = {word: lms[0].score((), lms[0].vocabulary.id(word)) for word in ("w1", "w3")}
+    second_scores = {word: lms[1].score((), lms[1].vocabulary.id(word)) for word in ("w1", "w3")}
     scores = dict(zip(WRITTEN, mixed.logprob(slots, numbers).tolist(), strict=True))
-    assert scores["W1,"] == scores["w1"] == (first["w1"] - second["w1"]) / 2
-    assert scores["W3."] == (first["w3"] - second["w3"]) / 2
+    assert scores["W1,"] == scores["w1"] == (first_scores["w1"] - second_scores["w1"]) / 2
+    assert scores["W3."] == (first_scores["w3"] - second_scores["w3"]) / 2
     assert scores[","] == 0
-    longer = mixed.advance(slots, numbers)
-    mixed.release(np.concatenate([longer, slots[:1]]))
+    next_slots = mixed.advance(slots, numbers)
+    mixed.release(np.concatenate([next_slots, slots[:1]]))
     assert lms[0].history == lms[1].history == {}
     merged = merge_forms(words, np.arange(len(words), dtype=np.int32), BASIC)
     by_word = dict(zip(WRITTEN, merged[3:].tolist(), strict=True))
@@ -179,12 +179,12 @@ def test_pieces_with_capitals_or_commas_are_those_of_written_text(kind, is_writt
 def test_written_text_has_the_perplexity_of_its_lexical_words(ninja, tmp_path):
     (tmp_path / "written").write_text("a The cat sat, on the twenty-three mats.\nb Hello there , friend!\n")
     (tmp_path / "lexical").write_text("a the cat sat on the twenty three mats\nb hello there friend\n")
-    written = ninja("lm", "score", "english-ngram", tmp_path / "written")
-    lexical = ninja("lm", "score", "english-ngram", tmp_path / "lexical")
-    assert "words end with punctuation" in written[2]
-    assert written[2].splitlines()[-2:] == lexical[2].splitlines()[-2:]
-    scores = [[float(number) for number in line.split()[1:]] for line in written[1].splitlines()]
+    written_run = ninja("lm", "score", "english-ngram", tmp_path / "written")
+    lexical_run = ninja("lm", "score", "english-ngram", tmp_path / "lexical")
+    assert "words end with punctuation" in written_run[2]
+    assert written_run[2].splitlines()[-2:] == lexical_run[2].splitlines()[-2:]
+    scores = [[float(number) for number in line.split()[1:]] for line in written_run[1].splitlines()]
     assert [len(row) for row in scores] == [8, 5]
     assert scores[1][2] == 0  # the comma
-    unchanged = ninja("lm", "score", "english-ngram", tmp_path / "written", "--normalizer", "none")
-    assert "7 OOVs" in unchanged[2]
+    plain_run = ninja("lm", "score", "english-ngram", tmp_path / "written", "--normalizer", "none")
+    assert "7 OOVs" in plain_run[2]

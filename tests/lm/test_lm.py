@@ -107,8 +107,8 @@ def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
     monkeypatch.setattr(state_pool, "LOGIT_WORDS", logit_words)
     lm = LstmLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(3), array(4, 17, 4))
-    every = np.tile(np.arange(NUM_WORDS, dtype=np.int32), 3)
-    logprob = lm.logprob(np.repeat(slot, NUM_WORDS), every)
+    all_words = np.tile(np.arange(NUM_WORDS, dtype=np.int32), 3)
+    logprob = lm.logprob(np.repeat(slot, NUM_WORDS), all_words)
     assert np.exp(logprob.astype(np.float64)).reshape(3, -1).sum(1) == pytest.approx([1, 1, 1], abs=1e-5)
 
 
@@ -125,7 +125,9 @@ def test_an_estimated_normaliser_takes_the_place_of_the_exact_one_unless_that_is
     plain = LstmLM(copy.deepcopy(module), VOCABULARY)
     torch.manual_seed(1)
     module.add_normaliser(5)
-    estimated, exact, raw = (LstmLM(module, VOCABULARY, LoadOptions(normalize=how)) for how in (None, True, False))
+    estimated, exact, raw = (
+        LstmLM(module, VOCABULARY, LoadOptions(normalize=normalize)) for normalize in (None, True, False)
+    )
     sentence = [5, 3, 2, 39, 5, 5]
     output = module(torch.tensor([0, *sentence])[:, None])[:, 0]  # [time, embedding]
     estimate = module.normaliser(output)[:, 0].detach().numpy()
@@ -155,8 +157,10 @@ def test_products_are_exact_where_onednn_may_not_use_the_instructions_of_bfloat1
         "assert (linear(weight, None, half=True)(rows) - rows @ weight.T).abs().max() < 1e-4"
     )
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize("logit_words", [1, 16, 8192])
@@ -167,10 +171,10 @@ def test_scores_do_not_depend_on_the_batch(monkeypatch, logit_words):
     def scores(lm):
         return [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for _ in range(2)]
 
-    alone = np.array(scores(LstmLM(MODULE, VOCABULARY, LoadOptions(max_batch=1))))
+    expected = np.array(scores(LstmLM(MODULE, VOCABULARY, LoadOptions(max_batch=1))))
     for rows_at_once in (1, 7, 256):
         monkeypatch.setattr(batch, "ROWS_AT_ONCE", rows_at_once)
-        assert np.array(scores(LstmLM(MODULE, VOCABULARY))) == pytest.approx(alone, abs=1e-4)
+        assert np.array(scores(LstmLM(MODULE, VOCABULARY))) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 31, 32, 33, 255, 256, 257, 2000])
@@ -188,11 +192,11 @@ def test_threads_compute_every_row_once(num_rows, count):
 
 
 def test_threads_of_a_model_leave_torch_its_own(lm):
-    before = torch.get_num_threads()
+    num_threads = torch.get_num_threads()
     lm.advance(np.repeat(lm.start(1), 300), np.full(300, 5, np.int32))
-    assert torch.get_num_threads() == before
-    with ThreadPoolExecutor(1) as later:
-        assert later.submit(torch.get_num_threads).result() == before
+    assert torch.get_num_threads() == num_threads
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == num_threads
 
 
 def test_a_failure_in_one_thread_is_raised(lm):
@@ -214,13 +218,13 @@ def test_old_slots_stay_valid_and_branches_are_independent(lm):
 
 def test_released_slots_are_reused_and_forget_their_past(lm):
     root = lm.start(1)
-    old = lm.advance(np.repeat(root, 2), array(5, 5))
-    lm.logprob(old, array(7, 7))  # leaves normalisers behind
-    lm.release(old)
-    new, again = lm.advance(root, array(6)), lm.start(1)
-    assert {*new, *again} == {*old}
-    assert lm.logprob(new, array(7))[0] == pytest.approx(whole_sentence(MODULE, [6, 7])[1], abs=1e-5)
-    assert lm.logprob(again, array(7))[0] == pytest.approx(whole_sentence(MODULE, [7])[0], abs=1e-5)
+    old_slots = lm.advance(np.repeat(root, 2), array(5, 5))
+    lm.logprob(old_slots, array(7, 7))  # leaves normalisers behind
+    lm.release(old_slots)
+    continuation, restart = lm.advance(root, array(6)), lm.start(1)
+    assert {*continuation, *restart} == {*old_slots}
+    assert lm.logprob(continuation, array(7))[0] == pytest.approx(whole_sentence(MODULE, [6, 7])[1], abs=1e-5)
+    assert lm.logprob(restart, array(7))[0] == pytest.approx(whole_sentence(MODULE, [7])[0], abs=1e-5)
 
 
 def test_states_survive_the_growth_of_the_slab(monkeypatch):
@@ -228,19 +232,19 @@ def test_states_survive_the_growth_of_the_slab(monkeypatch):
     lm = LstmLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(2), array(5, 6))
     expected = lm.logprob(slot, array(7, 7))
-    many = lm.start(100)
-    assert len({*slot.tolist(), *many.tolist()}) == 102
+    extra_slots = lm.start(100)
+    assert len({*slot.tolist(), *extra_slots.tolist()}) == 102
     assert lm.logprob(slot, array(7, 7)) == pytest.approx(expected, abs=1e-6)
-    lm.release(many)
+    lm.release(extra_slots)
     capacity = len(lm._slots._free)
     lm.start(90)
     assert len(lm._slots._free) == capacity
 
 
 def test_empty_batches_are_harmless(lm):
-    nothing = np.empty(0, np.int64)
+    no_slots = np.empty(0, np.int64)
     for call in (lm.advance, lm.logprob):
-        assert len(call(nothing, nothing.astype(np.int32))) == 0
+        assert len(call(no_slots, no_slots.astype(np.int32))) == 0
     lm.release(lm.start(0))
 
 

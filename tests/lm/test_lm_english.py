@@ -27,7 +27,7 @@ def test_it_fits_the_size_it_may_have():
 
 
 @pytest.mark.parametrize(
-    ("said", "misheard"),
+    ("reference", "hypothesis"),
     [
         ("she went to the window and looked out", "she went too the window and look doubt"),
         ("he had been ill for a long time", "he had bean ill four along time"),
@@ -35,9 +35,9 @@ def test_it_fits_the_size_it_may_have():
         ("the children were playing in the garden", "the children where playing in the guard in"),
     ],
 )
-def test_it_prefers_what_was_said_to_what_sounds_like_it(lm, said, misheard):
-    right, wrong = logprob(lm, said, misheard)
-    assert right > wrong + 5
+def test_it_prefers_what_was_said_to_what_sounds_like_it(lm, reference, hypothesis):
+    reference_score, hypothesis_score = logprob(lm, reference, hypothesis)
+    assert reference_score > hypothesis_score + 5
 
 
 def test_its_perplexity_is_that_of_a_trained_model(lm):
@@ -56,8 +56,8 @@ def test_its_perplexity_is_that_of_a_trained_model(lm):
 def test_its_probabilities_are_normalised_and_never_start_a_sentence_anew():
     lm = load(normalize=True)
     slot = lm.advance(lm.start(1), np.array([lm.vocabulary.id("the")], np.int32))
-    every = np.arange(len(lm.vocabulary), dtype=np.int32)
-    probability = np.exp(lm.logprob(np.repeat(slot, len(every)), every).astype(np.float64))
+    all_words = np.arange(len(lm.vocabulary), dtype=np.int32)
+    probability = np.exp(lm.logprob(np.repeat(slot, len(all_words)), all_words).astype(np.float64))
     assert probability.sum() == pytest.approx(1, abs=1e-4)
     assert probability[lm.bos] < 1e-4
 
@@ -66,14 +66,14 @@ def test_its_estimated_normaliser_is_near_the_exact_one(lm):
     exact = load(normalize=True)
     sentence = ["the", "old", "man", "opened", "the", "door", "slowly", "and", "asked", "us", "to", "come", "in"]
     slots = lm.start(1), exact.start(1)
-    off = []
+    differences = []
     for word in lm.vocabulary.ids(sentence):
         word = np.array([word], np.int32)
-        off.append(lm.logprob(slots[0], word)[0] - exact.logprob(slots[1], word)[0])
+        differences.append(lm.logprob(slots[0], word)[0] - exact.logprob(slots[1], word)[0])
         slots = lm.advance(slots[0], word), exact.advance(slots[1], word)
     assert (lm.normalized, exact.normalized) == (False, True)
-    assert np.sqrt(np.mean(np.square(off))) < 0.3
-    assert np.ptp(off) > 0  # it is an estimate
+    assert np.sqrt(np.mean(np.square(differences))) < 0.3
+    assert np.ptp(differences) > 0  # it is an estimate
 
 
 def test_its_card_tells_the_perplexity_of_its_checkpoint():
@@ -90,8 +90,10 @@ def test_the_trigram_goes_by_its_name_and_fits_its_card(tmp_path, monkeypatch, l
     assert {word for word, _ in ngram.vocabulary} == {word for word, _ in lm.vocabulary}
     assert ENGLISH_NGRAM.stat().st_size <= 25_000_000
     assert f"{ENGLISH_NGRAM.stat().st_size:,} bytes" in ENGLISH_NGRAM.with_name("english_ngram.md").read_text("utf-8")
-    right, wrong = logprob(ngram, "he had been ill for a long time", "he had bean ill four along time")
-    assert right > wrong + 5
+    reference_score, hypothesis_score = logprob(
+        ngram, "he had been ill for a long time", "he had bean ill four along time"
+    )
+    assert reference_score > hypothesis_score + 5
     monkeypatch.chdir(tmp_path)
     (tmp_path / "english-ngram").write_text("this is a file of the user's")
     with pytest.raises(ModelError, match="a text file"):

@@ -10,9 +10,9 @@ from ninja import _networks
 
 def slow_logsumexp(scores):
     """Return ln Σ e^score of each row, in float64."""
-    wide = scores.astype(np.float64)
-    most = wide.max(1, keepdims=True)
-    return (most + np.log(np.exp(wide - most).sum(1, keepdims=True)))[:, 0]
+    double = scores.astype(np.float64)
+    maximum = double.max(1, keepdims=True)
+    return (maximum + np.log(np.exp(double - maximum).sum(1, keepdims=True)))[:, 0]
 
 
 @given(
@@ -62,18 +62,18 @@ def test_scores_of_words_agree_with_their_slow_twin(num_rows, width, gap, with_b
 
 def test_words_beyond_the_embeddings_are_refused():
     output, embedding, row = np.zeros((1, 4), np.float32), np.zeros((5, 4), np.float32), np.zeros(1, np.int64)
-    one = np.array([1], np.int32)
+    valid_word = np.array([1], np.int32)
     for word in (-1, 5):
         with pytest.raises(IndexError, match=f"word {word} is none of the 5"):
             _networks.word_scores(output, row, embedding, None, None, np.array([word], np.int32))
     with pytest.raises(IndexError, match="row 1 is none of the 1"):
-        _networks.word_scores(output, row + 1, embedding, None, None, one)
+        _networks.word_scores(output, row + 1, embedding, None, None, valid_word)
     with pytest.raises(ValueError, match="not of one shape"):
-        _networks.word_scores(output, row, embedding[:, 1:].copy(), None, None, one)
+        _networks.word_scores(output, row, embedding[:, 1:].copy(), None, None, valid_word)
     with pytest.raises(ValueError, match="4 biases for 5 words"):
-        _networks.word_scores(output, row, embedding, None, np.zeros(4, np.float32), one)
+        _networks.word_scores(output, row, embedding, None, np.zeros(4, np.float32), valid_word)
     with pytest.raises(ValueError, match="6 scales for 5 words"):
-        _networks.word_scores(output, row, embedding.astype(np.int8), np.zeros(6, np.float32), None, one)
+        _networks.word_scores(output, row, embedding.astype(np.int8), np.zeros(6, np.float32), None, valid_word)
 
 
 CELLS = given(
@@ -88,10 +88,12 @@ CELLS = given(
 def slow_lstm_cell(gates, old):
     """Return an LSTM's outputs and new cells, in float64, from gates in the order input, forget, output, candidate."""
     with np.errstate(over="ignore"):
-        entry, forget, leave = (1 / (1 + np.exp(-part)) for part in np.split(gates.astype(np.float64), 4, axis=1)[:3])
+        input_gate, forget_gate, output_gate = (
+            1 / (1 + np.exp(-gate)) for gate in np.split(gates.astype(np.float64), 4, axis=1)[:3]
+        )
     candidate = np.tanh(np.split(gates.astype(np.float64), 4, axis=1)[3])
-    cell = forget * old + entry * candidate
-    return leave * np.tanh(cell), cell
+    cell = forget_gate * old + input_gate * candidate
+    return output_gate * np.tanh(cell), cell
 
 
 @CELLS
@@ -117,14 +119,14 @@ def test_a_step_from_two_summands_agrees_with_its_slow_twin(num_rows, cells, gap
     slab = random.normal(0, 1, (9, cells + 2 * gap)).astype(np.float32)
     old_row, new_row = random.integers(4, size=num_rows), 4 + random.permutation(5)[:num_rows]
     expected, cell = slow_lstm_cell(below[below_row] + before[before_row], slab[old_row, gap : gap + cells])
-    rest = np.ones(slab.shape, np.bool_)
-    rest[new_row, gap : gap + cells] = False
-    kept = slab[rest]
+    unchanged = np.ones(slab.shape, np.bool_)
+    unchanged[new_row, gap : gap + cells] = False
+    old_values = slab[unchanged]
     result = _networks.lstm_step(below, below_row, before, before_row, slab[:, gap : gap + cells], old_row, new_row)
     assert result.dtype == np.float32
     assert result == pytest.approx(expected, abs=2e-6)
     assert slab[new_row, gap : gap + cells] == pytest.approx(cell, abs=2e-6)
-    assert np.array_equal(slab[rest], kept)  # nothing beside the new cells is written
+    assert np.array_equal(slab[unchanged], old_values)  # nothing beside the new cells is written
 
 
 def test_steps_beyond_their_rows_are_refused():
@@ -186,26 +188,26 @@ def test_silu_agrees_with_its_definition(size, spread, seed):
     assert x == pytest.approx(expected, abs=1e-5)
 
 
-def slow_peephole_cell(gates, before, peephole):
+def slow_peephole_cell(gates, old, peephole):
     """Return the new cells and outputs of a Kaldi LSTM, in float64; gates: input, forget, candidate, output."""
-    entry, forget, candidate, leave = np.split(gates.astype(np.float64), 4, axis=1)
+    input_gate, forget_gate, candidate, output_gate = np.split(gates.astype(np.float64), 4, axis=1)
 
     def sigmoid(x):
         with np.errstate(over="ignore"):
             return 1 / (1 + np.exp(-x))
 
-    cell = sigmoid(forget + peephole[1] * before) * before + sigmoid(entry + peephole[0] * before) * np.tanh(candidate)
-    return np.concatenate((cell, sigmoid(leave + peephole[2] * cell) * np.tanh(cell)), 1)
+    cell = sigmoid(forget_gate + peephole[1] * old) * old + sigmoid(input_gate + peephole[0] * old) * np.tanh(candidate)
+    return np.concatenate((cell, sigmoid(output_gate + peephole[2] * cell) * np.tanh(cell)), 1)
 
 
 @CELLS
 def test_a_cell_with_peepholes_agrees_with_its_slow_twin(num_rows, cells, gap, spread, seed):
     random = np.random.default_rng(seed)
     gates = random.normal(0, spread, (num_rows, 4 * cells)).astype(np.float32)
-    before = random.normal(0, 1, (num_rows, gap + cells)).astype(np.float32)
+    old = random.normal(0, 1, (num_rows, gap + cells)).astype(np.float32)
     peephole = random.normal(0, 1, (3, cells)).astype(np.float32)
-    expected = slow_peephole_cell(gates, before[:, gap:], peephole)
-    assert _networks.peephole_cell(gates, before[:, gap:], peephole) == pytest.approx(expected, abs=5e-6)
+    expected = slow_peephole_cell(gates, old[:, gap:], peephole)
+    assert _networks.peephole_cell(gates, old[:, gap:], peephole) == pytest.approx(expected, abs=5e-6)
 
 
 @given(

@@ -72,12 +72,12 @@ def test_a_matrix_of_bytes_is_each_number_rounded_to_a_step_of_its_row(tmp_path,
             for number, row in enumerate(weight.double()):
                 step = max(map(abs, row.tolist())) / 127
                 expected[number] = torch.tensor([step * round(x / step) if step else 0.0 for x in row.tolist()])
-        found = stored.module.state_dict()[name].double()
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
-        torch.testing.assert_close(checkpoint.as_stored(module, "int8").state_dict()[name].double(), found)
+        stored_weight = stored.module.state_dict()[name].double()
+        torch.testing.assert_close(stored_weight, expected, rtol=1e-6, atol=1e-12)
+        torch.testing.assert_close(checkpoint.as_stored(module, "int8").state_dict()[name].double(), stored_weight)
     checkpoint.save(stored, tmp_path / "again.pt")
-    again = checkpoint.read(tmp_path / "again.pt").module.state_dict()
-    torch.testing.assert_close(again, dict(stored.module.state_dict()), rtol=1e-6, atol=0)
+    second_state = checkpoint.read(tmp_path / "again.pt").module.state_dict()
+    torch.testing.assert_close(second_state, dict(stored.module.state_dict()), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("storage", ["half", "int8"])
@@ -102,8 +102,8 @@ def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp
     module = LSTMLanguageModel(Config(len(WORDS), embedding=100, hidden=300, layers=2))
     for storage in ("half", "int8"):
         checkpoint.save(Checkpoint(module, WORDS, {}, storage), tmp_path / f"{storage}.pt")
-    half, small = ((tmp_path / f"{storage}.pt").stat().st_size for storage in ("half", "int8"))
-    assert small < 0.55 * half
+    half_size, int8_size = ((tmp_path / f"{storage}.pt").stat().st_size for storage in ("half", "int8"))
+    assert int8_size < 0.55 * half_size
     assert [torch.load(tmp_path / f"{name}.pt", weights_only=True)["version"] for name in ("half", "int8")] == [1, 2]
 
 
@@ -164,7 +164,7 @@ def test_a_diverged_model_is_not_written(tmp_path, module):
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"),
+    ("content", "reason"),
     [
         (b"", "an empty file"),
         (pickle.dumps({"format": "ninja-lm"}), "a pickle"),
@@ -174,8 +174,8 @@ def test_a_diverged_model_is_not_written(tmp_path, module):
         (b"u1 \0B\xd6\xfd\xb2\x7e", "a Kaldi archive of lattices"),
     ],
 )
-def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
-    (tmp_path / "file.pt").write_bytes(data)
+def test_a_file_of_another_kind_is_named(tmp_path, content, reason):
+    (tmp_path / "file.pt").write_bytes(content)
     with pytest.raises(
         ModelError, match=f"file.pt: this is {reason}.*, not a language model; specify a Ninja checkpoint"
     ):
@@ -190,11 +190,11 @@ def test_a_compressed_checkpoint_is_refused(tmp_path, path):
 
 def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
     torch.save({"format": "ninja-lm", "state": torch.nn.Linear(1, 1)}, tmp_path / "file.pt")
-    wanted = (
+    message = (
         r"file.pt: the file contains an object of the type torch.nn.modules.linear.Linear; Ninja loads "
         r"only files of weights, because other files may run code"
     )
-    with pytest.raises(ModelError, match=wanted):
+    with pytest.raises(ModelError, match=message):
         load(tmp_path / "file.pt")
 
 
@@ -217,31 +217,31 @@ def test_names_of_a_hub_are_told_from_files(tmp_path, monkeypatch):
 
 
 def test_every_truncation_is_noticed(tmp_path, path):
-    whole = path.read_bytes()
-    broken = tmp_path / "broken.pt"
-    for length in range(4, len(whole), 97):
-        broken.write_bytes(whole[:length])
+    content = path.read_bytes()
+    broken_path = tmp_path / "broken.pt"
+    for length in range(4, len(content), 97):
+        broken_path.write_bytes(content[:length])
         with pytest.raises(ModelError, match="the file was not saved by torch, or is damaged"):
-            load(broken)
+            load(broken_path)
 
 
 def test_a_flipped_bit_in_the_weights_is_noticed(tmp_path, path, content):
-    whole = bytearray(path.read_bytes())
+    file_bytes = bytearray(path.read_bytes())
     weights = content["state"]["embedding.weight"].numpy().tobytes()
-    whole[whole.index(weights) + 5] ^= 1
-    path.write_bytes(whole)
+    file_bytes[file_bytes.index(weights) + 5] ^= 1
+    path.write_bytes(file_bytes)
     with pytest.raises(ModelError, match="checksum"):
         load(path)
 
 
 def test_zips_that_are_no_checkpoints_are_refused(tmp_path, path):
-    with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
-        other.writestr("readme", "hello")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("readme", "hello")
     with pytest.raises(ModelError, match="the zip file was not written by torch"):
         load(tmp_path / "other.zip")
-    with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "packed.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "packed.pt", "w", zipfile.ZIP_DEFLATED) as target:
         for member in source.namelist():
-            packed.writestr(member, source.read(member))
+            target.writestr(member, source.read(member))
     with pytest.raises(ModelError, match="the zip file has a compressed entry"):
         load(tmp_path / "packed.pt")
 
@@ -304,17 +304,17 @@ def test_a_tensor_reaches_no_byte_outside_its_storage(path, content):
     """A storage declares more numbers than the file has, or a tensor more than its storage."""
     torch.save(change(content, "state", "bias", to=torch.arange(251.0)), path)
     count, claim = b"K\xfb", b"M\xff\xff"  # 251 and 65535, as pickle writes them
-    places = {
+    replacements = {
         "declares 65535 numbers, but has 1004 bytes": (count + b"tq", claim + b"tq"),
         "a tensor that extends beyond its storage": (count + b"\x85q", claim + b"\x85q"),
     }
-    whole = path.read_bytes()
-    for message, (old, new) in places.items():
-        with zipfile.ZipFile(io.BytesIO(whole)) as source, zipfile.ZipFile(path, "w") as target:
+    file_bytes = path.read_bytes()
+    for message, (old, new) in replacements.items():
+        with zipfile.ZipFile(io.BytesIO(file_bytes)) as source, zipfile.ZipFile(path, "w") as target:
             for name in source.namelist():
-                data = source.read(name)
-                assert not name.endswith("data.pkl") or old in data
-                target.writestr(name, data.replace(old, new) if name.endswith("data.pkl") else data)
+                member = source.read(name)
+                assert not name.endswith("data.pkl") or old in member
+                target.writestr(name, member.replace(old, new) if name.endswith("data.pkl") else member)
         with pytest.raises(ModelError, match=message):
             load(path)
 

@@ -129,27 +129,28 @@ MODELS = [fake, lstm, transformer, ngram, classes, kenlm, kaldi, causal, multiwo
 
 def in_threads(work: Callable[[int], Any]) -> list[Any]:
     """Return the result of each thread; all start together."""
-    together = threading.Barrier(THREADS)
+    barrier = threading.Barrier(THREADS)
 
     def begin(number: int) -> Any:
-        together.wait()
+        barrier.wait()
         return work(number)
 
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(begin, range(THREADS)))
 
 
-def best(lm: Any, lattices: Any = LATTICES, **how: Any) -> list[tuple[str, list[str], float]]:
+def best(lm: Any, lattices: Any = LATTICES, **options: Any) -> list[tuple[str, list[str], float]]:
     """Return key, words, and cost of each best path."""
-    results = rescore(lattices, lm, OPTIONS, **how)
+    results = rescore(lattices, lm, OPTIONS, **options)
     return [
-        (key, one.words.spell(one.word.tolist()), float(one.graph.sum() + one.acoustic.sum())) for key, one in results
+        (key, lattice.words.spell(lattice.word.tolist()), float(lattice.graph.sum() + lattice.acoustic.sum()))
+        for key, lattice in results
     ]
 
 
-def alike(found: Any, expected: Any) -> None:
-    assert [each[:2] for each in found] == [each[:2] for each in expected]
-    assert [each[2] for each in found] == pytest.approx([each[2] for each in expected], abs=1e-3)
+def assert_close_paths(paths: Any, expected: Any) -> None:
+    assert [path[:2] for path in paths] == [path[:2] for path in expected]
+    assert [path[2] for path in paths] == pytest.approx([path[2] for path in expected], abs=1e-3)
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -161,8 +162,8 @@ def test_threads_that_rescore_with_one_model_get_its_costs(build, tmp_path):
     expected = best(build(tmp_path / "alone"), lattices)
     lm = build(tmp_path / "shared")
     for _ in range(1 if slow else RUNS):
-        for found in in_threads(lambda _: best(lm, lattices)):
-            alike(found, expected)
+        for paths in in_threads(lambda _: best(lm, lattices)):
+            assert_close_paths(paths, expected)
 
 
 @pytest.mark.parametrize("build", [lstm, module])
@@ -173,8 +174,8 @@ def test_mixtures_and_old_models_may_be_shared_too(build, tmp_path):
     expected = mixed(build(tmp_path), lstm(tmp_path))
     lm, old = build(tmp_path), lstm(tmp_path)
     for _ in range(RUNS):
-        for found in in_threads(lambda _: mixed(lm, old)):
-            alike(found, expected)
+        for paths in in_threads(lambda _: mixed(lm, old)):
+            assert_close_paths(paths, expected)
 
 
 @pytest.mark.parametrize("build", [lstm, transformer, kaldi, causal, module])
@@ -193,31 +194,31 @@ def test_methods_called_directly_and_texts_scored_meanwhile_are_right(build, tmp
             [slot], total = lm.start(1), 0.0
             for word in [*text, lm.eos]:
                 total += float(lm.logprob(np.array([slot]), np.array([word], np.int32))[0])
-                [after] = lm.advance(np.array([slot]), np.array([word], np.int32)) if word != lm.eos else [slot]
+                [next_slot] = lm.advance(np.array([slot]), np.array([word], np.int32)) if word != lm.eos else [slot]
                 if word != lm.eos:
                     lm.release(np.array([slot]))
-                slot = after
+                slot = next_slot
             lm.release(np.array([slot]))
             scores.append(total)
         return scores
 
     for _ in range(RUNS):
-        for found in in_threads(work):
-            assert found == pytest.approx(expected, abs=1e-3)
+        for logprobs in in_threads(work):
+            assert logprobs == pytest.approx(expected, abs=1e-3)
 
 
 def test_rescorers_of_one_model_and_interleaved_runs_are_right():
     expected = best(lstm(Path()))
     lm = lstm(Path())
-    with Rescorer(lm, OPTIONS) as one, Rescorer(lm, OPTIONS) as other:
-        asked = [rescorer.submit(lattice) for _, lattice in LATTICES for rescorer in (one, other)]
-        found = [future.result(timeout=60) for future in asked]
-    for some in (found[::2], found[1::2]):
-        costs = [float(each.graph.sum() + each.acoustic.sum()) for each in some]
+    with Rescorer(lm, OPTIONS) as first, Rescorer(lm, OPTIONS) as second:
+        futures = [rescorer.submit(lattice) for _, lattice in LATTICES for rescorer in (first, second)]
+        results = [future.result(timeout=60) for future in futures]
+    for lattices in (results[::2], results[1::2]):
+        costs = [float(lattice.graph.sum() + lattice.acoustic.sum()) for lattice in lattices]
         assert costs == pytest.approx([cost for _, _, cost in expected], abs=1e-3)
     pairs = list(zip(rescore(LATTICES, lm, OPTIONS), rescore(LATTICES, lm, OPTIONS), strict=True))
     for runs in zip(*pairs, strict=True):
-        costs = [float(each.graph.sum() + each.acoustic.sum()) for _, each in runs]
+        costs = [float(lattice.graph.sum() + lattice.acoustic.sum()) for _, lattice in runs]
         assert costs == pytest.approx([cost for _, _, cost in expected], abs=1e-3)
 
 
@@ -241,8 +242,8 @@ def test_a_tracker_and_contextual_models_may_be_shared():
         for text in texts:
             slots = lm.start(1)
             for word in [mark.number, *text]:
-                before, slots = slots, lm.advance(slots, np.array([word], np.int32))
-                lm.release(before)
+                old_slots, slots = slots, lm.advance(slots, np.array([word], np.int32))
+                lm.release(old_slots)
                 scores.append(float(lm.logprob(slots, np.array([text[0]], np.int32))[0]))
             lm.release(slots)
         return scores
@@ -254,9 +255,9 @@ def test_a_tracker_and_contextual_models_may_be_shared():
     tracker = PointerTracker(tiny_pointer.TABLE, tiny_pointer.BASE, tiny_pointer.POINTER)
     expected = follow(tracker), shared(lm, ids)
     for _ in range(RUNS):
-        for followed, scored in in_threads(lambda _: (follow(tracker), shared(lm, ids))):
-            assert followed == pytest.approx(expected[0], abs=1e-3)
-            assert scored == pytest.approx(expected[1], abs=1e-3)
+        for tracker_scores, lm_scores in in_threads(lambda _: (follow(tracker), shared(lm, ids))):
+            assert tracker_scores == pytest.approx(expected[0], abs=1e-3)
+            assert lm_scores == pytest.approx(expected[1], abs=1e-3)
 
 
 def test_threads_share_a_model_of_lexical_words():
@@ -269,8 +270,8 @@ def test_threads_share_a_model_of_lexical_words():
         for place in range(len(slots)):
             for word in np.split(words, len(words)):
                 scores.append(float(lm.logprob(slots[place], word)[0]))
-                before, slots[place] = slots[place], lm.advance(slots[place], word)
-                lm.release(before)
+                old_slot, slots[place] = slots[place], lm.advance(slots[place], word)
+                lm.release(old_slot)
             slots.append(lm.advance(slots[place], words[1:2]))  # a second reference to the slot
         for slot in slots:
             lm.release(slot)
@@ -284,9 +285,9 @@ def test_threads_share_a_model_of_lexical_words():
 
 def test_words_numbered_by_several_threads_have_numbers_of_their_own(tmp_path):
     lm = multiwords(tmp_path)
-    words = [f"w{one}_w{other}" for one in range(30) for other in range(30)]
-    for found in in_threads(lambda number: lm.vocabulary.ids(words[number:] + words[:number])):
-        assert len(set(found)) == len(words)
+    words = [f"w{first}_w{second}" for first in range(30) for second in range(30)]
+    for ids in in_threads(lambda number: lm.vocabulary.ids(words[number:] + words[:number])):
+        assert len(set(ids)) == len(words)
     assert [lm.vocabulary.word(number) for number in lm.vocabulary.ids(words)] == words
 
 
@@ -302,8 +303,8 @@ def test_twins_copies_and_pickles_do_not_wait_for_each_other():
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(lm.start, 1)
         assert entered.wait(30)
-        for other in (copy.copy(lm), copy.deepcopy(lm)):
-            other.advance(np.empty(0, np.int64), np.empty(0, np.int32))  # returns while `lm` is in use
+        for lm_copy in (copy.copy(lm), copy.deepcopy(lm)):
+            lm_copy.advance(np.empty(0, np.int64), np.empty(0, np.int32))  # returns while `lm` is in use
         proceed.set()
         assert len(future.result()) == 1
     assert pickle.loads(pickle.dumps(FakeLM())).vocabulary == FakeLM().vocabulary

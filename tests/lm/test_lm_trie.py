@@ -17,9 +17,9 @@ SENTENCES = st.lists(st.lists(st.integers(3, 7), max_size=5), min_size=1, max_si
 def trie_of(sentences, eos=1):
     """Build a trie of sentences, each ended by </s>; return it with the node of each word of each sentence."""
     trie = WordTrie()
-    ended = [[*sentence, eos] for sentence in sentences]
-    begin = np.cumsum([0, *map(len, ended)])
-    node = trie.add(np.concatenate([np.array(s, np.int32) for s in ended]), begin)
+    sentences_with_eos = [[*sentence, eos] for sentence in sentences]
+    begin = np.cumsum([0, *map(len, sentences_with_eos)])
+    node = trie.add(np.concatenate([np.array(s, np.int32) for s in sentences_with_eos]), begin)
     return trie, [node[a:b] for a, b in pairwise(begin)]
 
 
@@ -36,13 +36,13 @@ def test_a_trie_holds_each_distinct_prefix_once(sentences):
 
 
 @given(SENTENCES, SENTENCES)
-def test_tries_join_into_one(some, others):
-    trie, _ = trie_of(some)
-    other, nodes = trie_of(others)
-    place = trie.add_trie(other.parent, other.word)
-    whole, expected = trie_of([*some, *others])
-    assert (trie.parent.tolist(), trie.word.tolist()) == (whole.parent.tolist(), whole.word.tolist())
-    assert [place[path].tolist() for path in nodes] == [path.tolist() for path in expected[len(some) :]]
+def test_tries_join_into_one(first, second):
+    trie, _ = trie_of(first)
+    second_trie, nodes = trie_of(second)
+    node_map = trie.add_trie(second_trie.parent, second_trie.word)
+    joint, expected = trie_of([*first, *second])
+    assert (trie.parent.tolist(), trie.word.tolist()) == (joint.parent.tolist(), joint.word.tolist())
+    assert [node_map[path].tolist() for path in nodes] == [path.tolist() for path in expected[len(first) :]]
 
 
 @given(SENTENCES, st.sampled_from([1, 2, 3, 100]))
@@ -51,8 +51,8 @@ def test_nodes_are_scored_after_the_words_above_them_and_each_history_is_advance
     lm = FakeLM()
     score = score_trie(lm, trie.parent, trie.word, max_histories=max_histories)
     for sentence, path in zip(sentences, nodes, strict=True):
-        whole = (*sentence, 1)
-        assert score[path].tolist() == [lm.score(whole[:n], word) for n, word in enumerate(whole)]
+        words = (*sentence, 1)
+        assert score[path].tolist() == [lm.score(words[:n], word) for n, word in enumerate(words)]
     assert lm.num_scored == len(trie)
     assert lm.num_advanced == len({tuple(s[:n]) for s in sentences for n in range(1, len(s) + 1)})
     assert not lm.history
@@ -60,11 +60,11 @@ def test_nodes_are_scored_after_the_words_above_them_and_each_history_is_advance
 
 def test_slots_in_use_stay_bounded():
     class Counting(FakeLM):
-        most = 0
+        largest = 0
 
         def _new(self, histories):
             slots = super()._new(histories)
-            self.most = max(self.most, len(self.history))
+            self.largest = max(self.largest, len(self.history))
             return slots
 
     sentences = [
@@ -73,10 +73,10 @@ def test_slots_in_use_stay_bounded():
     trie, _ = trie_of(sentences)
     lm = Counting()
     score_trie(lm, trie.parent, trie.word, max_histories=8)
-    assert lm.most <= 8 * 6
-    wide = Counting()
-    score_trie(wide, trie.parent, trie.word)
-    assert wide.most > 256
+    assert lm.largest <= 8 * 6
+    unlimited_lm = Counting()
+    score_trie(unlimited_lm, trie.parent, trie.word)
+    assert unlimited_lm.largest > 256
 
 
 def test_a_level_is_one_round_of_questions():
@@ -103,13 +103,13 @@ def test_a_model_that_scores_tries_itself_is_asked_once():
 def test_slots_are_given_back_when_the_model_fails(method, monkeypatch):
     lm = FakeLM()
     calls = []
-    answer = getattr(FakeLM, method)
+    original = getattr(FakeLM, method)
 
     def failing(self, *batch):
         calls.append(1)
         if len(calls) == 3:
             raise RuntimeError("out of order")
-        return answer(self, *batch)
+        return original(self, *batch)
 
     monkeypatch.setattr(FakeLM, method, failing)
     trie, _ = trie_of([[3, 4, 5, 6], [3, 4, 6, 5], [4, 5, 5, 5]])
@@ -120,8 +120,8 @@ def test_slots_are_given_back_when_the_model_fails(method, monkeypatch):
 
 @pytest.mark.parametrize("method", ["advance", "logprob"])
 def test_a_model_that_answers_too_little_is_named(method, monkeypatch):
-    answer = getattr(FakeLM, method)
-    monkeypatch.setattr(FakeLM, method, lambda self, *batch: answer(self, *batch)[:-1])
+    original = getattr(FakeLM, method)
+    monkeypatch.setattr(FakeLM, method, lambda self, *batch: original(self, *batch)[:-1])
     trie, _ = trie_of([[3, 4]])
     with pytest.raises(ModelError, match=rf"{method} returned shape \(0,\) for a batch of 1"):
         score_trie(FakeLM(), trie.parent, trie.word)

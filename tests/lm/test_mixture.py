@@ -31,17 +31,17 @@ def run(lattice: Lattice, lm: LanguageModel | Mixture, options: RescoreOptions =
     return result
 
 
-@pytest.mark.parametrize("how", ["loglinear", "linear"])
+@pytest.mark.parametrize("combination", ["loglinear", "linear"])
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_unlimited_search_with_a_mixture_equals_enumeration_of_all_paths(how: How, lattice: Lattice) -> None:
+def test_unlimited_search_with_a_mixture_equals_enumeration_of_all_paths(combination: How, lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
     lms, weights = models(), (0.5, 0.3, 0.2)
-    found = path_costs(run(lattice, Mixture(tuple(zip(lms, weights, strict=True)), how)))
+    costs = path_costs(run(lattice, Mixture(tuple(zip(lms, weights, strict=True)), combination)))
     definition = mixture_logprob(
-        [(penalized_logprob(lm), weight) for lm, weight in zip(lms, weights, strict=True)], how
+        [(penalized_logprob(lm), weight) for lm, weight in zip(lms, weights, strict=True)], combination
     )
-    assert close(found, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
+    assert close(costs, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
     assert not any(lm.history for lm in lms)
 
 
@@ -50,27 +50,31 @@ def test_unlimited_search_with_a_mixture_equals_enumeration_of_all_paths(how: Ho
 def test_a_mixture_of_mixtures_equals_enumeration_of_all_paths(lattice: Lattice, weight: float) -> None:
     lattice = replace(lattice, words=TABLE)
     a, b, c = models()
-    both = Mixture(((Mixture(((a, 0.6), (b, 0.4)), "linear"), 1.0), (c, weight)))
+    mixture = Mixture(((Mixture(((a, 0.6), (b, 0.4)), "linear"), 1.0), (c, weight)))
     inner = mixture_logprob([(penalized_logprob(a), 0.6), (penalized_logprob(b), 0.4)], "linear")
     definition = mixture_logprob([(inner, 1.0), (penalized_logprob(c), weight)], "loglinear")
-    found = path_costs(run(lattice, both))
-    assert close(found, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
+    costs = path_costs(run(lattice, mixture))
+    assert close(costs, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
 
 
 def test_a_mixture_of_one_model_is_that_model() -> None:
     lattice = random_lattice(1)
     options = RescoreOptions(max_unknown=1.0, unk_penalty=1.0)
-    for how in ("loglinear", "linear"):
-        assert run(lattice, Mixture(((FakeLM(), 1.0),), how), options).identical(run(lattice, FakeLM(), options))
+    for combination in ("loglinear", "linear"):
+        assert run(lattice, Mixture(((FakeLM(), 1.0),), combination), options).identical(
+            run(lattice, FakeLM(), options)
+        )
 
 
 def test_a_mixture_scores_sentences_as_a_language_model() -> None:
     a, b, _ = models()
     lm = Mixture(((a, 0.5), (b, 0.5))).over(TABLE)
     assert isinstance(lm, LanguageModel)
-    one, other = word_logprob(a), word_logprob(b)
+    a_logprob, b_logprob = word_logprob(a), word_logprob(b)
     expected = sum(
-        0.5 * (part(("w3",)[:place], word)) for part in (one, other) for place, word in enumerate(("w3", "</s>"))
+        0.5 * (part(("w3",)[:place], word))
+        for part in (a_logprob, b_logprob)
+        for place, word in enumerate(("w3", "</s>"))
     )
     number = lm.vocabulary.id("w3")
     assert number is not None
@@ -80,23 +84,23 @@ def test_a_mixture_scores_sentences_as_a_language_model() -> None:
 
 def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order() -> None:
     options = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
-    many = [(lattice.key, lattice) for lattice in map(random_lattice, range(40))]
+    pairs = [(lattice.key, lattice) for lattice in map(random_lattice, range(40))]
 
     def mixture() -> Mixture:
         return Mixture(tuple(zip(models(), (0.5, 0.3, 0.2), strict=True)), "linear")
 
-    alone = {key: run(lattice, mixture(), options) for key, lattice in many}
-    for order, batch_arcs in ((many, 2000), (many[::-1], 900), (many[:5], 1)):
+    expected = {key: run(lattice, mixture(), options) for key, lattice in pairs}
+    for order, batch_arcs in ((pairs, 2000), (pairs[::-1], 900), (pairs[:5], 1)):
         for key, lattice in rescore(order, mixture(), replace(options, batch_arcs=batch_arcs)):
-            assert lattice.identical(alone[key])
+            assert lattice.identical(expected[key])
 
 
 def test_every_slot_of_every_model_is_given_back() -> None:
     lms = models()
     mixture = Mixture(tuple(zip(lms, (0.5, 0.3, 0.2), strict=True)))
-    many = [(f"{i}", random_lattice(i)) for i in range(20)]
-    list(rescore(many, mixture, RescoreOptions(max_unknown=1.0)))
-    stopped = rescore(many, mixture, RescoreOptions(max_unknown=1.0))
+    pairs = [(f"{i}", random_lattice(i)) for i in range(20)]
+    list(rescore(pairs, mixture, RescoreOptions(max_unknown=1.0)))
+    stopped = rescore(pairs, mixture, RescoreOptions(max_unknown=1.0))
     next(stopped)
     stopped.close()
     assert not any(lm.history for lm in lms)
@@ -121,7 +125,7 @@ def test_a_failing_model_undoes_the_step_in_the_others(kind: type[FakeLM], error
 
 
 @pytest.mark.parametrize(
-    ("weights", "how", "message"),
+    ("weights", "combination", "message"),
     [
         ((0.5, 0.6), "linear", r"positive and sum to 1, but are \[0.5, 0.6\]"),
         ((1.5, -0.5), "linear", "positive"),
@@ -130,9 +134,9 @@ def test_a_failing_model_undoes_the_step_in_the_others(kind: type[FakeLM], error
         ((0.5, 0.5), "geometric", "one of loglinear, linear"),
     ],
 )
-def test_weights_that_make_no_mixture_are_refused(weights: tuple[float, ...], how: How, message: str) -> None:
+def test_weights_that_make_no_mixture_are_refused(weights: tuple[float, ...], combination: How, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        Mixture(tuple((FakeLM(), weight) for weight in weights), how)
+        Mixture(tuple((FakeLM(), weight) for weight in weights), combination)
 
 
 def test_a_weight_of_zero_leaves_a_model_out() -> None:
@@ -199,8 +203,8 @@ def test_nan_and_probability_zero_cost_one_lattice_only() -> None:
 
 def test_lattices_of_another_symbol_table_join_a_run() -> None:
     first, second = random_lattice(5, num_states=6, fan=1), random_lattice(6, num_states=6, fan=1)
-    turned = SymbolTable([("<eps>", 0), *((f"w{9 - i}", i) for i in range(1, 8)), ("new", 8)])
-    second = replace(second, words=turned)
+    second_table = SymbolTable([("<eps>", 0), *((f"w{9 - i}", i) for i in range(1, 8)), ("new", 8)])
+    second = replace(second, words=second_table)
     lms, weights = models(), (0.5, 0.3, 0.2)
     nested = Mixture(((Mixture(((lms[0], 0.5), (lms[1], 0.5)), "linear"), 0.8), (lms[2], 0.2)))
     inner = mixture_logprob([(penalized_logprob(lms[0]), 0.5), (penalized_logprob(lms[1]), 0.5)], "linear")
@@ -226,9 +230,9 @@ def test_symbol_tables_may_have_gaps_and_lack_epsilon(first: list[tuple[str, int
     lattice = replace(lattice, words=gaps, word=number[np.maximum(lattice.word, 0 if first else 1)])
     a, b, _ = models()
     report = RescoreReport()
-    [(_, found)] = rescore([("k", lattice)], Mixture(((a, 0.5), (b, 0.5))), EXACT, report=report)
+    [(_, result)] = rescore([("k", lattice)], Mixture(((a, 0.5), (b, 0.5))), EXACT, report=report)
     definition = mixture_logprob([(penalized_logprob(a), 0.5), (penalized_logprob(b), 0.5)], "loglinear")
-    assert close(path_costs(found), path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
+    assert close(path_costs(result), path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
     words = {gaps.word(int(word)) for word in lattice.word if word}
     assert [coverage.words for coverage in report.coverages] == [len(words)] * 2
 
@@ -240,10 +244,10 @@ def test_a_model_that_scores_whole_tries_does_so_in_a_mixture() -> None:
 
         def score_trie(self, parent: np.ndarray, word: np.ndarray) -> np.ndarray:
             self.tries += 1
-            history: list[tuple[int, ...]] = [()]
-            for above, each in zip(parent.tolist(), word.tolist(), strict=True):
-                history.append((*history[above + 1], each))
-            return np.array([self.score(each[:-1], each[-1]) for each in history[1:]], np.float32)
+            histories: list[tuple[int, ...]] = [()]
+            for parent_node, word_id in zip(parent.tolist(), word.tolist(), strict=True):
+                histories.append((*histories[parent_node + 1], word_id))
+            return np.array([self.score(word_id[:-1], word_id[-1]) for word_id in histories[1:]], np.float32)
 
     plain, whole = FakeLM(5), Whole(salt=1)
     step = Mixture(((plain, 0.5), (FakeLM(salt=1), 0.5)), "linear").over(TABLE)
@@ -256,7 +260,7 @@ def test_a_model_that_scores_whole_tries_does_so_in_a_mixture() -> None:
 
 
 def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked() -> None:
-    class Named(FakeLM):
+    class VocabularyLM(FakeLM):
         def __init__(self, *words: str) -> None:
             super().__init__(0, unk=False, extra_words=words)
 
@@ -264,13 +268,13 @@ def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked(
     lattice = Lattice.from_arrays(
         "k", [0, 5, 5], [1] * 5, [1, 2, 3, 4, 5], [0] * 5, [0] * 5, [np.inf, 0], words=table
     )  # fmt: skip
-    lm = Named("tom", "Paris", "PARIS", "zoë", "<UNK>")
+    lm = VocabularyLM("tom", "Paris", "PARIS", "zoë", "<UNK>")
     with pytest.raises(VocabularyError, match=r"most frequent: Tom.* the model has no <unk>: set map_words"):
         run(lattice, lm)
     report = RescoreReport()
     options = replace(EXACT, map_words=("case", "unk"), unk_penalty=0.0, lm_weight=1.0)
     [(_, result)] = rescore([("k", lattice)], lm, options, report=report)
-    found = {table.word(int(word)): float(cost) for word, cost in zip(result.word, result.graph, strict=True)}
+    costs = {table.word(int(word)): float(cost) for word, cost in zip(result.word, result.graph, strict=True)}
 
     def cost(word: str) -> float:
         number = lm.vocabulary.id(word)
@@ -278,7 +282,7 @@ def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked(
         return -lm.score((), number)
 
     expected = {"Tom": "tom", "tom": "tom", "PARIS": "PARIS", "Zoë": "zoë", "[UNK]": "<UNK>"}
-    assert found == {word: cost(as_) for word, as_ in expected.items()}
+    assert costs == {word: cost(lm_word) for word, lm_word in expected.items()}
     assert str(report.coverages[0]) == (
         "the language model contains all 5 words of the lattices; 2 words found by case; 1 word found by unk"
     )

@@ -34,7 +34,7 @@ ID = {"<eps>": 0, "a": 7, "<unk>": 2, "b": 4, "ç": 9, "#0": 11, "<s>": 12, "</s
 TABLE = SymbolTable(ID.items())
 
 
-def file(tmp_path, content, name="lm"):
+def write_file(tmp_path, content, name="lm"):
     path = tmp_path / name
     path.write_bytes(content)
     return str(path)
@@ -48,39 +48,39 @@ def slot_of(lm, history):
 
 
 def word_logprobs(lm, words):
-    asked = [np.array([lm.vocabulary.id(word)], np.int32) for word in words]
-    return [lm.logprob(slot_of(lm, words[:place]), word)[0] for place, word in enumerate(asked)]
+    ids = [np.array([lm.vocabulary.id(word)], np.int32) for word in words]
+    return [lm.logprob(slot_of(lm, words[:place]), word)[0] for place, word in enumerate(ids)]
 
 
-def assert_like_the_twin(lm: NgramLM, model, longest=3, state_of=None):
+def assert_agrees_with_slow_model(lm: NgramLM, model, longest=3, state_of=None):
     """Check scores after every history, and that equivalent histories have equal slots."""
     words = [*inner_words(model), "</s>"]
-    slots = {}
+    slots_by_state = {}
     for history in histories(model, longest):
         slot = slot_of(lm, history)
-        asked = np.array([lm.vocabulary.id(word) for word in words], np.int32)
-        wanted = [model.score(("<s>", *history), word) for word in words]
-        np.testing.assert_allclose(lm.logprob(slot.repeat(len(words)), asked), wanted, rtol=1e-6, atol=1e-6)
-        slots.setdefault((state_of or model.state)(("<s>", *history)), set()).add(int(slot[0]))
-    assert all(len(found) == 1 for found in slots.values())
-    assert len(set.union(*slots.values())) == len(slots)
+        ids = np.array([lm.vocabulary.id(word) for word in words], np.int32)
+        expected = [model.score(("<s>", *history), word) for word in words]
+        np.testing.assert_allclose(lm.logprob(slot.repeat(len(words)), ids), expected, rtol=1e-6, atol=1e-6)
+        slots_by_state.setdefault((state_of or model.state)(("<s>", *history)), set()).add(int(slot[0]))
+    assert all(len(state_slots) == 1 for state_slots in slots_by_state.values())
+    assert len(set.union(*slots_by_state.values())) == len(slots_by_state)
 
 
 @given(models(), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_an_arpa_file_scores_as_the_slow_twin(tmp_path_factory, model, end, zeros):
     content = write_arpa(model, end=end, zeros=zeros)
-    lm = read_arpa(file(tmp_path_factory.mktemp("arpa"), content))
+    lm = read_arpa(write_file(tmp_path_factory.mktemp("arpa"), content))
     assert isinstance(lm, LanguageModel)
     assert (lm.order, lm.model.num_ngrams) == (model.order, len(model.ngrams))
-    assert_like_the_twin(lm, model)
+    assert_agrees_with_slow_model(lm, model)
 
 
 @given(models(), st.sampled_from([2**30 - 1, 0]))
 def test_a_const_arpa_scores_as_the_slow_twin(tmp_path_factory, model, far):
     model = model.closed()
-    lm = read_const_arpa(file(tmp_path_factory.mktemp("carpa"), write_const_arpa(model, ID, far)), TABLE)
+    lm = read_const_arpa(write_file(tmp_path_factory.mktemp("carpa"), write_const_arpa(model, ID, far)), TABLE)
     assert (lm.order, lm.model.num_ngrams) == (model.order, len(model.ngrams))
-    assert_like_the_twin(lm, model)
+    assert_agrees_with_slow_model(lm, model)
 
 
 @given(models(), st.booleans(), st.booleans())
@@ -88,15 +88,15 @@ def test_a_grammar_scores_as_the_slow_twin(tmp_path_factory, model, disambiguate
     model = model.closed()
     ids = ID if disambiguated else {word: number for word, number in ID.items() if word != "#0"}
     content = write_grammar(model, ids, spelled=spelled)
-    lm = read_grammar(file(tmp_path_factory.mktemp("fst"), content), SymbolTable(ids.items()))
-    assert_like_the_twin(lm, model)
+    lm = read_grammar(write_file(tmp_path_factory.mktemp("fst"), content), SymbolTable(ids.items()))
+    assert_agrees_with_slow_model(lm, model)
 
 
 @pytest.mark.parametrize("missing", [(), ("a",), ("a", "b"), ("b", "a", "a")])
 def test_a_context_or_an_end_may_be_missing(tmp_path, missing):
-    kept = {ngram: found for ngram, found in TRIGRAM.ngrams.items() if len(ngram) == 1 or ngram != missing}
-    model = SlowNgram(3, kept)
-    assert_like_the_twin(read_arpa(file(tmp_path, write_arpa(model))), model)
+    ngrams = {ngram: scores for ngram, scores in TRIGRAM.ngrams.items() if len(ngram) == 1 or ngram != missing}
+    model = SlowNgram(3, ngrams)
+    assert_agrees_with_slow_model(read_arpa(write_file(tmp_path, write_arpa(model))), model)
 
 
 def test_room_grows_with_contexts_that_are_missing(tmp_path):
@@ -105,16 +105,16 @@ def test_room_grows_with_contexts_that_are_missing(tmp_path):
     ngrams = {(word,): (-1.5, -0.5) for word in ("<s>", "</s>", *words)}
     ngrams |= {tuple(random.choice(words, 4)): (-0.25, 0.0) for _ in range(3000)}
     model = SlowNgram(4, ngrams)
-    lm = read_arpa(file(tmp_path, write_arpa(model)))
+    lm = read_arpa(write_file(tmp_path, write_arpa(model)))
     assert lm.model.num_states > 4000
-    found = [word_logprobs(lm, ngram) for ngram in list(ngrams)[100:400]]
-    wanted = [
+    scores = [word_logprobs(lm, ngram) for ngram in list(ngrams)[100:400]]
+    expected = [
         [model.score(("<s>", *ngram[:place]), ngram[place]) for place in range(4)] for ngram in list(ngrams)[100:400]
     ]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
 
-def questions(lm, count, seed=0):
+def draw_queries(lm, count, seed=0):
     """Draw some states and words."""
     random = np.random.default_rng(seed)
     slots = lm.start(64)
@@ -124,22 +124,22 @@ def questions(lm, count, seed=0):
 
 
 def test_a_question_is_answered_alike_in_every_batch(tmp_path):
-    lm = read_arpa(file(tmp_path, write_arpa(TRIGRAM)))
-    slots, words = questions(lm, 200)
-    logprob, after = lm.step(slots, words)
+    lm = read_arpa(write_file(tmp_path, write_arpa(TRIGRAM)))
+    slots, words = draw_queries(lm, 200)
+    logprob, next_slots = lm.step(slots, words)
     np.testing.assert_array_equal(logprob, lm.logprob(slots, words))
-    np.testing.assert_array_equal(after, lm.advance(slots, words))
+    np.testing.assert_array_equal(next_slots, lm.advance(slots, words))
     for size in (1, 31, 32, 33):
         parts = [lm.step(slots[at : at + size], words[at : at + size]) for at in range(0, 200, size)]
         np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), logprob)
-        np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), after)
+        np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), next_slots)
     order = np.random.default_rng(1).permutation(200)
     np.testing.assert_array_equal(lm.logprob(slots[order], words[order]), logprob[order])
     assert lm.logprob(slots[:0], words[:0]).shape == (0,)
 
 
 def test_impossible_questions_are_refused(tmp_path):
-    lm = read_arpa(file(tmp_path, write_arpa(TRIGRAM)))
+    lm = read_arpa(write_file(tmp_path, write_arpa(TRIGRAM)))
     for state, word in [(-1, 1), (10**6, 1), (0, -1), (0, 4), (2**32, 1)]:
         with pytest.raises(OptionError, match="does not exist; the model has"):
             lm.logprob(np.array([state]), np.array([word], np.int32))
@@ -148,28 +148,28 @@ def test_impossible_questions_are_refused(tmp_path):
 
 
 def test_sums_over_many_backoffs_stay_exact(tmp_path):
-    deep = {(word,): (-1.0, -0.1) for word in ("<s>", "</s>", "a")}
-    deep |= {("a",) * length: (-0.3, -1e-4) for length in range(2, 8)}
-    model = SlowNgram(8, deep)
-    lm = read_arpa(file(tmp_path, write_arpa(model)))
+    ngrams = {(word,): (-1.0, -0.1) for word in ("<s>", "</s>", "a")}
+    ngrams |= {("a",) * length: (-0.3, -1e-4) for length in range(2, 8)}
+    model = SlowNgram(8, ngrams)
+    lm = read_arpa(write_file(tmp_path, write_arpa(model)))
     assert lm.order == 8
-    assert_like_the_twin(lm, model, longest=9)
+    assert_agrees_with_slow_model(lm, model, longest=9)
 
 
 def test_a_model_without_the_start_mark_starts_with_nothing(tmp_path):
     model = SlowNgram(2, {("</s>",): (-1.0, 0.0), ("a",): (-1.0, -0.5), ("a", "a"): (-0.25, 0.0)})
-    lm = read_arpa(file(tmp_path, write_arpa(model)))
+    lm = read_arpa(write_file(tmp_path, write_arpa(model)))
     a = np.array([lm.vocabulary.id("a")], np.int32)
     assert lm.logprob(lm.start(1), a)[0] == pytest.approx(-math.log(10))
-    begun = lm.advance(lm.advance(lm.start(1), a), np.array([lm.vocabulary.id("<s>")], np.int32))
-    assert lm.logprob(begun, a)[0] == pytest.approx(-math.log(10))  # no back-off weight is paid
+    slot_after_bos = lm.advance(lm.advance(lm.start(1), a), np.array([lm.vocabulary.id("<s>")], np.int32))
+    assert lm.logprob(slot_after_bos, a)[0] == pytest.approx(-math.log(10))  # no back-off weight is paid
 
 
 @pytest.mark.parametrize("chunk", [64, 65, 100, 1000])
 def test_an_arpa_file_may_break_anywhere_between_reads(tmp_path, monkeypatch, chunk):
     monkeypatch.setattr(ngram_module, "CHUNK", chunk)
-    assert_like_the_twin(read_arpa(file(tmp_path, write_arpa(TRIGRAM))), TRIGRAM)
-    assert_like_the_twin(read_arpa(file(tmp_path, gzip.compress(write_arpa(TRIGRAM)))), TRIGRAM)
+    assert_agrees_with_slow_model(read_arpa(write_file(tmp_path, write_arpa(TRIGRAM))), TRIGRAM)
+    assert_agrees_with_slow_model(read_arpa(write_file(tmp_path, gzip.compress(write_arpa(TRIGRAM)))), TRIGRAM)
 
 
 def test_variants_of_arpa_files_are_read(tmp_path):
@@ -177,7 +177,7 @@ def test_variants_of_arpa_files_are_read(tmp_path):
         "made by a tool\nof old\n\n\\data\\ \nngram  1 = 4\nngram 2=  1\nngram 3=0\n\\1-grams:\n-1 <s>  -.5 \n-1e0\ta\n"
         "  -0.50\tb\t+0.25\n-1\t</s>\t0\n\n\\2-grams:\n-.125 <s> a -0\n\n\\3-grams:\n\\end\\\nwhatever\n\\data\\\n"
     )
-    lm = read_arpa(file(tmp_path, text.encode()))
+    lm = read_arpa(write_file(tmp_path, text.encode()))
     model = SlowNgram(
         3,
         {
@@ -188,13 +188,13 @@ def test_variants_of_arpa_files_are_read(tmp_path):
             ("<s>", "a"): (-0.125, 0.0),
         },
     )
-    assert_like_the_twin(lm, model)
+    assert_agrees_with_slow_model(lm, model)
 
 
 @pytest.mark.parametrize("name", ["<unk>", "<UNK>"])
 def test_the_word_for_unknown_words_is_found(tmp_path, name):
     unigrams = {(word,): (-1.0, 0.0) for word in ("<s>", "</s>", name)}
-    lm = read_arpa(file(tmp_path, write_arpa(SlowNgram(1, unigrams))))
+    lm = read_arpa(write_file(tmp_path, write_arpa(SlowNgram(1, unigrams))))
     assert lm.unk == lm.vocabulary.id(name)
     assert lm.unk_words is None
 
@@ -204,15 +204,17 @@ def test_every_kind_is_recognised_by_its_content(tmp_path, pack):
     words = "".join(f"{word} {number}\n" for word, number in ID.items())
     closed = TRIGRAM.closed()
     contents = [write_arpa(TRIGRAM), write_const_arpa(closed, ID), write_grammar(closed, ID)]
-    for beside in ("words.txt", "words.txt.gz"):
-        (tmp_path / beside).write_bytes(gzip.compress(words.encode()) if beside.endswith("gz") else words.encode())
+    for table_name in ("words.txt", "words.txt.gz"):
+        (tmp_path / table_name).write_bytes(
+            gzip.compress(words.encode()) if table_name.endswith("gz") else words.encode()
+        )
         for content in contents:
-            lm = load(file(tmp_path, pack(content), "any.name"))
-            assert_like_the_twin(lm, TRIGRAM)
-        (tmp_path / beside).unlink()
+            lm = load(write_file(tmp_path, pack(content), "any.name"))
+            assert_agrees_with_slow_model(lm, TRIGRAM)
+        (tmp_path / table_name).unlink()
     for content in contents[1:]:
-        path = file(tmp_path, pack(content))
-        assert_like_the_twin(load(path, words=TABLE), TRIGRAM)
+        path = write_file(tmp_path, pack(content))
+        assert_agrees_with_slow_model(load(path, words=TABLE), TRIGRAM)
         with pytest.raises(
             ModelError, match=r"lm: the model contains no vocabulary, and .* or pass it with load\(path, words="
         ):
@@ -224,18 +226,18 @@ def test_every_kind_is_recognised_by_its_content(tmp_path, pack):
 def test_a_grammar_may_bring_its_symbols(tmp_path):
     content = write_grammar(TRIGRAM.closed(), ID, symbols=ID)
     (tmp_path / "words.txt").write_text("the wrong one\n")
-    assert_like_the_twin(load(file(tmp_path, content)), TRIGRAM)
+    assert_agrees_with_slow_model(load(write_file(tmp_path, content)), TRIGRAM)
 
 
 def test_a_grammar_without_an_end_mark_in_its_table_ends_all_the_same(tmp_path):
     ids = {word: number for word, number in ID.items() if not word.endswith("s>")}
     content = write_grammar(TRIGRAM.closed(), {**ids, "<s>": 98, "</s>": 99})
-    assert_like_the_twin(read_grammar(file(tmp_path, content), SymbolTable(ids.items())), TRIGRAM)
+    assert_agrees_with_slow_model(read_grammar(write_file(tmp_path, content), SymbolTable(ids.items())), TRIGRAM)
 
 
 def test_a_grammar_that_allows_little_gives_the_rest_probability_zero(tmp_path):
     content = write_fst([(math.inf, [(7, 7, 0.5, 1), (4, 4, 0.25, 0)]), (1.0, [])])
-    lm = read_grammar(file(tmp_path, content), TABLE)
+    lm = read_grammar(write_file(tmp_path, content), TABLE)
     a, b = (np.array([lm.vocabulary.id(word)], np.int32) for word in "ab")
     assert lm.logprob(lm.start(1), np.array([lm.eos], np.int32))[0] == -math.inf
     assert lm.logprob(lm.advance(lm.start(1), a), a)[0] == -math.inf
@@ -248,37 +250,41 @@ def test_composition_adds_the_cost_of_every_path(tmp_path_factory, lattice, mode
     words = ["<eps>", "a", "b", "</s>", "zebra", "zoo"]
     model.ngrams.setdefault(("<unk>",), (-1.25, 0.0))
     model.ngrams.setdefault(("b",), (-0.75, 0.0))
-    lm = read_arpa(file(tmp_path_factory.mktemp("compose"), write_arpa(model)))
+    lm = read_arpa(write_file(tmp_path_factory.mktemp("compose"), write_arpa(model)))
     word_map = WordMap(SymbolTable.from_words(words), lm, unk_penalty=2.5)
     composed, arc_map = compose_ngram(lattice, lm, scale, word_map=word_map, return_arc_map=True)
 
-    def added(path):
-        spelled = [words[lattice.word[arc]] for arc in path if words[lattice.word[arc]] not in ("<eps>", "</s>")]
-        known = [word if word in ("a", "b") else "<unk>" for word in spelled]
-        cost = 2.5 * known.count("<unk>")
-        for place, word in enumerate([*known, "</s>"]):
-            cost -= model.score(("<s>", *known[:place]), word)
+    def added_cost(path):
+        path_words = [words[lattice.word[arc]] for arc in path if words[lattice.word[arc]] not in ("<eps>", "</s>")]
+        lm_words = [word if word in ("a", "b") else "<unk>" for word in path_words]
+        cost = 2.5 * lm_words.count("<unk>")
+        for place, word in enumerate([*lm_words, "</s>"]):
+            cost -= model.score(("<s>", *lm_words[:place]), word)
         return cost
 
-    wanted = {path: costs_of(lattice, path) for path in paths(lattice)}
-    found = {tuple(int(arc_map[arc]) for arc in path): costs_of(composed, path) for path in paths(composed)}
-    assert found.keys() == wanted.keys()
-    for path, (graph, acoustic) in wanted.items():
-        assert found[path][0] == pytest.approx(graph + scale * added(path), abs=1e-4)
-        assert found[path][1] == pytest.approx(acoustic, abs=1e-4)
+    expected = {path: costs_of(lattice, path) for path in paths(lattice)}
+    costs = {tuple(int(arc_map[arc]) for arc in path): costs_of(composed, path) for path in paths(composed)}
+    assert costs.keys() == expected.keys()
+    for path, (graph, acoustic) in expected.items():
+        assert costs[path][0] == pytest.approx(graph + scale * added_cost(path), abs=1e-4)
+        assert costs[path][1] == pytest.approx(acoustic, abs=1e-4)
     for path in paths(composed):
-        old = [int(arc_map[arc]) for arc in path]
-        labels = [label for arc in old for label in lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]]]
-        new = [label for arc in path for label in composed.ali[composed.ali_begin[arc] : composed.ali_begin[arc + 1]]]
-        assert labels == new
-        state, before = end_of(composed, path), end_of(lattice, tuple(old))
+        source_arcs = [int(arc_map[arc]) for arc in path]
+        labels = [
+            label for arc in source_arcs for label in lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]]
+        ]
+        composed_labels = [
+            label for arc in path for label in composed.ali[composed.ali_begin[arc] : composed.ali_begin[arc + 1]]
+        ]
+        assert labels == composed_labels
+        state, source_state = end_of(composed, path), end_of(lattice, tuple(source_arcs))
         begin, stop = composed.final_ali_begin[state : state + 2]
-        old_begin, old_stop = lattice.final_ali_begin[before : before + 2]
+        old_begin, old_stop = lattice.final_ali_begin[source_state : source_state + 2]
         assert composed.final_ali[begin:stop].tolist() == lattice.final_ali[old_begin:old_stop].tolist()
 
 
 def test_composition_says_what_it_cannot_do(tmp_path):
-    lm = read_arpa(file(tmp_path, write_arpa(TRIGRAM)))
+    lm = read_arpa(write_file(tmp_path, write_arpa(TRIGRAM)))
     lattice = from_arcs("utt", [0, 0, 1], [1, 1, 2], [1, 2, 1], [0, 0, 0], [0, 0, 0], finals={2: 0.0})
     words = WordMap(SymbolTable.from_words(["<eps>", "a", "b"]), lm)
     assert compose_ngram(lattice, lm, word_map=words, max_arcs=4).num_arcs == 4
@@ -288,6 +294,8 @@ def test_composition_says_what_it_cannot_do(tmp_path):
         compose_ngram(lattice, lm, math.nan, word_map=words)
     with pytest.raises(VocabularyError, match="no symbol table"):
         compose_ngram(lattice, lm)
-    only_a_then_b = read_grammar(file(tmp_path, write_fst([(0.0, [(7, 7, 0.5, 1)]), (0.0, [(4, 4, 0.5, 0)])])), TABLE)
+    only_a_then_b = read_grammar(
+        write_file(tmp_path, write_fst([(0.0, [(7, 7, 0.5, 1)]), (0.0, [(4, 4, 0.5, 0)])])), TABLE
+    )
     with pytest.raises(ModelError, match="key 'utt': the language model gives probability zero to the word of arc 1"):
         compose_ngram(lattice, only_a_then_b, word_map=WordMap(words.words, only_a_then_b))

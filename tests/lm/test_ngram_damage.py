@@ -35,7 +35,7 @@ def path(tmp_path):
     return tmp_path / "bad.lm"
 
 
-def refused(path, content, match, reader):
+def assert_refused(path, content, match, reader):
     path.write_bytes(content)
     with pytest.raises(ModelError, match=match) as caught:
         reader(str(path))
@@ -49,7 +49,7 @@ def test_a_file_cut_at_any_byte_is_refused(path, kind):
     content, reader = READERS[kind]
     spare = 1 if kind == "arpa" else 0  # the last line end may be missing
     for length in range(len(content) - spare):
-        error = refused(path, content[:length], ".", reader)
+        error = assert_refused(path, content[:length], ".", reader)
         assert (error.byte is not None) or error.line is not None or "cut short" in error.message
     path.write_bytes(content)
     reader(str(path))
@@ -60,8 +60,8 @@ def test_a_gzip_file_cut_short_or_damaged_is_refused(path, kind):
     content, reader = READERS[kind]
     packed = gzip.compress(content)
     for length in range(2, len(packed), 5):
-        refused(path, packed[:length], "gzip|cut short", reader)
-    refused(path, packed[:-8] + b"\0\0\0\0" + packed[-4:], "the gzip stream is damaged", reader)
+        assert_refused(path, packed[:length], "gzip|cut short", reader)
+    assert_refused(path, packed[:-8] + b"\0\0\0\0" + packed[-4:], "the gzip stream is damaged", reader)
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -82,7 +82,7 @@ def test_bytes_changed_anywhere_crash_nothing(tmp_path_factory, kind, data):
     lm.logprob(lm.advance(slots, words), words[::-1])
 
 
-def changed(old, new, content=ARPA):
+def replace_once(old, new, content=ARPA):
     assert old in content
     return content.replace(old, new, 1)
 
@@ -120,36 +120,38 @@ def changed(old, new, content=ARPA):
     ],
 )
 def test_an_untrue_arpa_file_is_refused_with_the_line(path, old, new, line, match):
-    error = refused(path, changed(old, new), match, read_arpa)
+    error = assert_refused(path, replace_once(old, new), match, read_arpa)
     assert line is None or error.line == line
 
 
 def test_words_that_are_not_utf_8_are_refused(path):
-    refused(path, ARPA.replace(b"b", b"\xe9"), r"the word b'\\xe9' is not UTF-8", read_arpa)
+    assert_refused(path, ARPA.replace(b"b", b"\xe9"), r"the word b'\\xe9' is not UTF-8", read_arpa)
 
 
 def test_a_model_that_cannot_end_a_sentence_is_refused(path):
-    without = write_arpa(type(TRIGRAM)(1, {("<s>",): (-1.0, 0.0), ("a",): (-1.0, 0.0)}))
-    refused(path, without, "the model has no </s>", read_arpa)
+    content = write_arpa(type(TRIGRAM)(1, {("<s>",): (-1.0, 0.0), ("a",): (-1.0, 0.0)}))
+    assert_refused(path, content, "the model has no </s>", read_arpa)
 
 
 def test_a_line_without_end_is_not_taken_in(path, monkeypatch):
     monkeypatch.setattr(ngram_module, "CHUNK", 1000)
-    refused(path, changed(b"-0.5\ta b", b"-0.5\ta " + b"b" * 2000), "a line has more than 1000 bytes", read_arpa)
+    assert_refused(
+        path, replace_once(b"-0.5\ta b", b"-0.5\ta " + b"b" * 2000), "a line has more than 1000 bytes", read_arpa
+    )
 
 
 @pytest.fixture
 def little_memory():
     """Let the process grow by at most a quarter of a gigabyte."""
     with open("/proc/self/statm") as statm:
-        now = int(statm.read().split()[0]) * resource.getpagesize()
+        num_bytes = int(statm.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 28), hard))
+    resource.setrlimit(resource.RLIMIT_AS, (num_bytes + (1 << 28), hard))
     yield
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def with_count(content, marker, old, new, code):
+def replace_count(content, marker, old, new, code):
     """Replace the number after a marker."""
     at = content.index(marker) + len(marker)
     assert struct.unpack_from(code, content, at)[0] == old
@@ -158,25 +160,25 @@ def with_count(content, marker, old, new, code):
 
 def test_absurd_counts_reserve_nothing(path, little_memory):
     for order in (1, 2, 3):
-        absurd = changed(b"ngram %d=" % order, b"ngram %d=99999999999999" % order)
-        refused(path, absurd, "announces 99999999999999", read_arpa)
-        refused(path, gzip.compress(absurd), "announces 99999999999999", read_arpa)
+        content = replace_once(b"ngram %d=" % order, b"ngram %d=99999999999999" % order)
+        assert_refused(path, content, "announces 99999999999999", read_arpa)
+        assert_refused(path, gzip.compress(content), "announces 99999999999999", read_arpa)
     states, unigrams = len(CARPA.split(b"<LmStates> ")[1].split(b"</LmStates>")[0]) // 4 - 2, 6
     reader = READERS["carpa"][1]
     for huge in (2**60, -1):
-        absurd = with_count(CARPA, b"<LmStates> \x08", states, huge, "<q")
-        refused(path, absurd, f"LmStates declares {huge} entries", reader)
+        content = replace_count(CARPA, b"<LmStates> \x08", states, huge, "<q")
+        assert_refused(path, content, f"LmStates declares {huge} entries", reader)
     for huge in (2**31 - 1, -1):
-        absurd = with_count(CARPA, b"<LmUnigram> \x04", unigrams, huge, "<i")
-        refused(path, absurd, f"LmUnigram declares {huge} entries", reader)
-        absurd = with_count(CARPA, b"<LmOverflow> \x04", 0, huge, "<i")
-        refused(path, absurd, f"LmOverflow declares {huge} entries", reader)
+        content = replace_count(CARPA, b"<LmUnigram> \x04", unigrams, huge, "<i")
+        assert_refused(path, content, f"LmUnigram declares {huge} entries", reader)
+        content = replace_count(CARPA, b"<LmOverflow> \x04", 0, huge, "<i")
+        assert_refused(path, content, f"LmOverflow declares {huge} entries", reader)
 
 
-ONE = struct.pack("<ffi", -1.0, 0.0, 0)  # a state of a const-arpa without children
+LEAF_STATE = struct.pack("<ffi", -1.0, 0.0, 0)  # a state of a const-arpa without children
 
 
-def const_arpa(order=2, states=ONE * 3, unigrams=(0, 1, 4, 7), overflow=()):
+def const_arpa(order=2, states=LEAF_STATE * 3, unigrams=(0, 1, 4, 7), overflow=()):
     return b"".join(
         [
             b"\0B<ConstArpaLm> <LmInfo> " + struct.pack("<bibibibi", 4, 1, 4, 2, 4, -1, 4, order) + b"</LmInfo> ",
@@ -188,9 +190,9 @@ def const_arpa(order=2, states=ONE * 3, unigrams=(0, 1, 4, 7), overflow=()):
     )
 
 
-def family(word, what, logprob=-1.0, weight=0.0):
+def family(word, child, logprob=-1.0, weight=0.0):
     """Return three 1-grams, the last of which has a child."""
-    return ONE * 2 + struct.pack("<ffiii", logprob, weight, 1, word, what)
+    return LEAF_STATE * 2 + struct.pack("<ffiii", logprob, weight, 1, word, child)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +215,9 @@ def family(word, what, logprob=-1.0, weight=0.0):
         (const_arpa(states=family(3, 0, logprob=0.5)), "a natural-log probability is invalid: 0.5"),
         (const_arpa(states=family(3, 0, weight=math.inf)), "a back-off weight is invalid: inf"),
         (const_arpa(order=1, states=family(3, 0)), "an n-gram is longer than the order 1"),
-        (const_arpa(states=ONE * 2 + struct.pack("<ffi", 0, 0, 1)), "a state declares 1 children"),
-        (const_arpa(states=ONE * 2 + struct.pack("<ffi", 0, 0, -1)), "a state declares -1 children"),
-        (const_arpa(states=ONE * 2 + struct.pack("<ffi4i", 0, 0, 2, 3, 0, 3, 0)), "the n-gram occurs twice"),
+        (const_arpa(states=LEAF_STATE * 2 + struct.pack("<ffi", 0, 0, 1)), "a state declares 1 children"),
+        (const_arpa(states=LEAF_STATE * 2 + struct.pack("<ffi", 0, 0, -1)), "a state declares -1 children"),
+        (const_arpa(states=LEAF_STATE * 2 + struct.pack("<ffi4i", 0, 0, 2, 3, 0, 3, 0)), "the n-gram occurs twice"),
         (const_arpa() + b" ", "bytes follow the end"),
         (const_arpa().replace(b"<LmInfo> \x04", b"<LmInfo> \x08"), "expected an integer of 4 bytes"),
         (const_arpa().replace(b"<LmUnigram>", b"<LmBigrams>"), "expected the token <LmUnigram>"),
@@ -227,7 +229,7 @@ def test_an_untrue_const_arpa_is_refused(path, content, match):
         path.write_bytes(content)
         assert read_const_arpa(str(path), table).model.num_ngrams == 4
     else:
-        refused(path, content, match, lambda name: read_const_arpa(name, table))
+        assert_refused(path, content, match, lambda name: read_const_arpa(name, table))
 
 
 @pytest.mark.parametrize(
@@ -245,13 +247,13 @@ def test_an_untrue_const_arpa_is_refused(path, content, match):
     ],
 )
 def test_a_machine_that_is_no_backoff_grammar_is_refused(path, states, match):
-    refused(path, write_fst(states), match, READERS["grammar"][1])
+    assert_refused(path, write_fst(states), match, READERS["grammar"][1])
 
 
 def test_a_grammar_without_a_start_or_with_a_tail_is_refused(path):
-    refused(path, write_fst([(0.0, [])], start=-1), "no start state", READERS["grammar"][1])
-    refused(path, write_fst([(0.0, [])]) + b"x", "1 bytes follow the end of the FST", READERS["grammar"][1])
+    assert_refused(path, write_fst([(0.0, [])], start=-1), "no start state", READERS["grammar"][1])
+    assert_refused(path, write_fst([(0.0, [])]) + b"x", "1 bytes follow the end of the FST", READERS["grammar"][1])
 
 
 def test_a_symbol_table_that_is_not_utf_8_is_refused(path):
-    refused(path, GRAMMAR.replace(b"\x04\0\0\0</s>", b"\x04\0\0\0</\xff>"), "not UTF-8", load)
+    assert_refused(path, GRAMMAR.replace(b"\x04\0\0\0</s>", b"\x04\0\0\0</\xff>"), "not UTF-8", load)

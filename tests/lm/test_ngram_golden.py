@@ -40,8 +40,8 @@ def sentences():
 
 
 def ids_of(lm, words):
-    found = [lm.vocabulary.id(word) for word in words]
-    return [lm.unk if word is None else word for word in found]
+    ids = [lm.vocabulary.id(word) for word in words]
+    return [lm.unk if word is None else word for word in ids]
 
 
 def word_logprobs(lm, words):
@@ -57,22 +57,22 @@ def word_logprobs(lm, words):
 def test_scores_are_those_that_kaldi_gives_from_the_arpa_file(name):
     lm = bigram(name)
     assert lm.order == 2
-    wanted = keyed_numbers("ngram_lm_bg.wordlogprobs.txt")
-    assert len(wanted) == 100
-    for key, scores in wanted.items():
+    expected = keyed_numbers("ngram_lm_bg.wordlogprobs.txt")
+    assert len(expected) == 100
+    for key, scores in expected.items():
         np.testing.assert_allclose(word_logprobs(lm, sentences()[key]), scores, atol=1e-4)
     totals = keyed_numbers("ngram_lm_bg.sentlogprobs.txt")
-    found = sentence_logprobs(lm, [ids_of(lm, sentences()[key]) for key in totals])
-    np.testing.assert_allclose(found, np.concatenate(list(totals.values())), atol=2e-3)
+    sentence_scores = sentence_logprobs(lm, [ids_of(lm, sentences()[key]) for key in totals])
+    np.testing.assert_allclose(sentence_scores, np.concatenate(list(totals.values())), atol=2e-3)
 
 
 @needs_rnnlm
 def test_three_formats_of_one_model_give_the_same_scores():
     models = [bigram(name) for name in FILES]
     for words in sentences().values():
-        first, *others = [word_logprobs(lm, words) for lm in models]
-        for other in others:
-            np.testing.assert_allclose(other, first, atol=1e-4)
+        reference, *results = [word_logprobs(lm, words) for lm in models]
+        for scores in results:
+            np.testing.assert_allclose(scores, reference, atol=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +102,16 @@ def extreme_path(lattice, sign):
 def test_taking_the_first_pass_model_out_leaves_no_graph_cost_on_any_path(first_pass, part):
     lm, word_map, words = first_pass
     for _, lattice in read(ENGLISH / part / "lat.ark.gz", words=words):
-        rest = compose_ngram(lattice, lm, -1.0, word_map=word_map)
-        assert max(-extreme_path(rest, 1.0), -extreme_path(rest, -1.0)) < 1e-2
+        remainder = compose_ngram(lattice, lm, -1.0, word_map=word_map)
+        assert max(-extreme_path(remainder, 1.0), -extreme_path(remainder, -1.0)) < 1e-2
 
 
 @needs_english
 def test_the_first_pass_model_gives_the_graph_cost_of_the_best_path(first_pass):
     lm, _, words = first_pass
-    found, wanted = [], []
+    word_ids, expected = [], []
     for _, lattice in read(ENGLISH / "dev/calls" / "lat.ark.gz", words=words):
         path = best_path(scale(lattice, acoustic_scale=0.1))
-        found.append(ids_of(lm, words.spell(path.words)))
-        wanted.append(-path.graph_cost)
-    np.testing.assert_allclose(sentence_logprobs(lm, found), wanted, atol=1e-2)
+        word_ids.append(ids_of(lm, words.spell(path.words)))
+        expected.append(-path.graph_cost)
+    np.testing.assert_allclose(sentence_logprobs(lm, word_ids), expected, atol=1e-2)

@@ -10,7 +10,7 @@ from ninja.errors import DependencyError, ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, load, sentence_logprobs
 
-HERE = Path(__file__).parents[1] / "data" / "ngram"
+DATA = Path(__file__).parents[1] / "data" / "ngram"
 MODEL = SlowNgram(3, {**TRIGRAM.closed().ngrams, ("<unk>",): (-2.0, 0.0)})
 ALL_WORDS = ["</s>", "<s>", "<unk>", "a", "b"]
 
@@ -27,7 +27,7 @@ def words():
 @pytest.mark.parametrize("name", ["probing", "trie"])
 def test_a_binary_scores_as_the_slow_twin_and_as_the_arpa_file(tmp_path, name):
     pytest.importorskip("kenlm")
-    lm = load(HERE / f"{name}.kenlm")
+    lm = load(DATA / f"{name}.kenlm")
     assert isinstance(lm, LanguageModel)
     assert vocabulary(lm) == ALL_WORDS
     (tmp_path / "lm.arpa").write_bytes(write_arpa(MODEL))
@@ -37,27 +37,27 @@ def test_a_binary_scores_as_the_slow_twin_and_as_the_arpa_file(tmp_path, name):
     def scores(model):
         return sentence_logprobs(model, [[model.vocabulary.id(word) for word in words] for words in sentences])
 
-    wanted = [
+    expected = [
         sum(MODEL.score(("<s>", *words[:place]), word) for place, word in enumerate([*words, "</s>"]))
         for words in sentences
     ]
-    np.testing.assert_allclose(scores(lm), wanted, rtol=1e-5)
+    np.testing.assert_allclose(scores(lm), expected, rtol=1e-5)
     np.testing.assert_allclose(scores(arpa), scores(lm), rtol=1e-5)
 
 
 def test_slots_are_used_again():
     pytest.importorskip("kenlm")
-    lm = load(HERE / "trie.kenlm")
+    lm = load(DATA / "trie.kenlm")
     first = lm.start(3)
     assert len(set(first.tolist())) == 3
-    longer = lm.advance(first[:1], np.array([lm.vocabulary.id("a")], np.int32))
-    assert longer[0] not in first
+    next_slot = lm.advance(first[:1], np.array([lm.vocabulary.id("a")], np.int32))
+    assert next_slot[0] not in first
     lm.release(first)
     assert set(lm.start(3).tolist()) == set(first.tolist())
     b = np.array([lm.vocabulary.id("b")], np.int32)
-    assert lm.logprob(longer, b)[0] == pytest.approx(MODEL.score(("<s>", "a"), "b"))
+    assert lm.logprob(next_slot, b)[0] == pytest.approx(MODEL.score(("<s>", "a"), "b"))
     with pytest.raises(OptionError, match="not in the model's range"):
-        lm.logprob(longer, np.array([99], np.int32))
+        lm.logprob(next_slot, np.array([99], np.int32))
 
 
 def test_words_can_be_given_where_the_file_has_none(words):
@@ -65,8 +65,8 @@ def test_words_can_be_given_where_the_file_has_none(words):
     with pytest.raises(
         ModelError, match=r"no_words.kenlm: the file does not contain the model's words; .*\(path, words="
     ):
-        load(HERE / "no_words.kenlm")
-    lm = load(HERE / "no_words.kenlm", words=words)
+        load(DATA / "no_words.kenlm")
+    lm = load(DATA / "no_words.kenlm", words=words)
     assert vocabulary(lm) == ALL_WORDS
     np.testing.assert_allclose(
         sentence_logprobs(lm, [[lm.vocabulary.id("a"), lm.unk]]),
@@ -77,23 +77,23 @@ def test_words_can_be_given_where_the_file_has_none(words):
 
 def test_a_model_without_unknown_words_has_none(words):
     pytest.importorskip("kenlm")
-    for lm in (load(HERE / "no_unk.kenlm"), load(HERE / "no_unk.kenlm", words=words)):
+    for lm in (load(DATA / "no_unk.kenlm"), load(DATA / "no_unk.kenlm", words=words)):
         assert lm.unk is None
         assert vocabulary(lm) == ["</s>", "<s>", "a", "b"]
 
 
 def test_a_damaged_binary_is_refused(tmp_path):
     pytest.importorskip("kenlm")
-    whole = (HERE / "trie.kenlm").read_bytes()
-    for length in range(40, len(whole), 7):
-        (tmp_path / "lm").write_bytes(whole[:length])
+    content = (DATA / "trie.kenlm").read_bytes()
+    for length in range(40, len(content), 7):
+        (tmp_path / "lm").write_bytes(content[:length])
         with pytest.raises(ModelError, match="lm: "):
             load(tmp_path / "lm")
-    (tmp_path / "lm").write_bytes(whole.replace(b"</s>\0", b"</x>\0"))
+    (tmp_path / "lm").write_bytes(content.replace(b"</s>\0", b"</x>\0"))
     assert vocabulary(load(tmp_path / "lm")) == ALL_WORDS  # KenLM looks words up by hash: </s> is still there
 
 
 def test_without_the_library_it_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "kenlm", None)
     with pytest.raises(DependencyError, match="pip install kenlm"):
-        load(HERE / "trie.kenlm")
+        load(DATA / "trie.kenlm")

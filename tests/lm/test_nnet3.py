@@ -27,10 +27,10 @@ def run(graph, inputs, kernels=None):
     row = torch.zeros(len(inputs), network.width)
     outputs = []
     for time in range(inputs.shape[1]):
-        before = row.clone()
-        after = torch.cat(network.step(row, torch.from_numpy(inputs[:, time].copy())), 1)
-        assert torch.equal(row, before), "a step has changed the state it came from"
-        row = after
+        old_row = row.clone()
+        new_row = torch.cat(network.step(row, torch.from_numpy(inputs[:, time].copy())), 1)
+        assert torch.equal(row, old_row), "a step has changed the state it came from"
+        row = new_row
         outputs.append(row[:, : network.output_dim].clone())
     return torch.stack(outputs, 1).numpy()
 
@@ -41,15 +41,15 @@ def run_on_numpy(graph, inputs):
     row = np.zeros((len(inputs), network.width), np.float32)
     outputs = []
     for time in range(inputs.shape[1]):
-        before = row.copy()
-        after = np.concatenate(network.step(row, inputs[:, time].copy()), 1)
-        assert np.array_equal(row, before), "a step has changed the state it came from"
-        row = after
+        old_row = row.copy()
+        new_row = np.concatenate(network.step(row, inputs[:, time].copy()), 1)
+        assert np.array_equal(row, old_row), "a step has changed the state it came from"
+        row = new_row
         outputs.append(row[:, : network.output_dim].copy())
     return np.stack(outputs, 1)
 
 
-def parsed(tmp_path, content):
+def parse(tmp_path, content):
     (tmp_path / "final.raw").write_bytes(content)
     return nnet3.read(tmp_path / "final.raw")
 
@@ -63,11 +63,11 @@ def folder(tmp_path_factory):
 def test_steps_agree_with_the_twin_over_sentences(folder, network, binary):
     lines, components = network
     inputs = np.random.default_rng(len(lines)).normal(size=(3, 5, DIM)).astype(np.float32)
-    found = parsed(folder, writer.network(lines, components, binary))
-    outputs = run(found.graph, inputs, Kernels(linear, _lstm_cell))
+    model = parse(folder, writer.network(lines, components, binary))
+    outputs = run(model.graph, inputs, Kernels(linear, _lstm_cell))
     expected = np.array([Twin(lines, components, sentence).outputs() for sentence in inputs])
     assume(np.abs(expected).max() < 1e4)  # products that feed themselves soon leave what float32 can hold
-    assert run_on_numpy(found.graph, inputs) == pytest.approx(expected, rel=2e-3, abs=2e-4)
+    assert run_on_numpy(model.graph, inputs) == pytest.approx(expected, rel=2e-3, abs=2e-4)
     assert outputs == pytest.approx(expected, rel=2e-3, abs=2e-4)
 
 
@@ -79,7 +79,7 @@ def test_each_component_agrees_with_the_twin(folder, kind, data):
     builder.add(data.draw, kind=kind)
     lines = [*builder.lines, f"output-node name=output input={builder.nodes[-1]}"]
     inputs = np.random.default_rng(1).normal(size=(2, 4, DIM)).astype(np.float32)
-    graph = parsed(folder, writer.network(lines, builder.components)).graph
+    graph = parse(folder, writer.network(lines, builder.components)).graph
     outputs = run(graph, inputs)
     expected = [Twin(lines, builder.components, sentence).outputs() for sentence in inputs]
     assert run_on_numpy(graph, inputs) == pytest.approx(np.array(expected), rel=1e-3, abs=1e-4)
@@ -94,7 +94,7 @@ def test_nothing_is_computed_that_the_output_does_not_need(tmp_path):
         "dim-range-node name=r input-node=a dim-offset=1 dim=1",
         "output-node name=output input=r",
     ]
-    graph = parsed(tmp_path, writer.network(lines, {"c": ("TanhComponent", {"<Dim>": 2})})).graph
+    graph = parse(tmp_path, writer.network(lines, {"c": ("TanhComponent", {"<Dim>": 2})})).graph
     assert [node.name for node in graph.nodes] == ["a", "r", "output"]
     assert Network(graph, LIBRARY).width == 1 + 2  # the output, and the input of the step before
 
@@ -127,7 +127,7 @@ def lstm_layer():
 def test_an_lstm_of_single_gates_agrees_with_the_twin(tmp_path):
     lines, components = lstm_layer()
     inputs = np.random.default_rng(2).normal(size=(2, 6, DIM)).astype(np.float32)
-    graph = parsed(tmp_path, writer.network(lines, components)).graph
+    graph = parse(tmp_path, writer.network(lines, components)).graph
     expected = [Twin(lines, components, sentence).outputs() for sentence in inputs]
     for outputs in (run(graph, inputs), run_on_numpy(graph, inputs)):
         assert outputs == pytest.approx(np.array(expected), rel=1e-4, abs=1e-5)
@@ -136,10 +136,10 @@ def test_an_lstm_of_single_gates_agrees_with_the_twin(tmp_path):
 @pytest.mark.parametrize("binary", [True, False])
 def test_every_truncation_is_noticed(tmp_path, binary):
     content = writer.network(LINES, COMPONENTS, binary).rstrip(b"\n")
-    assert parsed(tmp_path, content).graph.output_dim == 2
+    assert parse(tmp_path, content).graph.output_dim == 2
     for length in range(len(content)):
         with pytest.raises(FormatError, match=r"final.raw(:\d+)?, byte \d+: "):
-            parsed(tmp_path, content[:length])
+            parse(tmp_path, content[:length])
 
 
 @settings(max_examples=40)
@@ -149,10 +149,10 @@ def test_damage_is_refused_in_our_own_words_or_harmless(folder, binary, data):
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = parsed(folder, bytes(content))
+        model = parse(folder, bytes(content))
     except NinjaError:
         return
-    network = Network(found.graph, library())
+    network = Network(model.graph, library())
     network.step(torch.zeros(1, network.width), torch.zeros(1, network.input_dim))
 
 
@@ -169,12 +169,12 @@ COMPONENTS = {
 }
 
 
-def changed(place, line):
-    return [line if number == place else each for number, each in enumerate(LINES)]
+def with_line(place, line):
+    return [line if number == place else old_line for number, old_line in enumerate(LINES)]
 
 
-def looking(descriptor):
-    return changed(2, f"component-node name=b component=b input={descriptor}")
+def with_descriptor(descriptor):
+    return with_line(2, f"component-node name=b component=b input={descriptor}")
 
 
 @pytest.mark.parametrize(
@@ -185,59 +185,62 @@ def looking(descriptor):
             [*LINES, "component name=x type=NoOpComponent dim=3"],
             r":7, byte \d+: components are configured in this file",
         ),
-        (changed(0, "input-node name=ivector dim=2"), "no input-node with the name 'input'"),
-        (changed(4, "output-node name=out input=r"), "no output-node with the name 'output'"),
+        (with_line(0, "input-node name=ivector dim=2"), "no input-node with the name 'input'"),
+        (with_line(4, "output-node name=out input=r"), "no output-node with the name 'output'"),
         ([*LINES, LINES[1]], "'a' is malformed or occurs twice"),
         (
-            changed(1, "component-node name=a component=z input=input"),
+            with_line(1, "component-node name=a component=z input=input"),
             r":3, byte \d+: there is no component with the name 'z'",
         ),
-        (changed(1, "component-node name=a component=a"), "the component-node has no input="),
+        (with_line(1, "component-node name=a component=a"), "the component-node has no input="),
         (
-            changed(0, "input-node name=input dim=2000000000"),
+            with_line(0, "input-node name=input dim=2000000000"),
             "dim of the input-node is 2000000000, but must be in \\[1, 1048576\\]",
         ),
-        (changed(0, "input-node name=input dim=-2"), "dim of the input-node is -2, but"),
+        (with_line(0, "input-node name=input dim=-2"), "dim of the input-node is -2, but"),
         (
-            changed(3, "dim-range-node name=r input-node=b dim-offset=2 dim=2"),
+            with_line(3, "dim-range-node name=r input-node=b dim-offset=2 dim=2"),
             "columns 2 to 3 are selected from a node that has 3",
         ),
-        (changed(1, "component-node name=a component=a input=input"), "a needs an input of width 4, but gets 2"),
-        (looking("Sum(a, input)"), "different or implausible widths: 2, 3"),
-        (looking("Sum(a, Const(1.0, 2000000000))"), "a descriptor contains the implausible number 2000000000"),
-        (looking("Const(1.0, 20000000)"), "different or implausible widths: 20000000"),
-        (looking("z"), "there is no node with the name 'z'"),
-        (looking("output"), "there is no node with the name 'output'"),
-        (looking("Sum(a, b)"), "the node b depends on itself at the same step"),
-        (looking("Offset(a, -1)"), "b needs words before the first; put IfDefined around its Offset"),
-        (looking("Sum(a, IfDefined(Offset(a, 1)))"), "b needs a word 1 steps later"),
-        (looking("Sum(a, IfDefined(Offset(a, -101)))"), "b needs the word 101 steps earlier; at most 100"),
-        (looking("Sum(a, IfDefined(Offset(a, -1e300)))"), "a descriptor contains the implausible number"),
-        (looking("Sum(a, IfDefined(Offset(a, -1.5)))"), "expected an integer in a descriptor, found -1.5"),
-        (looking("IfDefined(Sum(Offset(a, -1), Offset(a, -2)))"), "whose terms begin at different steps"),
-        (looking("IfDefined(Sum(Offset(a, -1), Const(1, 3)))"), "whose terms begin at different steps"),
+        (with_line(1, "component-node name=a component=a input=input"), "a needs an input of width 4, but gets 2"),
+        (with_descriptor("Sum(a, input)"), "different or implausible widths: 2, 3"),
+        (with_descriptor("Sum(a, Const(1.0, 2000000000))"), "a descriptor contains the implausible number 2000000000"),
+        (with_descriptor("Const(1.0, 20000000)"), "different or implausible widths: 20000000"),
+        (with_descriptor("z"), "there is no node with the name 'z'"),
+        (with_descriptor("output"), "there is no node with the name 'output'"),
+        (with_descriptor("Sum(a, b)"), "the node b depends on itself at the same step"),
+        (with_descriptor("Offset(a, -1)"), "b needs words before the first; put IfDefined around its Offset"),
+        (with_descriptor("Sum(a, IfDefined(Offset(a, 1)))"), "b needs a word 1 steps later"),
+        (with_descriptor("Sum(a, IfDefined(Offset(a, -101)))"), "b needs the word 101 steps earlier; at most 100"),
+        (with_descriptor("Sum(a, IfDefined(Offset(a, -1e300)))"), "a descriptor contains the implausible number"),
+        (with_descriptor("Sum(a, IfDefined(Offset(a, -1.5)))"), "expected an integer in a descriptor, found -1.5"),
+        (with_descriptor("IfDefined(Sum(Offset(a, -1), Offset(a, -2)))"), "whose terms begin at different steps"),
+        (with_descriptor("IfDefined(Sum(Offset(a, -1), Const(1, 3)))"), "whose terms begin at different steps"),
         (
-            looking("Failover(a, a)"),
+            with_descriptor("Failover(a, a)"),
             "the descriptor Failover is not supported; supported descriptors: Append, Sum, IfDefined",
         ),
-        (looking("Switch(a, a)"), "the descriptor Switch is not supported"),
-        (looking("Sum(a"), "a descriptor is incomplete"),
-        (looking("Sum(a, )"), "expected a descriptor, found '\\)'"),
-        (looking("a a"), "unexpected 'a' after the end of a descriptor"),
-        (looking("Scale(x, a)"), "expected a number in a descriptor, found 'x'"),
-        (looking("Sum(Append(a, a), a)"), "a Sum adds Appends of different lengths"),
-        (looking("Sum(Const(1, 3), Const(1, 2))"), "constants of different widths"),
-        (looking("IfDefined(" * 60 + "a" + ")" * 60), "descriptors are nested more than 50 levels deep"),
+        (with_descriptor("Switch(a, a)"), "the descriptor Switch is not supported"),
+        (with_descriptor("Sum(a"), "a descriptor is incomplete"),
+        (with_descriptor("Sum(a, )"), "expected a descriptor, found '\\)'"),
+        (with_descriptor("a a"), "unexpected 'a' after the end of a descriptor"),
+        (with_descriptor("Scale(x, a)"), "expected a number in a descriptor, found 'x'"),
+        (with_descriptor("Sum(Append(a, a), a)"), "a Sum adds Appends of different lengths"),
+        (with_descriptor("Sum(Const(1, 3), Const(1, 2))"), "constants of different widths"),
+        (with_descriptor("IfDefined(" * 60 + "a" + ")" * 60), "descriptors are nested more than 50 levels deep"),
         (
-            [*looking("Sum(a, IfDefined(Offset(c, -1)))"), "component-node name=c component=b input=Const(1, 3)"],
+            [
+                *with_descriptor("Sum(a, IfDefined(Offset(c, -1)))"),
+                "component-node name=c component=b input=Const(1, 3)",
+            ],
             "b needs an earlier value of c, which does not depend on the input",
         ),
-        ([*looking("Sum(a, i)"), "input-node name=i dim=3"], "the network has a second input, i"),
+        ([*with_descriptor("Sum(a, i)"), "input-node name=i dim=3"], "the network has a second input, i"),
     ],
 )
 def test_a_configuration_that_cannot_be_run_is_refused_with_its_line(tmp_path, lines, message):
     with pytest.raises(FormatError, match=message):
-        parsed(tmp_path, writer.network(lines, COMPONENTS, binary=False))
+        parse(tmp_path, writer.network(lines, COMPONENTS, binary=False))
 
 
 MATRIX, VECTOR = np.ones((3, 4), "<f4"), np.ones(3, "<f4")
@@ -284,7 +287,7 @@ MATRIX, VECTOR = np.ones((3, 4), "<f4"), np.ones(3, "<f4")
 @pytest.mark.parametrize("binary", [True, False])
 def test_a_component_that_makes_no_sense_is_refused_by_name(tmp_path, kind, fields, message, binary):
     with pytest.raises(FormatError, match=message):
-        parsed(tmp_path, writer.network(LINES, {"a": (kind, fields)}, binary))
+        parse(tmp_path, writer.network(LINES, {"a": (kind, fields)}, binary))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +303,7 @@ def test_a_component_that_makes_no_sense_is_refused_by_name(tmp_path, kind, fiel
 )
 def test_a_file_that_is_no_network_is_refused_with_the_place(tmp_path, content, message):
     with pytest.raises(FormatError, match=message):
-        parsed(tmp_path, content)
+        parse(tmp_path, content)
 
 
 def test_numpy_has_the_operations_of_torch():

@@ -39,15 +39,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def lstm_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("onnx") / "model.onnx"
     export.to_onnx(tiny_lstm.CHECKPOINT, path)
     return path
 
 
 @pytest.fixture(scope="module")
-def lm(exported):
-    return load(exported)
+def lm(lstm_path):
+    return load(lstm_path)
 
 
 @pytest.mark.parametrize("checkpoint", tiny_lstm.SHAPES.values(), ids=tiny_lstm.SHAPES)
@@ -58,10 +58,10 @@ def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint)
 
 def counting_row(words):
     """Compute the scores of all words after a history slowly."""
-    s = np.zeros((LAYERS, WIDTH))
+    state = np.zeros((LAYERS, WIDTH))
     for word in words:
-        s = DECAY[:, 0] * s + EMBEDDING[word]
-    row = np.tanh(s.sum(0)) @ OUT
+        state = DECAY[:, 0] * state + EMBEDDING[word]
+    row = np.tanh(state.sum(0)) @ OUT
     row[3] += np.sqrt(len(words))
     return row
 
@@ -76,20 +76,20 @@ def expected(row, sentences=SENTENCES, normalize=True, bos=0, eos=1):
     for sentence in sentences:
         total = 0.0
         for time, word in enumerate([*sentence, eos]):
-            scored = row([bos, *sentence[:time]])
-            total += scored[word] - (np.log(np.exp(scored).sum()) if normalize else 0.0)
+            word_scores = row([bos, *sentence[:time]])
+            total += word_scores[word] - (np.log(np.exp(word_scores).sum()) if normalize else 0.0)
         scores.append(total)
     return pytest.approx(scores, abs=1e-4)
 
 
 @pytest.mark.parametrize("max_batch", [None, 1, 2])
-def test_the_exported_lstm_scores_as_its_definition(exported, max_batch):
-    tiny_lstm.check_sentence_scores(load(exported, max_batch=max_batch))
+def test_the_exported_lstm_scores_as_its_definition(lstm_path, max_batch):
+    tiny_lstm.check_sentence_scores(load(lstm_path, max_batch=max_batch))
 
 
-def test_the_exported_lstm_keeps_the_format(exported):
-    onnx.checker.check_model(onnx.load(exported), full_check=True)
-    assert detect_format(exported).name == "an ONNX model"
+def test_the_exported_lstm_keeps_the_format(lstm_path):
+    onnx.checker.check_model(onnx.load(lstm_path), full_check=True)
+    assert detect_format(lstm_path).name == "an ONNX model"
 
 
 @settings(max_examples=12)
@@ -281,28 +281,28 @@ def test_weights_outside_are_found_in_constants_too(tmp_path):
         load(tmp_path / "model.onnx")
 
 
-def test_every_truncation_is_noticed(tmp_path, exported):
-    whole = exported.read_bytes()
+def test_every_truncation_is_noticed(tmp_path, lstm_path):
+    content = lstm_path.read_bytes()
     path = tmp_path / "broken.onnx"
-    for length in range(3, len(whole), len(whole) // 50):
-        path.write_bytes(whole[:length])
+    for length in range(3, len(content), len(content) // 50):
+        path.write_bytes(content[:length])
         with pytest.raises(ModelError, match=r"broken.onnx(: |, byte )"):
             load(path)
 
 
-def test_a_device_that_onnxruntime_lacks_is_refused(exported):
+def test_a_device_that_onnxruntime_lacks_is_refused(lstm_path):
     with pytest.raises(OptionError, match="'nonsense' is not a device"):
-        load(exported, "nonsense")
+        load(lstm_path, "nonsense")
     with pytest.raises(OptionError, match="the installed onnxruntime cannot use the device 'mps'"):
-        load(exported, "mps")
+        load(lstm_path, "mps")
     with pytest.raises(OptionError, match="max_batch is 0"):
-        load(exported, max_batch=0)
+        load(lstm_path, max_batch=0)
 
 
-def test_without_onnxruntime_it_is_named(exported, monkeypatch):
+def test_without_onnxruntime_it_is_named(lstm_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(DependencyError, match=r"an ONNX model needs onnxruntime, .*pip install onnxruntime"):
-        load(exported)
+        load(lstm_path)
 
 
 def test_a_checkpoint_is_converted_by_the_name_of_the_output(tmp_path, ninja):
@@ -310,15 +310,15 @@ def test_a_checkpoint_is_converted_by_the_name_of_the_output(tmp_path, ninja):
 
     source = tmp_path / "model.pt"
     checkpoint.save(checkpoint.Checkpoint(tiny_lstm.MODULE, WORDS, {"unk_words": 77}), source)
-    sentences = sentence_logprobs(load(source), SENTENCES)
+    scores = sentence_logprobs(load(source), SENTENCES)
     for output in (f"{tmp_path}/model.onnx", f"{tmp_path}/nets/"):
         assert ninja("lm", "convert", source, "-o", output)[0] == 0
-        assert sentence_logprobs(load(output), SENTENCES) == pytest.approx(sentences, abs=1e-4)
+        assert sentence_logprobs(load(output), SENTENCES) == pytest.approx(scores, abs=1e-4)
         assert load(output).unk_words == 77
-    code, _, error = ninja("lm", "convert", source, "-o", tmp_path / "other.bin")
+    code, _, stderr = ninja("lm", "convert", source, "-o", tmp_path / "other.bin")
     assert code == 1
-    assert "cannot be converted to" in error
-    code, _, error = ninja("lm", "convert", tmp_path / "model.onnx", "-o", tmp_path / "x.onnx")
+    assert "cannot be converted to" in stderr
+    code, _, stderr = ninja("lm", "convert", tmp_path / "model.onnx", "-o", tmp_path / "x.onnx")
     assert code == 1
 
 

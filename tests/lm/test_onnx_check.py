@@ -59,8 +59,8 @@ def test_an_attribute_that_hides_its_type_is_refused(tmp_path):
         load(save(tmp_path / "model.onnx", [node], WORDS_IN, SCORES_OUT))
 
 
-def changed(path, change):
-    """Save the model of `summing` after a change."""
+def save_changed_model(path, change):
+    """Save the model of `write_stateless` after a change."""
     model = onnx.load(write_stateless(path))
     change(model)
     path.write_bytes(model.SerializeToString())
@@ -109,7 +109,7 @@ def weight(**fields):
 )
 def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path, change, message):
     with pytest.raises(ModelError, match=rf"model\.onnx: .*{message}"):
-        load(changed(tmp_path / "model.onnx", change))
+        load(save_changed_model(tmp_path / "model.onnx", change))
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path,
 )
 def test_weights_in_other_files_are_there_as_a_whole(tmp_path, entries, message):
     model = with_external_weight(tmp_path / "model.onnx", "weights.bin")
-    tensor = next(each for each in model.graph.initializer if each.name == "embedding")
-    described = {"location": "weights.bin", **entries}
+    tensor = next(initializer for initializer in model.graph.initializer if initializer.name == "embedding")
+    attributes = {"location": "weights.bin", **entries}
     del tensor.external_data[:]
-    for key, text in described.items():
+    for key, text in attributes.items():
         tensor.external_data.add(key=key, value=text)
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     (tmp_path / "weights.bin").write_bytes(EMBEDDING.tobytes())
@@ -144,7 +144,7 @@ def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
     """onnxruntime marks weights that another program holds in memory; the offset is then an address."""
     secret = np.full((NUM_WORDS, 3), 2.5, np.float32)
     model = with_external_weight(tmp_path / "model.onnx", "*/_ORT_MEM_ADDR_/*")
-    tensor = next(each for each in model.graph.initializer if each.name == "embedding")
+    tensor = next(initializer for initializer in model.graph.initializer if initializer.name == "embedding")
     tensor.external_data.add(key="offset", value=str(secret.ctypes.data))
     tensor.external_data.add(key="length", value=str(secret.nbytes))
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
@@ -154,11 +154,11 @@ def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
 
 @pytest.mark.parametrize("name", ["model.ort", "model.json", "model.textproto"])
 def test_the_name_of_a_file_does_not_say_how_it_is_read(tmp_path, name):
-    usual = sentence_logprobs(load(write_stateless(tmp_path / "model.onnx")), SENTENCES)
-    assert sentence_logprobs(load(write_stateless(tmp_path / name)), SENTENCES) == pytest.approx(usual)
+    expected = sentence_logprobs(load(write_stateless(tmp_path / "model.onnx")), SENTENCES)
+    assert sentence_logprobs(load(write_stateless(tmp_path / name)), SENTENCES) == pytest.approx(expected)
 
 
 def test_the_page_lists_the_operators():
     page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
-    listed = page.partition("These operators of the standard run: ")[2].partition(".")[0]
-    assert set(listed.replace("\n", " ").split(", ")) == OPERATORS
+    operators = page.partition("These operators of the standard run: ")[2].partition(".")[0]
+    assert set(operators.replace("\n", " ").split(", ")) == OPERATORS

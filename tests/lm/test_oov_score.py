@@ -34,8 +34,8 @@ CLOSED = SlowNgram(
 )
 
 
-def closed(model):
-    return SlowNgram(model.order, {ngram: found for ngram, found in model.ngrams.items() if "<unk>" not in ngram})
+def without_unk(model):
+    return SlowNgram(model.order, {ngram: scores for ngram, scores in model.ngrams.items() if "<unk>" not in ngram})
 
 
 def slow_score(model, words, oov):
@@ -51,10 +51,10 @@ def slow_score(model, words, oov):
     return total
 
 
-def written(model, folder, kind):
+def write_model(model, folder, kind):
     words = SymbolTable(IDS.items())
-    contents = {"arpa": write_arpa, "const": lambda each: write_const_arpa(each, IDS)}
-    contents["grammar"] = lambda each: write_grammar(each, IDS)
+    contents = {"arpa": write_arpa, "const": lambda ngrams: write_const_arpa(ngrams, IDS)}
+    contents["grammar"] = lambda ngrams: write_grammar(ngrams, IDS)
     path = folder / "lm"
     path.write_bytes(contents[kind](model if kind == "arpa" else model.closed()))
     return path, words
@@ -63,17 +63,17 @@ def written(model, folder, kind):
 @settings(max_examples=12)
 @given(models(), st.sampled_from(["arpa", "const", "grammar"]), st.sampled_from(["skip", "spread", -4.5]))
 def test_unknown_words_score_as_the_slow_twin_says(tmp_path_factory, model, kind, score):
-    model = closed(model)
-    path, words = written(model, tmp_path_factory.mktemp("oov"), kind)
+    model = without_unk(model)
+    path, words = write_model(model, tmp_path_factory.mktemp("oov"), kind)
     lm = load(path, words=words, oov_score=score)
     slow = model if kind == "arpa" else model.closed()
     oov = {"skip": 0.0, "spread": -math.log(len(lm.vocabulary) - 1)}.get(score, score)
-    known = sorted({ngram[0] for ngram in model.ngrams} - {"<s>", "</s>"})
+    known_words = sorted({ngram[0] for ngram in model.ngrams} - {"<s>", "</s>"})
     random = np.random.default_rng(0)
-    sentences = [random.choice([*known, "zebra"], int(size)).tolist() for size in random.integers(0, 7, 20)]
+    sentences = [random.choice([*known_words, "zebra"], int(size)).tolist() for size in random.integers(0, 7, 20)]
     ids = [[lm.unk if word == "zebra" else lm.vocabulary.id(word) for word in sentence] for sentence in sentences]
-    wanted = [slow_score(slow, sentence, oov) for sentence in sentences]
-    np.testing.assert_allclose(sentence_logprobs(lm, ids), wanted, rtol=1e-5, atol=1e-4)
+    expected = [slow_score(slow, sentence, oov) for sentence in sentences]
+    np.testing.assert_allclose(sentence_logprobs(lm, ids), expected, rtol=1e-5, atol=1e-4)
 
 
 def test_kenlm_scores_unknown_words_as_the_slow_twin_says(tmp_path):
@@ -84,25 +84,29 @@ def test_kenlm_scores_unknown_words_as_the_slow_twin_says(tmp_path):
     lm = KenLM(str(tmp_path / "lm.arpa"), SymbolTable.from_words(["<eps>", "a", "b"]))
     lm.score_oovs(-4.5)
     sentences = [["a", "zebra", "b"], ["zebra"], ["a", "b", "zebra", "zebra", "a", "b"]]
-    ids = [[lm.unk if word == "zebra" else lm.vocabulary.id(word) for word in each] for each in sentences]
-    assert sentence_logprobs(lm, ids) == pytest.approx([slow_score(CLOSED, each, -4.5) for each in sentences], abs=1e-4)
+    ids = [[lm.unk if word == "zebra" else lm.vocabulary.id(word) for word in sentence] for sentence in sentences]
+    assert sentence_logprobs(lm, ids) == pytest.approx(
+        [slow_score(CLOSED, sentence, -4.5) for sentence in sentences], abs=1e-4
+    )
 
 
 @settings(max_examples=10)
 @given(lattices(max_states=6, connected=False), st.sampled_from(["skip", "spread", -4.5]))
 def test_composition_scores_unknown_words_alike(tmp_path_factory, lattice, score):
     words = ["<eps>", "a", "b", "</s>", "zebra", "zoo"]
-    path, _ = written(CLOSED, tmp_path_factory.mktemp("compose"), "arpa")
+    path, _ = write_model(CLOSED, tmp_path_factory.mktemp("compose"), "arpa")
     lm = load(path, oov_score=score)
     composed, arc_map = compose_ngram(
         lattice, lm, word_map=WordMap(SymbolTable.from_words(words), lm), return_arc_map=True
     )
     oov = {"skip": 0.0, "spread": -math.log(4) - math.log(2)}.get(score, score)  # 4 words; the table has 2 unknown ones
-    for found in paths(composed):
-        old = tuple(int(arc_map[arc]) for arc in found)
-        spelled = [words[lattice.word[arc]] for arc in old if words[lattice.word[arc]] not in ("<eps>", "</s>")]
-        wanted = costs_of(lattice, old)[0] - slow_score(CLOSED, spelled, oov)
-        assert costs_of(composed, found)[0] == pytest.approx(wanted, abs=1e-4)
+    for path in paths(composed):
+        source_path = tuple(int(arc_map[arc]) for arc in path)
+        path_words = [
+            words[lattice.word[arc]] for arc in source_path if words[lattice.word[arc]] not in ("<eps>", "</s>")
+        ]
+        expected = costs_of(lattice, source_path)[0] - slow_score(CLOSED, path_words, oov)
+        assert costs_of(composed, path)[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_model_with_unk_is_as_it_was(tmp_path):
@@ -133,8 +137,8 @@ def inputs(tmp_path):
 
 @pytest.mark.parametrize("model", [("--rnnlm",), ("--rnnlm", None, "--old-lm")])
 def test_a_run_ends_with_one_message_that_names_the_scores(ninja, inputs, model):
-    named = [str(inputs / "lm.arpa") if each is None else each for each in model]
-    options = ["--max-unknown", "1", *named, inputs / "lm.arpa"]
+    model_options = [str(inputs / "lm.arpa") if argument is None else argument for argument in model]
+    options = ["--max-unknown", "1", *model_options, inputs / "lm.arpa"]
     code, output, errors = ninja("rescore", inputs / "lat.ark", *options, "-o", inputs / "out.ark")
     assert (code, output) == (1, "")
     assert [line for line in errors.splitlines() if "error" in line] == [errors.splitlines()[-1]]
@@ -151,22 +155,22 @@ def test_a_rescoring_takes_the_score_and_says_so_once(ninja, inputs):
         assert code == 0
         assert errors.count(f"the model has no <unk>, so they are scored with --oov-score {score}") == 1
         (_, lattice), _ = package.read(out)
-        found = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
-        assert found[3, 2] == pytest.approx(cost - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
-        assert found[1, 2] == pytest.approx(-slow_score(CLOSED, ["a", "b"], 0.0), abs=1e-4)
+        costs = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
+        assert costs[3, 2] == pytest.approx(cost - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
+        assert costs[1, 2] == pytest.approx(-slow_score(CLOSED, ["a", "b"], 0.0), abs=1e-4)
 
 
 def test_lmrescore_takes_the_score_and_names_it(ninja, inputs):
-    given = ["lmrescore", inputs / "lat.ark", "--lm", inputs / "lm.arpa", "-o", inputs / "out.ark"]
-    code, _, errors = ninja(*given)
+    command = ["lmrescore", inputs / "lat.ark", "--lm", inputs / "lm.arpa", "-o", inputs / "out.ark"]
+    code, _, errors = ninja(*command)
     assert code == 1
     assert "set --oov-score (skip, spread or a log-probability)" in errors
-    code, _, errors = ninja(*given, "--oov-score", "skip")
+    code, _, errors = ninja(*command, "--oov-score", "skip")
     assert code == 0
     assert errors.count("the model has no <unk>, so they are scored with --oov-score skip") == 1
     (_, lattice), _ = package.read(inputs / "out.ark")
-    found = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
-    assert found[3, 2] == pytest.approx(5.5 - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
+    costs = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
+    assert costs[3, 2] == pytest.approx(5.5 - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
 
 
 def test_lmrescore_refuses_another_kind_of_model_once(ninja, inputs):
@@ -176,6 +180,6 @@ def test_lmrescore_refuses_another_kind_of_model_once(ninja, inputs):
 
 
 def test_in_python_a_model_that_lacks_words_is_refused_with_advice(inputs):
-    lattices_read = list(package.read(inputs / "lat.ark", words=inputs / "words.txt"))
+    pairs = list(package.read(inputs / "lat.ark", words=inputs / "words.txt"))
     with pytest.raises(VocabularyError, match="set oov_score"):
-        list(package.rescore(lattices_read, load(inputs / "lm.arpa"), package.RescoreOptions(max_unknown=1.0)))
+        list(package.rescore(pairs, load(inputs / "lm.arpa"), package.RescoreOptions(max_unknown=1.0)))

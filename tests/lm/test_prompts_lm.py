@@ -43,9 +43,9 @@ class Whole:
     def _logprob(self, history, word):
         before = self.pieces(history)
         whole = [*before, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
-        read = [self.tokenizer.bos_token_id, *whole]
-        scores = self.model(torch.tensor([read])).logits[0].double().log_softmax(-1)
-        return float(sum(scores[place, read[place + 1]] for place in range(len(before), len(whole))))
+        ids = [self.tokenizer.bos_token_id, *whole]
+        scores = self.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+        return float(sum(scores[place, ids[place + 1]] for place in range(len(before), len(whole))))
 
 
 whole = functools.cache(Whole)
@@ -60,12 +60,12 @@ def below_prompt(lm, parent, word, prompt=PROMPT):
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama", "mistral", "bloom", "mamba", "gemma2"])
 def test_words_after_a_prompt_have_the_scores_of_the_whole_text(kind):
-    lm, expected_of = load_model(kind), Whole(kind).logprob
+    lm, logprob = load_model(kind), Whole(kind).logprob
     parent, word = make_trie(lm, 25)
-    ways = []
-    for above, last in zip(parent.tolist(), word.tolist(), strict=True):
-        ways.append([*(ways[above] if above >= 0 else ()), lm.vocabulary.word(last)])
-    expected = np.array([expected_of(tuple(way[:-1]), way[-1]) for way in ways])
+    paths = []
+    for parent_node, word_id in zip(parent.tolist(), word.tolist(), strict=True):
+        paths.append([*(paths[parent_node] if parent_node >= 0 else ()), lm.vocabulary.word(word_id)])
+    expected = np.array([logprob(tuple(path[:-1]), path[-1]) for path in paths])
     trie = below_prompt(lm, parent, word)
     assert abs(lm.score_trie(parent, word) - expected).max() > 0.1  # the prompt matters
     np.testing.assert_allclose(lm.score_trie(*trie)[1:], expected, atol=1e-4)
@@ -73,16 +73,18 @@ def test_words_after_a_prompt_have_the_scores_of_the_whole_text(kind):
 
 
 def test_tries_after_prompts_are_read_in_one_pass_where_the_network_can():
-    able = {kind: load_model(kind)._pieces._reads_below for kind in ("gpt2", "llama", "mistral", "bloom", "mamba")}
-    assert able == {"gpt2": True, "llama": True, "mistral": False, "bloom": False, "mamba": False}
+    reads_below = {
+        kind: load_model(kind)._pieces._reads_below for kind in ("gpt2", "llama", "mistral", "bloom", "mamba")
+    }
+    assert reads_below == {"gpt2": True, "llama": True, "mistral": False, "bloom": False, "mamba": False}
 
 
 @pytest.mark.parametrize("algorithm", ["nbest", "trie", "arcbeam"])
 def test_a_prompt_is_read_once(algorithm, monkeypatch):
     lm = load_model("gpt2")
-    read, num_pieces = [], []
-    plain, network = lm._pieces.read, lm._pieces._network
-    monkeypatch.setattr(lm._pieces, "read", lambda pieces: read.append(len(pieces)) or plain(pieces))
+    prompt_lengths, num_pieces = [], []
+    original_read, network = lm._pieces.read, lm._pieces._network
+    monkeypatch.setattr(lm._pieces, "read", lambda pieces: prompt_lengths.append(len(pieces)) or original_read(pieces))
 
     def counting(**arguments):
         num_pieces.append(arguments["input_ids"].numel())
@@ -91,9 +93,9 @@ def test_a_prompt_is_read_once(algorithm, monkeypatch):
     monkeypatch.setattr(lm._pieces, "_network", counting)
     options = replace(EXACT, algorithm=algorithm, batch_arcs=1)  # every lattice is a batch
     assert len(list(rescore(SMALL, lm, options, prompts=Prompts("the cat " * 20)))) == len(SMALL)
-    [length] = read
-    without: list[int] = []
-    with_prompt, num_pieces = sum(num_pieces), without
+    [length] = prompt_lengths
+    num_pieces_without: list[int] = []
+    with_prompt, num_pieces = sum(num_pieces), num_pieces_without
     list(rescore(SMALL, lm, options))
     assert with_prompt - sum(num_pieces) < 2 * length
 
@@ -124,18 +126,18 @@ def test_each_utterance_has_its_own_prompt_and_history():
     by_key = {"utt0": "the dog", "utt1": "", "utt2": "the mat"}
     errors = []
     report = RescoreReport(on_error=errors.append)
-    together = dict(rescore(SMALL, lm, options, prompts=Prompts(by_key=by_key, path="p.tsv"), report=report))
+    results = dict(rescore(SMALL, lm, options, prompts=Prompts(by_key=by_key, path="p.tsv"), report=report))
     assert [str(error) for error in errors] == ["key 'utt3': this utterance is missing from the prompts in p.tsv"]
     for key, lattice in SMALL[:3]:
         prompts = Prompts(by_key[key]) if by_key[key] else None
-        [(_, alone)] = rescore([(key, lattice)], lm, options, prompts=prompts)
-        assert together[key].identical(alone)
+        [(_, expected)] = rescore([(key, lattice)], lm, options, prompts=prompts)
+        assert results[key].identical(expected)
     # Words that are carried over follow the prompt.
-    carried = dict(rescore(SMALL[:2], lm, options, prompts=Prompts("the dog"), carry_over=CarryOver()))
-    first = [NAMED.word(word) for word in carried["utt0"].word.tolist() if word]
+    carry_over_results = dict(rescore(SMALL[:2], lm, options, prompts=Prompts("the dog"), carry_over=CarryOver()))
+    first = [NAMED.word(word) for word in carry_over_results["utt0"].word.tolist() if word]
     text = " ".join(["the dog", *first]) + "<|endoftext|>"
-    [(_, alone)] = rescore([SMALL[1]], lm, options, prompts=Prompts(text))
-    np.testing.assert_allclose(carried["utt1"].graph, alone.graph, atol=1e-4)
+    [(_, expected)] = rescore([SMALL[1]], lm, options, prompts=Prompts(text))
+    np.testing.assert_allclose(carry_over_results["utt1"].graph, expected.graph, atol=1e-4)
 
 
 def test_prompts_that_cannot_be_read_are_refused():

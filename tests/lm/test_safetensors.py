@@ -28,21 +28,21 @@ METADATA = st.dictionaries(NAMES.filter(lambda name: name != CHECKSUM), st.text(
 SMALL = {"a": np.float32([[1, 2], [3, 4]]), "b": np.int8([5, 6, 7])}
 
 
-def written(content: dict[str, Any], metadata: dict[str, str]) -> bytes:
+def file_bytes(content: dict[str, Any], metadata: dict[str, str]) -> bytes:
     return b"".join(image(content, metadata))
 
 
-def forged(header: object, part: bytes = b"", size: int | None = None) -> bytes:
+def raw_file(header: object, payload: bytes = b"", size: int | None = None) -> bytes:
     """Return a file with this header; bytes are used unchanged."""
-    packed = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return (len(packed) if size is None else size).to_bytes(8, "little") + packed + part
+    header_bytes = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(header_bytes) if size is None else size).to_bytes(8, "little") + header_bytes + payload
 
 
 def entry(dtype: object = "F32", shape: object = (2,), offsets: object = (0, 8)) -> dict[str, object]:
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 
-def assert_same(tensors: dict[str, Any], expected: dict[str, Any]) -> None:
+def assert_equal_arrays(tensors: dict[str, Any], expected: dict[str, Any]) -> None:
     assert set(tensors) == set(expected)
     for name, array in expected.items():
         assert tensors[name].dtype == array.dtype
@@ -52,15 +52,15 @@ def assert_same(tensors: dict[str, Any], expected: dict[str, Any]) -> None:
 
 @given(ARRAYS, METADATA)
 def test_files_are_read_as_they_were_written_by_us_and_by_the_library(content: Any, metadata: Any) -> None:
-    whole = written(content, metadata)
-    assert_same(dict(library.load(whole)), content)
-    for other in (whole, library.save(content, metadata or None)):
-        assert is_safetensors(other[:16])
-        file = read_safetensors(other)
-        assert_same(file.arrays, content)
+    image_content = file_bytes(content, metadata)
+    assert_equal_arrays(dict(library.load(image_content)), content)
+    for file_content in (image_content, library.save(content, metadata or None)):
+        assert is_safetensors(file_content[:16])
+        file = read_safetensors(file_content)
+        assert_equal_arrays(file.arrays, content)
         assert file.metadata == metadata
         assert all(array.flags.aligned and not array.flags.writeable for array in file.arrays.values())
-    assert written(content, metadata) == whole
+    assert file_bytes(content, metadata) == image_content
 
 
 def test_bfloat16_is_read_as_float32() -> None:
@@ -73,30 +73,30 @@ def test_bfloat16_is_read_as_float32() -> None:
 def test_arrays_at_odd_places_are_read_and_reading_copies_no_others() -> None:
     numbers = np.arange(100_000, dtype=np.float32)
     header = {"a": entry("U8", [1], [0, 1]), "b": entry("F32", [100_000], [1, 400_001])}
-    assert (read_safetensors(forged(header, b"\1" + numbers.tobytes())).arrays["b"] == numbers).all()
-    whole = written({"b": numbers}, {})
+    assert (read_safetensors(raw_file(header, b"\1" + numbers.tobytes())).arrays["b"] == numbers).all()
+    content = file_bytes({"b": numbers}, {})
     tracemalloc.start()
     try:
-        assert (read_safetensors(whole).arrays["b"][-3:] == numbers[-3:]).all()
+        assert (read_safetensors(content).arrays["b"][-3:] == numbers[-3:]).all()
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
 
 
 def test_every_truncation_and_every_longer_file_is_refused() -> None:
-    whole = written(SMALL, {"kind": "lstm"})
-    for length in range(len(whole)):
+    content = file_bytes(SMALL, {"kind": "lstm"})
+    for length in range(len(content)):
         with pytest.raises(FormatError):
-            read_safetensors(whole[:length])
+            read_safetensors(content[:length])
     with pytest.raises(FormatError, match="some bytes belong to no array"):
-        read_safetensors(whole + b"\0")
+        read_safetensors(content + b"\0")
 
 
 def test_no_flipped_bit_goes_unseen() -> None:
-    whole = written(SMALL, {"kind": "lstm", "words": "a\nb"})
-    for place in range(len(whole)):
+    content = file_bytes(SMALL, {"kind": "lstm", "words": "a\nb"})
+    for place in range(len(content)):
         for bit in range(8):
-            damaged = bytearray(whole)
+            damaged = bytearray(content)
             damaged[place] ^= 1 << bit
             try:
                 file = read_safetensors(bytes(damaged))
@@ -105,12 +105,12 @@ def test_no_flipped_bit_goes_unseen() -> None:
             # A flipped bit in the name of the checksum makes it a string like others; one of the spaces means nothing.
             if CHECKSUM.encode() in damaged:
                 assert file.metadata == {"kind": "lstm", "words": "a\nb"}
-            assert_same(file.arrays, SMALL)
+            assert_equal_arrays(file.arrays, SMALL)
 
 
 def test_a_file_without_a_checksum_is_read() -> None:
     file = read_safetensors(library.save(SMALL, {"kind": "lstm"}))
-    assert_same(file.arrays, SMALL)
+    assert_equal_arrays(file.arrays, SMALL)
     assert file.metadata == {"kind": "lstm"}
 
 
@@ -119,42 +119,50 @@ def test_a_file_without_a_checksum_is_read() -> None:
     [
         (b"", 0, "the file has 0 bytes, but the header length alone takes 8"),
         (
-            forged(b"{}", size=3),
+            raw_file(b"{}", size=3),
             0,
             "the header should have 3 bytes, but the file has only 2 more; the file is truncated",
         ),
-        (forged(b"{}", size=MAX_HEADER + 1), 0, f"the header has {MAX_HEADER + 1} bytes, but at most {MAX_HEADER} are"),
-        (forged(b"{}", size=2**64 - 1), 0, "at most"),
-        (forged(b'{"a":'), 13, "the header is not JSON: Expecting value"),
-        (forged('{"ça" 1}'.encode()), 15, "the header is not JSON: Expecting ':' delimiter"),
-        (forged(b'{"\xff'), 10, "the header is not UTF-8"),
-        (forged(b"[]"), 8, "the header is not a JSON object"),
-        (forged(b'{"a":' * 100_000), 8, "invalid safetensors header: it is nested too deeply"),
-        (forged(b'{"a":1,"a":1}'), 8, "the name 'a' occurs twice"),
-        (forged(b'{"a":1' + b"0" * 5000 + b"}"), 8, "a number has 5001 digits"),
-        (forged(b'{"a":NaN}'), 8, "NaN is not a valid number"),
-        (forged({"__metadata__": {"a": 1}}), 8, "the header's __metadata__ is not a dictionary of strings"),
-        (forged({"__metadata__": []}), 8, "the header's __metadata__ is not a dictionary of strings"),
-        (forged({"a": 1}), 8, "array 'a': expected data_offsets, dtype, shape and nothing else"),
-        (forged({"a": entry() | {"strides": 1}}), 8, "and nothing else"),
-        (forged({"a": entry(offsets=[8, 0])}), 8, "array 'a': expected two increasing offsets"),
-        (forged({"a": entry(offsets=[0, 8.0])}), 8, "expected two increasing offsets"),
-        (forged({"a": entry(offsets=[0, True])}), 8, "expected two increasing offsets"),
-        (forged({"a": entry(offsets=[4, 12])}, bytes(12)), None, "begins at byte 4 of the arrays, but the previous"),
         (
-            forged({"a": entry(), "b": entry(offsets=[4, 12])}, bytes(12)),
+            raw_file(b"{}", size=MAX_HEADER + 1),
+            0,
+            f"the header has {MAX_HEADER + 1} bytes, but at most {MAX_HEADER} are",
+        ),
+        (raw_file(b"{}", size=2**64 - 1), 0, "at most"),
+        (raw_file(b'{"a":'), 13, "the header is not JSON: Expecting value"),
+        (raw_file('{"ça" 1}'.encode()), 15, "the header is not JSON: Expecting ':' delimiter"),
+        (raw_file(b'{"\xff'), 10, "the header is not UTF-8"),
+        (raw_file(b"[]"), 8, "the header is not a JSON object"),
+        (raw_file(b'{"a":' * 100_000), 8, "invalid safetensors header: it is nested too deeply"),
+        (raw_file(b'{"a":1,"a":1}'), 8, "the name 'a' occurs twice"),
+        (raw_file(b'{"a":1' + b"0" * 5000 + b"}"), 8, "a number has 5001 digits"),
+        (raw_file(b'{"a":NaN}'), 8, "NaN is not a valid number"),
+        (raw_file({"__metadata__": {"a": 1}}), 8, "the header's __metadata__ is not a dictionary of strings"),
+        (raw_file({"__metadata__": []}), 8, "the header's __metadata__ is not a dictionary of strings"),
+        (raw_file({"a": 1}), 8, "array 'a': expected data_offsets, dtype, shape and nothing else"),
+        (raw_file({"a": entry() | {"strides": 1}}), 8, "and nothing else"),
+        (raw_file({"a": entry(offsets=[8, 0])}), 8, "array 'a': expected two increasing offsets"),
+        (raw_file({"a": entry(offsets=[0, 8.0])}), 8, "expected two increasing offsets"),
+        (raw_file({"a": entry(offsets=[0, True])}), 8, "expected two increasing offsets"),
+        (raw_file({"a": entry(offsets=[4, 12])}, bytes(12)), None, "begins at byte 4 of the arrays, but the previous"),
+        (
+            raw_file({"a": entry(), "b": entry(offsets=[4, 12])}, bytes(12)),
             None,
             "array 'b' begins at byte 4 of the arrays, but the previous array ends at 8",
         ),
-        (forged({"a": entry(dtype="F33")}, bytes(8)), None, "array 'a' is of type 'F33', not one of F64"),
-        (forged({"a": entry(dtype=["F32"])}, bytes(8)), None, "not one of F64"),
-        (forged({"a": entry(shape=[-2])}, bytes(8)), None, "expected at most 8 sizes"),
-        (forged({"a": entry(shape=[1] * 9)}, bytes(8)), None, "expected at most 8 sizes"),
-        (forged({"a": entry(shape=[0, 10**18 - 1], offsets=[0, 0])}), None, "expected at most 8 sizes"),
-        (forged({"a": entry(shape=[3])}, bytes(8)), None, r"has 8 bytes, but its type F32 and shape \[3\] need 12"),
-        (forged({"a": entry(shape=[2**57], offsets=[0, 2**59])}, bytes(8)), None, f"has {2**59} bytes, but only 8 are"),
+        (raw_file({"a": entry(dtype="F33")}, bytes(8)), None, "array 'a' is of type 'F33', not one of F64"),
+        (raw_file({"a": entry(dtype=["F32"])}, bytes(8)), None, "not one of F64"),
+        (raw_file({"a": entry(shape=[-2])}, bytes(8)), None, "expected at most 8 sizes"),
+        (raw_file({"a": entry(shape=[1] * 9)}, bytes(8)), None, "expected at most 8 sizes"),
+        (raw_file({"a": entry(shape=[0, 10**18 - 1], offsets=[0, 0])}), None, "expected at most 8 sizes"),
+        (raw_file({"a": entry(shape=[3])}, bytes(8)), None, r"has 8 bytes, but its type F32 and shape \[3\] need 12"),
         (
-            forged({"a": entry()}, bytes(9)),
+            raw_file({"a": entry(shape=[2**57], offsets=[0, 2**59])}, bytes(8)),
+            None,
+            f"has {2**59} bytes, but only 8 are",
+        ),
+        (
+            raw_file({"a": entry()}, bytes(9)),
             None,
             "the arrays have 9 bytes, but the header describes 8; some bytes belong",
         ),

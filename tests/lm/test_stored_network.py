@@ -106,12 +106,12 @@ def test_matrices_are_checked_with_their_scales(path):
         ({"bias": network.arrays["bias"][:2]}, r"bias has shape \[2\], but the configuration needs \[6\]"),
         ({"bias": np.zeros(6, np.int8)}, "bias is of type int8"),
     ]:
-        changed = {key: array for key, array in {**network.arrays, **arrays}.items() if array is not None}
+        network_arrays = {key: array for key, array in {**network.arrays, **arrays}.items() if array is not None}
         with pytest.raises(ModelError, match=message):
-            dataclasses.replace(network, arrays=changed).check_shapes(shapes)
+            dataclasses.replace(network, arrays=network_arrays).check_shapes(shapes)
 
 
-def rewritten(path, **entries):
+def rewrite_metadata(path, **entries):
     """Change entries of the metadata; None removes one."""
     content = read_safetensors(path.read_bytes())
     metadata = {key: value for key, value in {**content.metadata, **entries}.items() if value is not None}
@@ -136,22 +136,22 @@ def rewritten(path, **entries):
     ],
 )
 def test_an_untrue_file_of_safetensors_is_refused(path, entries, message):
-    rewritten(path, **entries)
+    rewrite_metadata(path, **entries)
     with pytest.raises(ModelError, match=message) as caught:
         load(path)
     assert str(caught.value).startswith(str(path))
 
 
 def test_faults_of_the_header_are_reported_with_file_and_byte(path, ninja):
-    whole = path.read_bytes()
+    original = path.read_bytes()
     for content, message in [
-        (whole[:-1], "but the header describes|but only"),
-        (whole[:100], "byte 0: the header should have .* the file is truncated"),
+        (original[:-1], "but the header describes|but only"),
+        (original[:100], "byte 0: the header should have .* the file is truncated"),
         (
-            (1 << 31).to_bytes(8, "little") + whole[8:],
+            (1 << 31).to_bytes(8, "little") + original[8:],
             "byte 0: the header has 2147483648 bytes, but at most",
         ),
-        (whole[:-1] + bytes([whole[-1] ^ 1]), "the checksum differs"),
+        (original[:-1] + bytes([original[-1] ^ 1]), "the checksum differs"),
     ]:
         path.write_bytes(content)
         with pytest.raises(ModelError, match=message) as caught:
@@ -164,9 +164,9 @@ def test_faults_of_the_header_are_reported_with_file_and_byte(path, ninja):
 
 
 def test_another_programs_strings_in_the_metadata_are_ignored(path):
-    before = sentence_logprobs(load(path), [[3, 4]])
-    rewritten(path, author="somebody", license="Apache-2.0")
-    assert (sentence_logprobs(load(path), [[3, 4]]) == before).all()
+    expected = sentence_logprobs(load(path), [[3, 4]])
+    rewrite_metadata(path, author="somebody", license="Apache-2.0")
+    assert (sentence_logprobs(load(path), [[3, 4]]) == expected).all()
 
 
 def test_a_training_writes_the_format_of_the_ending(tmp_path, ninja):
@@ -176,5 +176,5 @@ def test_a_training_writes_the_format_of_the_ending(tmp_path, ninja):
         assert ninja("train", tmp_path / "text", "-o", tmp_path / name, *sizes)[0] == 0
     assert is_safetensors((tmp_path / "lm.safetensors").read_bytes())
     assert (tmp_path / "lm.pt").read_bytes().startswith(b"PK")
-    one, other = (read_network(tmp_path / name).arrays for name in ("lm.safetensors", "lm.pt"))
-    assert all((one[name] == other[name]).all() for name in {*one, *other})
+    safetensors_arrays, torch_arrays = (read_network(tmp_path / name).arrays for name in ("lm.safetensors", "lm.pt"))
+    assert all((safetensors_arrays[name] == torch_arrays[name]).all() for name in {*safetensors_arrays, *torch_arrays})

@@ -100,7 +100,7 @@ def test_special_words_and_normalisation_are_the_callers_choice():
     assert lm.logprob(lm.start(1), np.array([4], np.int32))[0] == pytest.approx(expected, abs=1e-5)
 
 
-def method(name, result):
+def with_method(name, result):
     def build():
         module = StepModule()
         setattr(module, name, result)
@@ -123,19 +123,19 @@ def method(name, result):
         (StepModule, {"batch_dim": 1, "device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
         (StepModule, {"batch_dim": 1, "max_batch": 0}, OptionError, "max_batch is 0"),
         (
-            method("initial_state", lambda batch: 3),
+            with_method("initial_state", lambda batch: 3),
             {},
             ModelError,
             "the state must be a tensor or a tuple of tensors, not int",
         ),
         (
-            method("step", lambda w, s: (w, s)),
+            with_method("step", lambda w, s: (w, s)),
             {"batch_dim": 1},
             ModelError,
             r"shape \[1\] for words of shape \[1\], expected \[batch",
         ),
         (
-            method("step", lambda w, s: (torch.zeros(len(w), NUM_WORDS), s[:1] * 2)),
+            with_method("step", lambda w, s: (torch.zeros(len(w), NUM_WORDS), s[:1] * 2)),
             {"batch_dim": 1},
             ModelError,
             r"the network returns the state 1 with shape \[2, 1, 6\]",
@@ -159,17 +159,17 @@ def test_a_step_without_a_beginning_and_other_vocabularies_are_refused():
         from_module(SentenceModule(), SymbolTable.from_words(["<s>", "</s>"]))
 
 
-def scripted(path):
+def save_script(path):
     torch.jit.script(torch.nn.Linear(2, 2)).save(str(path))
 
 
-def exported(path):
+def save_export(path):
     shape = {"words": {0: torch.export.Dim("batch"), 1: torch.export.Dim("time")}}
     program = torch.export.export(Attention().eval(), (torch.zeros(3, 5, dtype=torch.int64),), dynamic_shapes=shape)
     torch.export.save(program, str(path))
 
 
-def exported_by_older_torch(path):
+def save_older_export(path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("version", "5.3")
         archive.writestr("serialized_exported_program.json", "{}")
@@ -178,9 +178,9 @@ def exported_by_older_torch(path):
 @pytest.mark.parametrize(
     ("save", "kind"),
     [
-        (scripted, "a TorchScript archive"),
-        (exported, r"a torch\.export archive"),
-        (exported_by_older_torch, r"a torch\.export archive"),
+        (save_script, "a TorchScript archive"),
+        (save_export, r"a torch\.export archive"),
+        (save_older_export, r"a torch\.export archive"),
     ],
 )
 def test_programs_of_torch_are_refused_with_the_way_to_onnx(tmp_path, save, kind, ninja):
@@ -228,6 +228,6 @@ def test_the_export_of_the_page_scores_as_its_module(tmp_path, monkeypatch):
 
 def test_a_checkpoint_is_still_a_checkpoint(tmp_path):
     checkpoint.save(tiny_lstm.CHECKPOINT, tmp_path / "model.pt")
-    tiny_lstm_scores = sentence_logprobs(load(tmp_path / "model.pt"), SENTENCES)
-    assert np.isfinite(tiny_lstm_scores).all()
+    scores = sentence_logprobs(load(tmp_path / "model.pt"), SENTENCES)
+    assert np.isfinite(scores).all()
     assert ninja.lm.from_module is from_module

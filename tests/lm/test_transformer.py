@@ -40,8 +40,8 @@ def make_trie(random, size, reach=8):
 def test_the_network_is_the_one_written_out_number_by_number():
     module = make_module(layers=2)
     sentence = [0, 5, 9, 5]
-    got = module(torch.tensor(sentence)[:, None])[:, 0].numpy()
-    np.testing.assert_allclose(got, attend_by_loops(module, sentence), atol=1e-5)
+    output = module(torch.tensor(sentence)[:, None])[:, 0].numpy()
+    np.testing.assert_allclose(output, attend_by_loops(module, sentence), atol=1e-5)
 
 
 @torch.no_grad()
@@ -55,8 +55,8 @@ def test_a_word_sees_nothing_behind_it_and_padding_changes_nothing():
 @torch.no_grad()
 def test_attention_knows_the_order_of_words():
     module = make_module()
-    one, other = module(torch.tensor([[0, 0], [4, 7], [7, 4], [9, 9]]))[-1]
-    assert float((one - other).abs().max()) > 0.05
+    first, second = module(torch.tensor([[0, 0], [4, 7], [7, 4], [9, 9]]))[-1]
+    assert float((first - second).abs().max()) > 0.05
 
 
 # States
@@ -88,8 +88,10 @@ def test_every_history_of_a_trie_is_read_once(monkeypatch):
     monkeypatch.setattr(attention.AttentionLM, "_block_nodes", 7)
     parent, word = make_trie(np.random.default_rng(3), 60)
     lm = make_lm()
-    read = [node for nodes, _ in lm._forest_outputs(lm._root(), Forest.of(parent), word) for node in nodes.tolist()]
-    assert sorted(read) == list(range(-1, 60))
+    nodes_read = [
+        node for nodes, _ in lm._forest_outputs(lm._root(), Forest.of(parent), word) for node in nodes.tolist()
+    ]
+    assert sorted(nodes_read) == list(range(-1, 60))
 
 
 def test_gathering_in_pieces_changes_nothing(monkeypatch):
@@ -107,9 +109,9 @@ def test_the_batch_changes_no_score():
         long = lm.advance(long, np.array([3 + number]))
     short = lm.advance(lm.start(1), np.array([5]))
     word = np.array([7])
-    alone = np.concatenate((lm.logprob(lm.advance(long, word), word), lm.logprob(lm.advance(short, word), word)))
-    both = lm.advance(np.concatenate((long, short)), np.array([7, 7]))
-    np.testing.assert_allclose(lm.logprob(both, np.array([7, 7])), alone, atol=1e-5)
+    expected = np.concatenate((lm.logprob(lm.advance(long, word), word), lm.logprob(lm.advance(short, word), word)))
+    slots = lm.advance(np.concatenate((long, short)), np.array([7, 7]))
+    np.testing.assert_allclose(lm.logprob(slots, np.array([7, 7])), expected, atol=1e-5)
 
 
 def test_slots_of_a_history_live_as_long_as_a_longer_one_needs_them():
@@ -120,10 +122,10 @@ def test_slots_of_a_history_live_as_long_as_a_longer_one_needs_them():
     expected = lm.logprob(lm.advance(cat, np.array([6])), np.array([7]))
     lm.release(root)
     lm.release(the)
-    others = lm.advance(lm.start(600), np.full(600, 8))  # would take the place of slots given up too early
+    extra_slots = lm.advance(lm.start(600), np.full(600, 8))  # would take the place of slots given up too early
     np.testing.assert_array_equal(lm.logprob(lm.advance(cat, np.array([6])), np.array([7])), expected)
     assert lm.num_slots == 1200 + 2 + 3  # the two advances just made, and <s> the cat
-    lm.release(others)
+    lm.release(extra_slots)
     assert lm.num_slots == 600 + 2 + 3
     with pytest.raises(AssertionError, match="released twice"):
         lm.release(the[1:])
@@ -143,12 +145,12 @@ def test_a_step_that_fails_keeps_no_slots(monkeypatch):
 
 
 def test_probabilities_sum_to_one_unless_asked_otherwise():
-    every = np.arange(len(WORDS), dtype=np.int32)
+    all_words = np.arange(len(WORDS), dtype=np.int32)
     for lm, exact in ((make_lm(), True), (make_lm(normalize=False), False)):
         slot = lm.advance(lm.start(1), np.array([4]))
-        total = np.exp(lm.logprob(np.repeat(slot, len(WORDS)), every).astype(np.float64)).sum()
+        total = np.exp(lm.logprob(np.repeat(slot, len(WORDS)), all_words).astype(np.float64)).sum()
         assert (total == pytest.approx(1, abs=1e-5)) == exact
-        trie = np.concatenate(([-1], np.zeros(len(WORDS)))).astype(np.int32), np.concatenate(([4], every))
+        trie = np.concatenate(([-1], np.zeros(len(WORDS)))).astype(np.int32), np.concatenate(([4], all_words))
         total = np.exp(lm.score_trie(*trie)[1:].astype(np.float64)).sum()
         assert (total == pytest.approx(1, abs=1e-5)) == exact
 
@@ -171,27 +173,27 @@ def test_a_trie_may_be_empty_of_histories_or_a_single_chain():
 def test_a_forest_keeps_every_way_and_reads_every_node_once(draws, size, max_tokens):
     parent = np.array([draw % (node + 1) - 1 for node, draw in enumerate(draws)], np.int64)
 
-    def way(node):
-        return [] if node < 0 else [*way(parent[node]), node]
+    def path_to(node):
+        return [] if node < 0 else [*path_to(parent[node]), node]
 
     forest = Forest.of(parent)
     for blocks in (forest.blocks(size), forest.sentences()):
-        read = []
+        nodes_read = []
         for block in blocks:
-            inside = forest.node[block.rank].tolist()
-            for place in range(block.num_above, len(inside)):
-                node = inside[place]
-                above = [forest.node[rank] for rank in block.rank if rank <= block.rank[place] < forest.end[rank]]
-                assert above == way(node)
-                assert forest.depth[block.rank[place]] == len(above)
-                read.append(node)
-        assert sorted(read) == list(range(len(parent)))
+            block_nodes = forest.node[block.rank].tolist()
+            for place in range(block.num_above, len(block_nodes)):
+                node = block_nodes[place]
+                path = [forest.node[rank] for rank in block.rank if rank <= block.rank[place] < forest.end[rank]]
+                assert path == path_to(node)
+                assert forest.depth[block.rank[place]] == len(path)
+                nodes_read.append(node)
+        assert sorted(nodes_read) == list(range(len(parent)))
         groups = batches(blocks, max_tokens)
         assert sorted(id(block) for group in groups for block in group) == sorted(map(id, blocks))
         for group in groups:
             assert len(group) == 1 or pad(group, -2).size <= max_tokens
     for block in forest.sentences():
-        assert forest.node[block.rank].tolist() == way(forest.node[block.rank[-1]])
+        assert forest.node[block.rank].tolist() == path_to(forest.node[block.rank[-1]])
 
 
 # Training, and the file
@@ -235,15 +237,15 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
     with pytest.raises(KeyboardInterrupt):
         train.train(*texts, tmp_path / "halves.pt", options, stop)
     train.train(*texts, tmp_path / "halves.pt", dataclasses.replace(options, resume=True))
-    one, other = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("whole.pt", "halves.pt"))
-    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    expected, state = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("whole.pt", "halves.pt"))
+    assert all(torch.equal(weight, state[name]) for name, weight in expected.items())
 
 
 def test_the_command_trains_it(tmp_path, texts, ninja):
     sizes = ["--embedding", 8, "--hidden", 8, "--heads", 2, "--layers", 1, "--min-count", 1, "--epochs", 0.1]
     command = ["train", texts[0], "--dev", texts[1], "-o", tmp_path / "lm.pt", "--architecture", "transformer"]
-    code, _, said = ninja(*command, *sizes)
-    assert code == 0, said
+    code, _, stderr = ninja(*command, *sizes)
+    assert code == 0, stderr
     assert load(tmp_path / "lm.pt").config == Config(28, 8, 8, 1, 2, 0.1)
 
 

@@ -22,10 +22,10 @@ from ninja.rescoring import coverage
 WORDS = ["w1", "W2", "w3,", "—", "<s>", "</s>", "<unk>", "[UNK]", "new", "other", "w4-w5", "w6"]
 
 
-def same(one: WordMap, other: WordMap) -> bool:
+def equal_maps(word_map: WordMap, reference: WordMap) -> bool:
     arrays = ("lm_word", "extra", "is_empty", "_listed", "_known")
-    return (one.unk_penalty, one.mapped) == (other.unk_penalty, other.mapped) and all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays
+    return (word_map.unk_penalty, word_map.mapped) == (reference.unk_penalty, reference.mapped) and all(
+        np.array_equal(getattr(word_map, name), getattr(reference, name)) for name in arrays
     )
 
 
@@ -51,7 +51,7 @@ def test_a_grown_map_is_that_of_the_whole_table(
         table.intern(part)
         grown = word_map.grown()
         assert np.array_equal(word_map.lm_word, before)  # lattices in flight use it
-        assert same(grown, WordMap(table, lm, penalty, map_words=map_words))
+        assert equal_maps(grown, WordMap(table, lm, penalty, map_words=map_words))
         word_map = grown
 
 
@@ -59,14 +59,14 @@ def test_a_grown_map_looks_up_only_new_words(monkeypatch: pytest.MonkeyPatch) ->
     lm, table = FakeLM(), SymbolTable.growing()
     table.intern(f"x{number}" for number in range(1000))
     word_map = WordMap(table, lm, 1.0)
-    asked: list[str] = []
+    lookups: list[str] = []
     monkeypatch.setattr(
-        type(lm.vocabulary), "ids", lambda vocabulary, words: [asked.append(word) or -1 for word in words]
+        type(lm.vocabulary), "ids", lambda vocabulary, words: [lookups.append(word) or -1 for word in words]
     )
     table.intern(["w1", "w2"])
-    asked.clear()
+    lookups.clear()
     word_map.grown()
-    assert asked == ["w1", "w2"]
+    assert lookups == ["w1", "w2"]
 
 
 def test_a_map_does_not_cover_new_words_with_ids_below_the_largest() -> None:
