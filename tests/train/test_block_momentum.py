@@ -128,8 +128,8 @@ def test_blocks_of_any_optimiser_equal_numpy(kind, block_optimizer, classical, w
     results = run_in_threads(WORKERS, lambda rank: train(rank, kind, momentum=0.6, rate=0.8, **options))
     expected = numpy_train(kind, 0.6, 0.8, **options)
     for result in results:
-        for ours, twin in zip(result, expected, strict=True):
-            np.testing.assert_allclose(ours, twin, rtol=0, atol=1e-12 * np.abs(twin).max())
+        for weights, reference in zip(result, expected, strict=True):
+            np.testing.assert_allclose(weights, reference, rtol=0, atol=1e-12 * np.abs(reference).max())
 
 
 def test_the_default_momentum_and_rate_count_a_block_for_the_sum_of_its_workers():
@@ -141,13 +141,13 @@ def test_the_default_momentum_and_rate_count_a_block_for_the_sum_of_its_workers(
 
 def test_without_momentum_weights_are_averaged_to_the_bit():
     results = run_in_threads(2, lambda rank: train(rank, "sgd", momentum=0.0, rate=1.0, block_steps=STEPS))
-    alone = []
+    averages = []
     for rank in range(2):
         module = linear()
         fit(module, OPTIMIZERS["sgd"](module.parameters()), rank, range(STEPS))
-        alone.append(vector_of(module))
+        averages.append(vector_of(module))
     for ahead, model in results:
-        assert (ahead == alone[0] / 2 + alone[1] / 2).all()
+        assert (ahead == averages[0] / 2 + averages[1] / 2).all()
         assert (ahead == model).all()
 
 
@@ -159,12 +159,12 @@ def test_the_warmup_ends_without_a_call_if_only_calls_end_blocks():
         fit(model, optimizer, rank, range(3))
         return vector_of(module)
 
-    first, *others = run_in_threads(3, work)
-    for other in others:
-        assert (other == first).all()
+    expected, *results = run_in_threads(3, work)
+    for weights in results:
+        assert (weights == expected).all()
 
 
-class Buffered(torch.nn.Module):
+class BufferedModule(torch.nn.Module):
     """Batch normalisation, an infinite mask that never changes, a constant, and a frozen weight."""
 
     def __init__(self, rank):
@@ -180,7 +180,7 @@ class Buffered(torch.nn.Module):
 
 def test_buffers_are_averaged_and_constants_are_those_of_the_first_worker():
     def work(rank):
-        module = Buffered(rank)
+        module = BufferedModule(rank)
         optimizer = torch.optim.SGD(module.norm.parameters(), lr=0.1)
         model = BlockMomentum(module, optimizer, block_steps=2)
         for step in range(2):
@@ -191,10 +191,10 @@ def test_buffers_are_averaged_and_constants_are_those_of_the_first_worker():
     states = run_in_threads(3, work)
     mean = np.zeros(INPUTS)
     for rank in range(3):
-        own = np.zeros(INPUTS)
+        worker_mean = np.zeros(INPUTS)
         for step in range(2):
-            own = 0.9 * own + 0.1 * batch(rank, step)[0].mean(0)
-        mean += own / 3
+            worker_mean = 0.9 * worker_mean + 0.1 * batch(rank, step)[0].mean(0)
+        mean += worker_mean / 3
     for state in states:
         np.testing.assert_allclose(state["norm.running_mean"], mean, atol=1e-6)
         assert state["norm.num_batches_tracked"] == 2
@@ -203,7 +203,7 @@ def test_buffers_are_averaged_and_constants_are_those_of_the_first_worker():
         assert state["frozen"].tolist() == [0.0, 0.0]
 
 
-class Assigned(torch.nn.Module):
+class AssigningModule(torch.nn.Module):
     """A module that assigns a new tensor to its buffer in each step."""
 
     def __init__(self):
@@ -218,7 +218,7 @@ class Assigned(torch.nn.Module):
 
 def test_buffers_that_a_module_assigns_are_averaged():
     def work(rank):
-        module = Assigned()
+        module = AssigningModule()
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
         model = BlockMomentum(module, optimizer, block_steps=2)
         for _ in range(4):
@@ -273,20 +273,20 @@ def test_training_continues_from_a_state_with_the_same_bits(at, block_optimizer)
         fit(model, optimizer, rank, range(at, STEPS), torch.float32)
         file.seek(0)
         state = torch.load(file, weights_only=True)
-        other = torch.nn.Linear(INPUTS, OUTPUTS)
-        again = OPTIMIZERS["adam"](other.parameters())
-        resumed = BlockMomentum(other, again, **options)
-        resumed.load_state_dict(state["model"])
-        again.load_state_dict(state["optimizer"])
-        fit(resumed, again, rank, range(at, STEPS), torch.float32)
-        for one in (model, resumed):
-            one.synchronize()
-            one.synchronize()  # no step since the last one: nothing changes
-        with model.result(), resumed.result():
-            return vector_of(module), vector_of(other)
+        second_module = torch.nn.Linear(INPUTS, OUTPUTS)
+        second_optimizer = OPTIMIZERS["adam"](second_module.parameters())
+        weights = BlockMomentum(second_module, second_optimizer, **options)
+        weights.load_state_dict(state["model"])
+        second_optimizer.load_state_dict(state["optimizer"])
+        fit(weights, second_optimizer, rank, range(at, STEPS), torch.float32)
+        for wrapper in (model, weights):
+            wrapper.synchronize()
+            wrapper.synchronize()  # no step since the last one: nothing changes
+        with model.result(), weights.result():
+            return vector_of(module), vector_of(second_module)
 
-    for whole, resumed in run_in_threads(WORKERS, work):
-        assert (whole == resumed).all()
+    for expected, weights in run_in_threads(WORKERS, work):
+        assert (expected == weights).all()
 
 
 def test_the_result_is_loaded_for_a_while():
@@ -323,11 +323,11 @@ def test_optimisers_with_different_states_are_refused_on_all_workers():
 def test_weights_that_an_optimiser_gets_after_the_wrapping_are_refused(wrapper):
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        module, other = linear(), linear()
+        module, second_module = linear(), linear()
         optimizer = OPTIMIZERS["sgd"](module.parameters())
         model = wrapper(module, optimizer)
         fit(model, optimizer, 0, range(1))
-        optimizer.add_param_group({"params": other.parameters()})
+        optimizer.add_param_group({"params": second_module.parameters()})
         with pytest.raises(
             OptionError, match="had 2 weight tensors when the module was wrapped, and now has 4; add all"
         ):
@@ -358,24 +358,24 @@ def test_options_out_of_range_are_refused(options, message):
     ("device", "backend"), [("cpu", "gloo"), ("cuda", "cpu:gloo,cuda:nccl"), ("cuda:3", "cpu:gloo,cuda:nccl")]
 )
 def test_weights_of_gpus_are_sent_by_nccl_and_counters_by_gloo(monkeypatch, device, backend):
-    chosen = []
+    backends = []
 
     def init(backend, **options):
-        chosen.append(backend)
+        backends.append(backend)
         init_process_group("cpu:gloo,cuda:fake" if "nccl" in backend else backend, **options)
 
     init_process_group = dist.init_process_group
     monkeypatch.setattr(dist, "init_process_group", init)
     with launch.single_group(device) as workers:
         assert workers.total(3.0) == [3.0]
-    assert chosen == [backend]
+    assert backends == [backend]
 
 
 def test_a_group_of_64_workers_sends_two_messages_per_block_on_the_device_of_the_weights(monkeypatch):
-    sent = []
+    messages = []
 
     def record(vector, *arguments, group):
-        sent.append((vector.device.type, vector.dtype, len(vector)))
+        messages.append((vector.device.type, vector.dtype, len(vector)))
         return all_reduce(vector, *arguments, group=group)
 
     all_reduce = dist.all_reduce
@@ -392,4 +392,4 @@ def test_a_group_of_64_workers_sends_two_messages_per_block_on_the_device_of_the
     finally:
         dist.destroy_process_group()
     size = OUTPUTS * (INPUTS + 1)
-    assert sent == [("meta", torch.float32, 2 * size)] * 3  # weights and momentum, once per block
+    assert messages == [("meta", torch.float32, 2 * size)] * 3  # weights and momentum, once per block

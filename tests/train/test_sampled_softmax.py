@@ -19,15 +19,15 @@ from ninja.train.objective import compiled_slopes, plain_slopes  # noqa: E402
 )
 def test_compiled_slopes_of_a_softmax_are_the_plain_ones(rows, length, spread, self_normalize, seed):
     random = np.random.default_rng(seed)
-    others, offset, score, start = (
+    sample_logits, offset, score, start = (
         torch.from_numpy(random.normal(0, 1, shape)).bfloat16().float()
         for shape in ((rows, length), (length,), (rows,), (length,))
     )
-    others = (others * spread).bfloat16()
+    sample_logits = (sample_logits * spread).bfloat16()
     hit = torch.from_numpy(random.integers(-1, length, size=rows))
     sums = start.clone(), start.clone()
-    expected = plain_slopes(others.clone(), offset, score, hit, 7.0, self_normalize, sums[0])
-    slopes = compiled_slopes(others, offset, score, hit, 7.0, self_normalize, sums[1])
-    for compiled, plain in zip(slopes, expected, strict=True):
-        torch.testing.assert_close(compiled.float(), plain.float(), atol=1e-5, rtol=2**-7)
+    expected = plain_slopes(sample_logits.clone(), offset, score, hit, 7.0, self_normalize, sums[0])
+    slopes = compiled_slopes(sample_logits, offset, score, hit, 7.0, self_normalize, sums[1])
+    for slope, expected_slope in zip(slopes, expected, strict=True):
+        torch.testing.assert_close(slope.float(), expected_slope.float(), atol=1e-5, rtol=2**-7)
     torch.testing.assert_close(sums[1], sums[0], atol=1e-5, rtol=1e-4)

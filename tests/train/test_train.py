@@ -63,25 +63,27 @@ def test_the_written_out_gradient_is_that_of_the_plain_softmax(monkeypatch, pena
         (loss + penalty * normaliser.square().mean()).backward()
         return loss.item()
 
-    every = Sampler.of_counts(np.ones(50), 0)
-    expected, slopes = gradients(module, plain)
-    got, own = gradients(module, lambda output: objective.backward(module, output, TARGET, every, penalty))
-    assert got == pytest.approx(expected, abs=1e-6)
-    for slope, other in zip(slopes, own, strict=True):
-        torch.testing.assert_close(other, slope, atol=1e-6, rtol=1e-5)
+    sampler = Sampler.of_counts(np.ones(50), 0)
+    expected_loss, expected_slopes = gradients(module, plain)
+    loss, slopes = gradients(module, lambda output: objective.backward(module, output, TARGET, sampler, penalty))
+    assert loss == pytest.approx(expected_loss, abs=1e-6)
+    for expected_slope, slope in zip(expected_slopes, slopes, strict=True):
+        torch.testing.assert_close(slope, expected_slope, atol=1e-6, rtol=1e-5)
 
 
 def test_the_sampled_gradient_is_near_the_whole_on_average():
     module = make_module()
     sampler = Sampler.of_counts(np.arange(50) + 1, 25)
     torch.manual_seed(1)
-    _, whole = gradients(module, lambda out: objective.backward(module, out, TARGET, Sampler.of_counts(np.ones(50), 0)))
-    means = [torch.zeros_like(slope) for slope in whole]
+    _, expected = gradients(
+        module, lambda out: objective.backward(module, out, TARGET, Sampler.of_counts(np.ones(50), 0))
+    )
+    means = [torch.zeros_like(slope) for slope in expected]
     for _ in range(300):
         _, slopes = gradients(module, lambda output: objective.backward(module, output, TARGET, sampler))
         for mean, slope in zip(means, slopes, strict=True):
             mean += slope / 300
-    for mean, slope in zip(means, whole, strict=True):
+    for mean, slope in zip(means, expected, strict=True):
         assert float((mean - slope).norm() / slope.norm()) < 0.1
 
 
@@ -112,22 +114,22 @@ def test_perplexity_is_that_of_each_sentence_alone(tmp_path):
 # Training
 
 
-@pytest.mark.parametrize("chosen", [None, "500"])
-def test_onednn_keeps_code_for_few_shapes_unless_told_otherwise(tmp_path, texts, monkeypatch, chosen):
+@pytest.mark.parametrize("limit", [None, "500"])
+def test_onednn_keeps_code_for_few_shapes_unless_told_otherwise(tmp_path, texts, monkeypatch, limit):
     name, default = train.ONEDNN_SHAPES
-    monkeypatch.setenv(name, chosen or "")
-    if chosen is None:
+    monkeypatch.setenv(name, limit or "")
+    if limit is None:
         monkeypatch.delenv(name)
     train.train(*texts, tmp_path / "model.pt", toy(epochs=0.1))
-    assert os.environ[name] == (chosen or default)
+    assert os.environ[name] == (limit or default)
 
 
 def test_training_learns_and_reports_what_it_stored(tmp_path, texts):
     reports = []
     result = train.train(*texts, tmp_path / "lm.pt", toy(layers=1, embedding=32, hidden=48, epochs=20), reports.append)
-    measured = [report.perplexity for report in reports if report.perplexity is not None]
+    perplexities = [report.perplexity for report in reports if report.perplexity is not None]
     assert (
-        result.perplexity == min(measured) < 4 < measured[0]
+        result.perplexity == min(perplexities) < 4 < perplexities[0]
     )  # (9 subjects × 8 verbs × 2 endings) in 4.5 tokens: 3 at best
     assert result.unknown == 1 / len(texts[1].read_text().split())  # sleeps
     assert reports[-1].step == reports[-1].num_steps
@@ -151,8 +153,8 @@ def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normaliz
     raw, exact = load(tmp_path / "lm.pt", normalize=False), load(tmp_path / "lm.pt")
     word = np.arange(3, 29, dtype=np.int32)
     log_normaliser = [lm.logprob(lm.advance(lm.start(26), word), word) for lm in (raw, exact)]
-    off = np.abs(log_normaliser[0] - log_normaliser[1]).mean()
-    assert off < 0.2 if self_normalize else off > 0.5
+    difference = np.abs(log_normaliser[0] - log_normaliser[1]).mean()
+    assert difference < 0.2 if self_normalize else difference > 0.5
 
 
 def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_was(tmp_path, texts):
@@ -162,11 +164,11 @@ def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_
     weights = stored.module.state_dict()
     assert all((weights[name] == weight).all() for name, weight in plain.module.state_dict().items())
     assert (plain.module.config.normaliser, stored.module.config.normaliser) == (0, 16)
-    estimated, exact = load(tmp_path / "lm.pt"), load(tmp_path / "lm.pt", normalize=True)
+    estimated_lm, exact = load(tmp_path / "lm.pt"), load(tmp_path / "lm.pt", normalize=True)
     word = np.arange(3, 26, dtype=np.int32)
-    scores = [lm.logprob(lm.advance(lm.start(23), word), word) for lm in (estimated, exact)]
-    off = np.sqrt(np.square(scores[0] - scores[1]).mean())
-    assert off < 0.4
+    scores = [lm.logprob(lm.advance(lm.start(23), word), word) for lm in (estimated_lm, exact)]
+    difference = np.sqrt(np.square(scores[0] - scores[1]).mean())
+    assert difference < 0.4
     assert stored.card["normaliser_error"] < 0.4
 
 
@@ -175,13 +177,13 @@ def test_a_normaliser_is_added_to_a_checkpoint_of_bytes(tmp_path, texts):
     train.train(*texts, tmp_path / "lm.pt", toy(epochs=5))
     stored = checkpoint.read(tmp_path / "lm.pt")
     checkpoint.save(dataclasses.replace(stored, storage="int8"), tmp_path / "small.pt")
-    sentences, dev = (text.encode(each, stored.words) for each in texts)
+    sentences, dev = (text.encode(path, stored.words) for path in texts)
     train.add_normaliser(tmp_path / "small.pt", sentences, dev, options)
-    small = checkpoint.read(tmp_path / "small.pt")
-    assert (small.storage, small.module.config.normaliser) == ("int8", 16)
+    int8_checkpoint = checkpoint.read(tmp_path / "small.pt")
+    assert (int8_checkpoint.storage, int8_checkpoint.module.config.normaliser) == ("int8", 16)
     step = stored.module.embedding.weight.abs().amax(1, keepdim=True) / 127
-    assert ((small.module.embedding.weight - stored.module.embedding.weight).abs() <= 0.51 * step).all()
-    assert small.card["normaliser_error"] < 1
+    assert ((int8_checkpoint.module.embedding.weight - stored.module.embedding.weight).abs() <= 0.51 * step).all()
+    assert int8_checkpoint.card["normaliser_error"] < 1
 
 
 def stop_at(step):
@@ -193,18 +195,18 @@ def stop_at(step):
 
 
 def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
-    whole, halves = tmp_path / "whole.pt", tmp_path / "halves.pt"
-    train.train(*texts, whole, toy(dropout=0.2))
+    whole_path, resumed_path = tmp_path / "whole.pt", tmp_path / "halves.pt"
+    train.train(*texts, whole_path, toy(dropout=0.2))
     with pytest.raises(KeyboardInterrupt):
-        train.train(*texts, halves, toy(dropout=0.2), stop_at(16))
+        train.train(*texts, resumed_path, toy(dropout=0.2), stop_at(16))
     assert (tmp_path / "halves.pt.state").exists()
     torch.manual_seed(99)  # a new process would have other random numbers
     reports = []
-    train.train(*texts, halves, toy(dropout=0.2, resume=True), reports.append)
+    train.train(*texts, resumed_path, toy(dropout=0.2, resume=True), reports.append)
     assert reports[0].step > 16
-    one, other = checkpoint.read(whole), checkpoint.read(halves)
-    for name, weight in one.module.state_dict().items():
-        assert torch.equal(weight, other.module.state_dict()[name]), name
+    expected, resumed = checkpoint.read(whole_path), checkpoint.read(resumed_path)
+    for name, weight in expected.module.state_dict().items():
+        assert torch.equal(weight, resumed.module.state_dict()[name]), name
     assert not (tmp_path / "halves.pt.state").exists()
 
 
@@ -215,9 +217,9 @@ def test_equal_seeds_give_equal_models_and_leave_the_callers_random_numbers_alon
         torch.manual_seed(5)
         train.train(*texts, tmp_path / name, toy(epochs=1, seed=seed))
         assert torch.equal(torch.rand(3), expected)
-    weight = [checkpoint.read(tmp_path / name).module.embedding.weight for name in ("a.pt", "b.pt", "c.pt")]
-    assert torch.equal(weight[0], weight[1])
-    assert not torch.equal(weight[0], weight[2])
+    weights = [checkpoint.read(tmp_path / name).module.embedding.weight for name in ("a.pt", "b.pt", "c.pt")]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
 
 
 def test_training_stops_when_the_held_out_text_gets_worse(tmp_path, texts):
@@ -277,16 +279,24 @@ def test_without_a_held_out_text_every_twentieth_sentence_is_held_out(tmp_path, 
     lines = texts[0].read_text().splitlines()
     lines[19] = "subject1 sleeps"  # a word of the held-out part alone
     texts[0].write_text("\n".join(lines))
-    found = train.train(texts[0], None, tmp_path / "found.pt", toy(epochs=1))
+    result = train.train(texts[0], None, tmp_path / "found.pt", toy(epochs=1))
     (tmp_path / "rest.txt").write_text("\n".join(line for place, line in enumerate(lines, 1) if place % 20))
     (tmp_path / "held.txt").write_text("\n".join(lines[19::20]))
     expected = train.train(tmp_path / "rest.txt", tmp_path / "held.txt", tmp_path / "expected.pt", toy(epochs=1))
-    assert (found.num_held_out, expected.num_held_out) == (10, 0)
-    assert (found.perplexity, found.unknown) == (expected.perplexity, expected.unknown)
-    assert found.unknown > 0
-    one, other = (checkpoint.read(tmp_path / name) for name in ("found.pt", "expected.pt"))
-    assert one.words == other.words
-    assert all(map(torch.equal, one.module.state_dict().values(), other.module.state_dict().values()))
+    assert (result.num_held_out, expected.num_held_out) == (10, 0)
+    assert (result.perplexity, result.unknown) == (expected.perplexity, expected.unknown)
+    assert result.unknown > 0
+    checkpoint_of_result, expected_checkpoint = (
+        checkpoint.read(tmp_path / name) for name in ("found.pt", "expected.pt")
+    )
+    assert checkpoint_of_result.words == expected_checkpoint.words
+    assert all(
+        map(
+            torch.equal,
+            checkpoint_of_result.module.state_dict().values(),
+            expected_checkpoint.module.state_dict().values(),
+        )
+    )
 
 
 def test_a_text_of_one_sentence_has_none_to_hold_out(tmp_path):
@@ -365,7 +375,7 @@ def test_batches_hold_every_sentence_once_and_not_too_much(lengths, max_tokens, 
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("content", "message"),
     [
         (b"", "the text contains no sentences"),
         (b"a b\n\xff\n", r"text:2: not UTF-8"),
@@ -374,8 +384,8 @@ def test_batches_hold_every_sentence_once_and_not_too_much(lengths, max_tokens, 
         (gzip.compress(b"a b\n" * 1000)[:-12], "gzip stream is truncated"),
     ],
 )
-def test_texts_that_cannot_be_used_are_refused(tmp_path, data, message):
-    (tmp_path / "text").write_bytes(data)
+def test_texts_that_cannot_be_used_are_refused(tmp_path, content, message):
+    (tmp_path / "text").write_bytes(content)
     with pytest.raises(FormatError, match=message):
         text.make_vocabulary(tmp_path / "text", 100)
 
@@ -393,16 +403,16 @@ def test_texts_that_cannot_be_used_are_refused(tmp_path, data, message):
 def test_products_are_in_the_precision_that_the_processor_multiplies(
     tmp_path, texts, monkeypatch, architecture, precision, has_instructions, dtype
 ):
-    def watched(module, output, *rest):
-        seen.add(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else output.dtype)
-        return backward(module, output, *rest)
+    def record_dtype(module, output, *arguments):
+        dtypes.add(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else output.dtype)
+        return backward(module, output, *arguments)
 
-    seen, backward = set(), step.backward
-    monkeypatch.setattr(step, "backward", watched)
+    dtypes, backward = set(), step.backward
+    monkeypatch.setattr(step, "backward", record_dtype)
     monkeypatch.setattr(compute, "computes_in_half", lambda: has_instructions)
     options = toy(architecture=architecture, precision=precision, epochs=0.2, heads=2)
     train.train(*texts, tmp_path / "lm.pt", options)
-    assert seen == {dtype}
+    assert dtypes == {dtype}
     assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == str(dtype).removeprefix("torch.")
 
 
@@ -421,12 +431,12 @@ def test_an_lstm_may_have_as_many_cells_as_its_embedding_is_wide_or_fewer(tmp_pa
     assert math.exp(mean) == pytest.approx(stored.card["perplexity"], rel=1e-4)
 
 
-@pytest.mark.parametrize("most", ["AVX2", "AVX512_CORE_VNNI"])
-def test_a_limit_on_the_instructions_of_onednn_is_respected(tmp_path, texts, most):
+@pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE_VNNI"])
+def test_a_limit_on_the_instructions_of_onednn_is_respected(tmp_path, texts, isa):
     command = [sys.executable, "-m", "ninja", "train", *texts[:1], "--dev", texts[1], "-o", tmp_path / "lm.pt"]
-    limits = {"ONEDNN_MAX_CPU_ISA": most, "ATEN_CPU_CAPABILITY": "default"}
-    done = subprocess.run(
+    limits = {"ONEDNN_MAX_CPU_ISA": isa, "ATEN_CPU_CAPABILITY": "default"}
+    process = subprocess.run(
         [*map(str, command), *toy_command(epochs=0.2)], env={**os.environ, **limits}, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == "float32"

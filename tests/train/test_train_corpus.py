@@ -29,16 +29,16 @@ def path(tmp_path, monkeypatch):
     return str(tmp_path / "texts" / "train.txt")
 
 
-def files(path):
+def ids_files(path):
     return sorted(name for name in os.listdir(os.path.dirname(path)) if name != "train.txt")
 
 
-def assert_alike(one, other):
-    assert (one.words, one.held_out, one.sha256) == (other.words, other.held_out, other.sha256)
-    assert one.sentences.word.tolist() == other.sentences.word.tolist()
-    assert one.sentences.begin.tolist() == other.sentences.begin.tolist()
-    assert one.sentences.num_unknown == other.sentences.num_unknown > 0
-    assert one.sentences.unk_words == other.sentences.unk_words > 0
+def assert_equal_corpora(result, expected):
+    assert (result.words, result.held_out, result.sha256) == (expected.words, expected.held_out, expected.sha256)
+    assert result.sentences.word.tolist() == expected.sentences.word.tolist()
+    assert result.sentences.begin.tolist() == expected.sentences.begin.tolist()
+    assert result.sentences.num_unknown == expected.sentences.num_unknown > 0
+    assert result.sentences.unk_words == expected.sentences.unk_words > 0
 
 
 @pytest.mark.parametrize("hold_out", [True, False])
@@ -46,61 +46,61 @@ def test_a_file_of_ids_holds_what_the_text_does(path, hold_out):
     choice = Choice(8, 1, hold_out=hold_out)
     expected = corpus._in_memory(path, choice, text.digest(path))
     for _ in range(2):
-        found = open_corpus(path, choice)
-        assert isinstance(found.sentences.word, np.memmap)
-        assert_alike(found, expected)
-    assert len(files(path)) == 1
-    assert (found.held_out is None) != hold_out
+        result = open_corpus(path, choice)
+        assert isinstance(result.sentences.word, np.memmap)
+        assert_equal_corpora(result, expected)
+    assert len(ids_files(path)) == 1
+    assert (result.held_out is None) != hold_out
 
 
 def test_ids_are_made_once_for_each_text_and_choice_of_words(path, monkeypatch):
     open_corpus(path, CHOICE)
-    (made,) = files(path)
+    (ids_file,) = ids_files(path)
     monkeypatch.setattr(corpus, "_write", None)
-    assert_alike(open_corpus(path, CHOICE), corpus._in_memory(path, CHOICE, text.digest(path)))
+    assert_equal_corpora(open_corpus(path, CHOICE), corpus._in_memory(path, CHOICE, text.digest(path)))
     monkeypatch.undo()
     monkeypatch.setattr(corpus, "LARGE", 0)
     open_corpus(path, Choice(5, 1, hold_out=False))
-    assert len(files(path)) == 2
+    assert len(ids_files(path)) == 2
     with open(path, "a") as stream:
         stream.write("\nw1 w1 w1")
-    found = open_corpus(path, CHOICE)
-    assert len(found.sentences) == 100
-    assert len(files(path)) == 3
-    assert made in files(path)
+    result = open_corpus(path, CHOICE)
+    assert len(result.sentences) == 100
+    assert len(ids_files(path)) == 3
+    assert ids_file in ids_files(path)
 
 
 def test_damaged_ids_are_made_again(path):
     expected = corpus._in_memory(path, CHOICE, text.digest(path))
     open_corpus(path, CHOICE)
-    place = os.path.join(os.path.dirname(path), files(path)[0])
-    with open(place, "rb") as stream:
+    ids_path = os.path.join(os.path.dirname(path), ids_files(path)[0])
+    with open(ids_path, "rb") as stream:
         image = stream.read()
-    for damaged in (b"", image[:-1], image[:40], bytes([image[0] ^ 1]) + image[1:], image[:100] + image[108:]):
-        with open(place, "wb") as stream:
-            stream.write(damaged)
-        assert_alike(open_corpus(path, CHOICE), expected)
-        with open(place, "rb") as stream:
+    for content in (b"", image[:-1], image[:40], bytes([image[0] ^ 1]) + image[1:], image[:100] + image[108:]):
+        with open(ids_path, "wb") as stream:
+            stream.write(content)
+        assert_equal_corpora(open_corpus(path, CHOICE), expected)
+        with open(ids_path, "rb") as stream:
             assert stream.read() == image
 
 
 def test_where_the_folder_is_read_only_the_ids_go_elsewhere_or_stay_in_memory(path, tmp_path, monkeypatch):
     os.chmod(os.path.dirname(path), 0o555)
-    found = open_corpus(path, CHOICE)
-    assert str(found.sentences.word.filename).startswith(str(tmp_path / "cache" / "ninja-asr"))
-    assert open_corpus(path, CHOICE, first=False).sentences.word.filename == found.sentences.word.filename
+    mapped_corpus = open_corpus(path, CHOICE)
+    assert str(mapped_corpus.sentences.word.filename).startswith(str(tmp_path / "cache" / "ninja-asr"))
+    assert open_corpus(path, CHOICE, first=False).sentences.word.filename == mapped_corpus.sentences.word.filename
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # in which no folder can be made
-    again = open_corpus(path, CHOICE)
-    assert not isinstance(again.sentences.word, np.memmap)
-    assert_alike(again, found)
-    assert files(path) == []
+    memory_corpus = open_corpus(path, CHOICE)
+    assert not isinstance(memory_corpus.sentences.word, np.memmap)
+    assert_equal_corpora(memory_corpus, mapped_corpus)
+    assert ids_files(path) == []
 
 
 def test_small_texts_need_no_file(path, monkeypatch):
     monkeypatch.setattr(corpus, "LARGE", 1 << 20)
     open_corpus(path, CHOICE)
-    assert files(path) == []
+    assert ids_files(path) == []
 
 
 def test_texts_that_cannot_be_used_leave_nothing(path):
@@ -108,7 +108,7 @@ def test_texts_that_cannot_be_used_leave_nothing(path):
         stream.write("a b\n<s> c\n")
     with pytest.raises(FormatError, match=r"train\.txt:2: the text contains <s> or </s>"):
         open_corpus(path, CHOICE)
-    assert files(path) == []
+    assert ids_files(path) == []
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 90), st.integers(0, 5), st.integers(0, 3))

@@ -20,20 +20,20 @@ pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 UNSIZED = {name: value for name, value in dataclasses.asdict(TOY).items() if name not in SIZES}
 
 
-def further(init, **options):
+def options_from_checkpoint(init, **options):
     """Return the options of a toy training that starts with a checkpoint."""
     return TrainOptions(**{**UNSIZED, "init": str(init), "learning_rate": 5e-3, **options})
 
 
 @pytest.fixture
-def general(tmp_path, texts):
+def general_path(tmp_path, texts):
     """Train a model on the toy language."""
     train.train(*texts, tmp_path / "general.pt", toy(epochs=3))
     return tmp_path / "general.pt"
 
 
 @pytest.fixture
-def domain(tmp_path):
+def domain_paths(tmp_path):
     """Write texts of another domain, with a word that the general one lacks."""
     lines = [f"object{number % 8} verb{number % 5} subject{number % 3}" for number in range(120)]
     lines[7] += " promptly"
@@ -43,55 +43,62 @@ def domain(tmp_path):
 
 
 @pytest.mark.parametrize("architecture", ["lstm", "transformer"])
-def test_a_training_starts_with_weights_words_and_sizes_of_a_checkpoint(tmp_path, texts, domain, architecture):
-    general = tmp_path / "general.pt"
-    train.train(*texts, general, toy(epochs=3, architecture=architecture, heads=2))
-    before = checkpoint.read(general)
+def test_a_training_starts_with_weights_words_and_sizes_of_a_checkpoint(tmp_path, texts, domain_paths, architecture):
+    general_path = tmp_path / "general.pt"
+    train.train(*texts, general_path, toy(epochs=3, architecture=architecture, heads=2))
+    initial = checkpoint.read(general_path)
     reports = []
-    result = train.train(*domain, tmp_path / "domain.pt", further(general, dropout=0.2, epochs=8), reports.append)
-    after = checkpoint.read(tmp_path / "domain.pt")
-    assert after.words == before.words
-    assert after.module.config == dataclasses.replace(before.module.config, dropout=0.2)
-    dev = text.encode(domain[1], before.words)
+    result = train.train(
+        *domain_paths,
+        tmp_path / "domain.pt",
+        options_from_checkpoint(general_path, dropout=0.2, epochs=8),
+        reports.append,
+    )
+    result_checkpoint = checkpoint.read(tmp_path / "domain.pt")
+    assert result_checkpoint.words == initial.words
+    assert result_checkpoint.module.config == dataclasses.replace(initial.module.config, dropout=0.2)
+    dev = text.encode(domain_paths[1], initial.words)
     assert reports[0].step == 0
     assert reports[0].best
-    assert reports[0].perplexity == pytest.approx(objective.perplexity(before.module, dev), rel=1e-6)
+    assert reports[0].perplexity == pytest.approx(objective.perplexity(initial.module, dev), rel=1e-6)
     assert result.perplexity < 0.9 * reports[0].perplexity
-    assert after.card["init_sha256"] == text.digest(general)
-    assert before.card["init_sha256"] is None
+    assert result_checkpoint.card["init_sha256"] == text.digest(general_path)
+    assert initial.card["init_sha256"] is None
 
 
-def test_a_training_that_makes_it_worse_keeps_the_first_weights(tmp_path, general, texts):
-    result = train.train(*texts, tmp_path / "again.pt", further(general, learning_rate=3.0, epochs=1))
+def test_a_training_that_makes_it_worse_keeps_the_first_weights(tmp_path, general_path, texts):
+    result = train.train(
+        *texts, tmp_path / "again.pt", options_from_checkpoint(general_path, learning_rate=3.0, epochs=1)
+    )
     assert result.step == 0
-    before, after = checkpoint.read(general), checkpoint.read(tmp_path / "again.pt")
-    assert result.perplexity == pytest.approx(before.card["perplexity"], rel=1e-6)
-    assert all(map(torch.equal, before.module.state_dict().values(), after.module.state_dict().values()))
+    initial, final = checkpoint.read(general_path), checkpoint.read(tmp_path / "again.pt")
+    assert result.perplexity == pytest.approx(initial.card["perplexity"], rel=1e-6)
+    assert all(map(torch.equal, initial.module.state_dict().values(), final.module.state_dict().values()))
 
 
-def test_unk_stands_for_as_many_words_as_before_or_more(tmp_path, general, domain):
-    stored = checkpoint.read(general)
+def test_unk_stands_for_as_many_words_as_before_or_more(tmp_path, general_path, domain_paths):
+    stored = checkpoint.read(general_path)
     for unk_words, expected in ((0, 1), (5, 5)):
-        checkpoint.save(dataclasses.replace(stored, card={"unk_words": unk_words}), general)
-        train.train(*domain, tmp_path / "domain.pt", further(general, epochs=0.2))
+        checkpoint.save(dataclasses.replace(stored, card={"unk_words": unk_words}), general_path)
+        train.train(*domain_paths, tmp_path / "domain.pt", options_from_checkpoint(general_path, epochs=0.2))
         card = checkpoint.read(tmp_path / "domain.pt").card
         assert card["unk_words"] == expected
         assert card["train_unknown"] > 0
 
 
-def test_a_normaliser_is_trained_further_for_the_new_weights(tmp_path, general, texts, domain, monkeypatch):
-    sentences, dev = (text.encode(path, checkpoint.read(general).words) for path in texts)
-    train.add_normaliser(general, sentences, dev, toy(normaliser=8))
-    before = checkpoint.read(general).module
-    train.train(*domain, tmp_path / "domain.pt", further(general))
-    after = checkpoint.read(tmp_path / "domain.pt").module
-    assert after.config.normaliser == before.config.normaliser == 8
-    assert not torch.equal(after.normaliser[0].weight, before.normaliser[0].weight)
+def test_a_normaliser_is_trained_further_for_the_new_weights(tmp_path, general_path, texts, domain_paths, monkeypatch):
+    sentences, dev = (text.encode(path, checkpoint.read(general_path).words) for path in texts)
+    train.add_normaliser(general_path, sentences, dev, toy(normaliser=8))
+    initial = checkpoint.read(general_path).module
+    train.train(*domain_paths, tmp_path / "domain.pt", options_from_checkpoint(general_path))
+    final = checkpoint.read(tmp_path / "domain.pt").module
+    assert final.config.normaliser == initial.config.normaliser == 8
+    assert not torch.equal(final.normaliser[0].weight, initial.normaliser[0].weight)
     monkeypatch.setattr(normaliser, "PASSES", 0)
     monkeypatch.setattr(normaliser, "FEWEST_STEPS", 0)
-    train.train(*domain, tmp_path / "same.pt", further(general))
-    same = checkpoint.read(tmp_path / "same.pt").module.normaliser.state_dict()
-    assert all(map(torch.equal, same.values(), before.normaliser.state_dict().values()))
+    train.train(*domain_paths, tmp_path / "same.pt", options_from_checkpoint(general_path))
+    unchanged = checkpoint.read(tmp_path / "same.pt").module.normaliser.state_dict()
+    assert all(map(torch.equal, unchanged.values(), initial.normaliser.state_dict().values()))
 
 
 @pytest.mark.parametrize(
@@ -105,14 +112,14 @@ def test_a_normaliser_is_trained_further_for_the_new_weights(tmp_path, general, 
         ({"projection": 8}, "projection is 8, but"),
     ],
 )
-def test_other_sizes_are_refused(tmp_path, general, texts, sizes, message):
+def test_other_sizes_are_refused(tmp_path, general_path, texts, sizes, message):
     with pytest.raises(OptionError, match=message):
-        train.train(*texts, tmp_path / "lm.pt", further(general, **sizes))
-    train.train(*texts, tmp_path / "lm.pt", further(general, hidden=24, embedding=16, epochs=0.1))
+        train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, **sizes))
+    train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, hidden=24, embedding=16, epochs=0.1))
 
 
-def test_the_command_takes_no_sizes_beside_a_checkpoint(tmp_path, general, domain, ninja):
-    arguments = ["train", domain[0], "--dev", domain[1], "--init", general, "-o", tmp_path / "lm.pt"]
+def test_the_command_takes_no_sizes_beside_a_checkpoint(tmp_path, general_path, domain_paths, ninja):
+    arguments = ["train", domain_paths[0], "--dev", domain_paths[1], "--init", general_path, "-o", tmp_path / "lm.pt"]
     code, _, errors = ninja(*arguments, "--hidden", 768, "--layers", 2)
     assert (code, errors) == (
         2,
@@ -121,80 +128,82 @@ def test_the_command_takes_no_sizes_beside_a_checkpoint(tmp_path, general, domai
     code, _, errors = ninja(*arguments, "--epochs", 0.5, "--batch-tokens", 128, "--threads", 1)
     assert code == 0, errors
     assert "step 0/" in errors
-    assert checkpoint.read(tmp_path / "lm.pt").words == checkpoint.read(general).words
+    assert checkpoint.read(tmp_path / "lm.pt").words == checkpoint.read(general_path).words
 
 
 def test_models_of_other_kinds_and_vocabularies_are_refused(tmp_path, texts):
     module = LSTMLanguageModel(Config(4, embedding=4, hidden=6, layers=1))
     checkpoint.save(Checkpoint(module, ["</s>", "<s>", "<unk>", "a"], {}), tmp_path / "other.pt")
     with pytest.raises(ModelError, match=r"other\.pt: .* first words of the vocabulary must be <s>, </s>, <unk>"):
-        train.train(*texts, tmp_path / "lm.pt", further(tmp_path / "other.pt"))
+        train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(tmp_path / "other.pt"))
     with pytest.raises(ModelError, match="no such file; specify a checkpoint"):
-        train.train(*texts, tmp_path / "lm.pt", further(tmp_path / "none.pt"))
+        train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(tmp_path / "none.pt"))
 
 
-def test_a_resumed_training_ends_as_an_uninterrupted_one_and_needs_the_same_checkpoint(tmp_path, general, texts):
+def test_a_resumed_training_ends_as_an_uninterrupted_one_and_needs_the_same_checkpoint(tmp_path, general_path, texts):
     def stop(report):
         if report.step >= 8:
             raise KeyboardInterrupt
 
-    train.train(*texts, tmp_path / "whole.pt", further(general, dropout=0.2))
+    train.train(*texts, tmp_path / "whole.pt", options_from_checkpoint(general_path, dropout=0.2))
     with pytest.raises(KeyboardInterrupt):
-        train.train(*texts, tmp_path / "halves.pt", further(general, dropout=0.2), stop)
+        train.train(*texts, tmp_path / "halves.pt", options_from_checkpoint(general_path, dropout=0.2), stop)
     with pytest.raises(OptionError, match=r"init_sha256 was \w+ and is now None"):
         train.train(*texts, tmp_path / "halves.pt", toy(dropout=0.2, learning_rate=5e-3, resume=True))
     reports = []
-    train.train(*texts, tmp_path / "halves.pt", further(general, dropout=0.2, resume=True), reports.append)
+    train.train(
+        *texts, tmp_path / "halves.pt", options_from_checkpoint(general_path, dropout=0.2, resume=True), reports.append
+    )
     assert reports[0].step > 0
-    one, other = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("whole.pt", "halves.pt"))
-    assert all(map(torch.equal, one.values(), other.values()))
+    expected, weights = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("whole.pt", "halves.pt"))
+    assert all(map(torch.equal, expected.values(), weights.values()))
 
 
 def test_a_training_resumed_before_its_first_check_does_not_count_the_first_weights_as_worse(
-    tmp_path, general, texts, monkeypatch
+    tmp_path, general_path, texts, monkeypatch
 ):
-    options = further(general, learning_rate=0.5, patience=2)
-    whole, halves = [], []
-    train.train(*texts, tmp_path / "whole.pt", options, whole.append)
+    options = options_from_checkpoint(general_path, learning_rate=0.5, patience=2)
+    reports, resumed_reports = [], []
+    train.train(*texts, tmp_path / "whole.pt", options, reports.append)
 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(train, "gradient", stop)
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "gradient", stop)
         with pytest.raises(KeyboardInterrupt):
             train.train(*texts, tmp_path / "halves.pt", options)
-    train.train(*texts, tmp_path / "halves.pt", dataclasses.replace(options, resume=True), halves.append)
-    assert [report.step for report in whole] == [0, 8, 16]
-    assert [report.step for report in halves] == [8, 16]
+    train.train(*texts, tmp_path / "halves.pt", dataclasses.replace(options, resume=True), resumed_reports.append)
+    assert [report.step for report in reports] == [0, 8, 16]
+    assert [report.step for report in resumed_reports] == [8, 16]
 
 
 @pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
-def test_a_single_worker_of_any_method_starts_alike(tmp_path, general, texts, method):
-    train.train(*texts, tmp_path / "plain.pt", further(general))
-    train.train(*texts, tmp_path / "lm.pt", further(general, parallel=method))
-    one, other = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("plain.pt", "lm.pt"))
-    assert all(map(torch.equal, one.values(), other.values()))
+def test_a_single_worker_of_any_method_starts_alike(tmp_path, general_path, texts, method):
+    train.train(*texts, tmp_path / "plain.pt", options_from_checkpoint(general_path))
+    train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, parallel=method))
+    expected, weights = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("plain.pt", "lm.pt"))
+    assert all(map(torch.equal, expected.values(), weights.values()))
 
 
-def test_a_training_of_one_worker_runs_after_one_that_failed(tmp_path, general, texts):
+def test_a_training_of_one_worker_runs_after_one_that_failed(tmp_path, general_path, texts):
     def stop(_):
         raise KeyError("progress")
 
     with pytest.raises(KeyError):
-        train.train(*texts, tmp_path / "lm.pt", further(general, parallel="bmuf"), stop)
-    train.train(*texts, tmp_path / "again.pt", further(general, parallel="bmuf"))
+        train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, parallel="bmuf"), stop)
+    train.train(*texts, tmp_path / "again.pt", options_from_checkpoint(general_path, parallel="bmuf"))
 
 
-def test_ids_of_a_large_text_are_those_of_the_given_words(tmp_path, domain, monkeypatch):
+def test_ids_of_a_large_text_are_those_of_the_choice_with_words(tmp_path, domain_paths, monkeypatch):
     monkeypatch.setattr(corpus, "LARGE", 0)
     words = (*text.SPECIAL, "subject1", "verb2")
-    own = corpus.Choice(100, 1, hold_out=False)
-    fixed = corpus.Choice(100, 1, hold_out=False, words=words)
-    for choice in (own, fixed, own):
-        found = corpus.open_corpus(str(domain[0]), choice)
-        expected = text.encode(domain[0], found.words)
-        assert (found.sentences.word == expected.word).all()
-        assert found.sentences.unk_words == expected.unk_words
+    default_choice = corpus.Choice(100, 1, hold_out=False)
+    choice_with_words = corpus.Choice(100, 1, hold_out=False, words=words)
+    for choice in (default_choice, choice_with_words, default_choice):
+        result = corpus.open_corpus(str(domain_paths[0]), choice)
+        expected = text.encode(domain_paths[0], result.words)
+        assert (result.sentences.word == expected.word).all()
+        assert result.sentences.unk_words == expected.unk_words
     assert len(list(tmp_path.glob("*.ids"))) == 2
-    assert corpus.open_corpus(str(domain[0]), fixed).words == [*words]
+    assert corpus.open_corpus(str(domain_paths[0]), choice_with_words).words == [*words]

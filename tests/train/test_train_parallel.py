@@ -43,41 +43,41 @@ def blocks(count=20, size=7, seed=0):
 @given(st.floats(0.0, 0.99), st.floats(0.05, 3.0), st.booleans(), st.integers(0, 99), st.sampled_from([1, 20]))
 def test_block_updates_are_those_of_the_paper(momentum, rate, nesterov, seed, count):
     start = np.random.default_rng(seed).normal(size=7)
-    ours = BlockUpdate(torch.from_numpy(start), momentum, rate, nesterov=nesterov)
+    update = BlockUpdate(torch.from_numpy(start), momentum, rate, nesterov=nesterov)
     paper = Block(start.copy(), momentum, rate, nesterov)
-    for each in blocks(count, seed=seed):
-        begin = ours.apply(ours.weights + torch.from_numpy(each))
-        most = 1e-12 * np.abs(paper.apply(paper.wg + each)).max()
-        np.testing.assert_allclose(begin.numpy(), paper.wg, rtol=0, atol=most)
-        np.testing.assert_allclose(ours.result().numpy(), paper.w, rtol=0, atol=most)
+    for change in blocks(count, seed=seed):
+        weights_ahead = update.apply(update.weights + torch.from_numpy(change))
+        tolerance = 1e-12 * np.abs(paper.apply(paper.wg + change)).max()
+        np.testing.assert_allclose(weights_ahead.numpy(), paper.wg, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(update.result().numpy(), paper.w, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("nesterov", [True, False])
 def test_constant_changes_count_rate_by_one_minus_momentum_times_in_the_long_run(nesterov):
-    ours = BlockUpdate(torch.zeros(1, dtype=torch.float64), 0.75, 0.5, nesterov=nesterov)
-    before = 0.0
+    update = BlockUpdate(torch.zeros(1, dtype=torch.float64), 0.75, 0.5, nesterov=nesterov)
+    weight_before = 0.0
     for _ in range(200):
-        before = ours.result().item()
-        ours.apply(ours.weights + 1.0)
-    assert ours.result().item() - before == pytest.approx(0.5 / (1 - 0.75))
+        weight_before = update.result().item()
+        update.apply(update.weights + 1.0)
+    assert update.result().item() - weight_before == pytest.approx(0.5 / (1 - 0.75))
 
 
 def test_nesterov_momentum_of_other_toolkits_is_another_recursion():
-    momentum, theirs, delta = 0.75, np.zeros(7), np.zeros(7)
-    ours = BlockUpdate(torch.zeros(7, dtype=torch.float64), momentum, 1.0)
-    for each in blocks():
-        ours.apply(ours.weights + torch.from_numpy(each))
-        delta = momentum * delta + each
-        theirs = theirs + delta + momentum * delta  # fairseq's optim/bmuf.py
-    assert np.abs(ours.weights.numpy() - theirs).max() > 1.0
+    momentum, fairseq_weights, delta = 0.75, np.zeros(7), np.zeros(7)
+    update = BlockUpdate(torch.zeros(7, dtype=torch.float64), momentum, 1.0)
+    for change in blocks():
+        update.apply(update.weights + torch.from_numpy(change))
+        delta = momentum * delta + change
+        fairseq_weights = fairseq_weights + delta + momentum * delta  # fairseq's optim/bmuf.py
+    assert np.abs(update.weights.numpy() - fairseq_weights).max() > 1.0
 
 
 def test_without_momentum_and_with_rate_one_blocks_are_plain_averages():
-    ours = BlockUpdate(torch.randn(50), 0.0, 1.0)
+    update = BlockUpdate(torch.randn(50), 0.0, 1.0)
     for _ in range(5):
         mean = torch.randn(50) * 1e3
-        assert torch.equal(ours.apply(mean), mean)
-        assert torch.equal(ours.result(), mean)
+        assert torch.equal(update.apply(mean), mean)
+        assert torch.equal(update.result(), mean)
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_workers_share_out_the_text_anew_each_epoch(tmp_path):
     epochs = [[order.batch(epoch * order.epoch_batches + n) for n in range(order.epoch_batches)] for epoch in (0, 1, 2)]
     for groups in epochs:
         assert sorted(np.concatenate(groups).tolist()) == list(range(100))
-    of_first = [sorted(np.concatenate(groups[::2]).tolist()) for groups in epochs]
-    assert of_first[0] != of_first[1]
-    again = Order(sentences, 32, 3)
-    assert again.batch(2 * again.epoch_batches).tolist() == epochs[2][0].tolist()
-    some = range(order.epoch_batches - 1, order.epoch_batches + 2)
+    first_worker_sentences = [sorted(np.concatenate(groups[::2]).tolist()) for groups in epochs]
+    assert first_worker_sentences[0] != first_worker_sentences[1]
+    second_order = Order(sentences, 32, 3)
+    assert second_order.batch(2 * second_order.epoch_batches).tolist() == epochs[2][0].tolist()
+    numbers = range(order.epoch_batches - 1, order.epoch_batches + 2)
     words = sum(
-        len(each.split()) for number in some for each in np.array(list(toy_sentences(100, 1)))[order.batch(number)]
+        len(line.split()) for number in numbers for line in np.array(list(toy_sentences(100, 1)))[order.batch(number)]
     )
-    assert order.num_words(some) == words
-    assert order.num_tokens(some) == words + sum(len(order.batch(number)) for number in some)
+    assert order.num_words(numbers) == words
+    assert order.num_tokens(numbers) == words + sum(len(order.batch(number)) for number in numbers)
 
 
 def test_the_mean_of_workers_gradients_is_that_of_all_their_tokens(tmp_path):
@@ -125,16 +125,16 @@ def test_the_mean_of_workers_gradients_is_that_of_all_their_tokens(tmp_path):
     module = loop._make(options, 60)
     module.initialise()
     order = Order(sentences, options.batch_tokens, 3)
-    sampler, together = make_sampler(order, 60, 0), range(order.epoch_batches)
-    assert len({len(order.batch(number)) for number in together}) > 1
+    sampler, numbers = make_sampler(order, 60, 0), range(order.epoch_batches)
+    assert len({len(order.batch(number)) for number in numbers}) > 1
     mean = [torch.zeros_like(weight) for weight in module.parameters()]
-    for number in together:
-        gradient(module, order, number, sampler, options, together=together)
-        for own, weight in zip(mean, module.parameters(), strict=True):
-            own += weight.grad / len(together)
+    for number in numbers:
+        gradient(module, order, number, sampler, options, together=numbers)
+        for mean_gradient, weight in zip(mean, module.parameters(), strict=True):
+            mean_gradient += weight.grad / len(numbers)
     gradient(module, Order(sentences, 10**6, 3), 0, sampler, options)
-    for own, weight in zip(mean, module.parameters(), strict=True):
-        assert float((own - weight.grad).norm() / weight.grad.norm()) < 1e-4
+    for mean_gradient, weight in zip(mean, module.parameters(), strict=True):
+        assert float((mean_gradient - weight.grad).norm() / weight.grad.norm()) < 1e-4
 
 
 # One worker
@@ -144,9 +144,9 @@ def weights(path):
     return checkpoint.read(path).module.state_dict()
 
 
-def assert_same(one, other):
-    for name, weight in one.items():
-        assert torch.equal(weight, other[name]), name
+def assert_same(state, expected):
+    for name, weight in state.items():
+        assert torch.equal(weight, expected[name]), name
 
 
 @pytest.mark.parametrize("method", ["ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"])
@@ -174,25 +174,31 @@ GOSSIP = {"adpsgd": {"parallel": "adpsgd"}, "h-adpsgd": {"parallel": "h-adpsgd",
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trainings(tmp_path_factory):
     """Train networks with two workers by each method, complete and resumed; all but one in single precision."""
     folder = tmp_path_factory.mktemp("workers")
-    both = tuple(map(str, toy_texts(folder)))
+    text_paths = tuple(map(str, toy_texts(folder)))
     methods = METHODS | HALF | GOSSIP
-    shared = {"workers": 2, "epochs": 3, "dropout": 0.2, "precision": "float32"}
-    options = {name: toy(**shared | chosen) for name, chosen in methods.items()}
-    work = [(both, str(folder / f"{name}.pt"), chosen) for name, chosen in options.items()]
+    shared_options = {"workers": 2, "epochs": 3, "dropout": 0.2, "precision": "float32"}
+    options = {name: toy(**shared_options | method_options) for name, method_options in methods.items()}
+    work = [(text_paths, str(folder / f"{name}.pt"), method_options) for name, method_options in options.items()]
     reports, resumed = launch.run(train_workers.train_and_resume, (work,), 2, "cpu", lambda report: None)
-    return folder, both, options, dict(zip(options, reports, strict=True)), dict(zip(options, resumed, strict=True))
+    return (
+        folder,
+        text_paths,
+        options,
+        dict(zip(options, reports, strict=True)),
+        dict(zip(options, resumed, strict=True)),
+    )
 
 
 def state_of(path):
     return torch.load(path, weights_only=True)
 
 
-def off_by(weights, others, first):
+def relative_distance(weights, reference, initial):
     """Return the distance of two trainings from the same weights, relative to the distance that one of them moved."""
-    return np.linalg.norm(weights - others) / np.linalg.norm(weights - first)
+    return np.linalg.norm(weights - reference) / np.linalg.norm(weights - initial)
 
 
 def rounding(steps):
@@ -202,88 +208,95 @@ def rounding(steps):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_two_workers_train_as_a_simulation_of_them(trained, name):
-    folder, both, options, reports, _ = trained
+def test_two_workers_train_as_a_simulation_of_them(trainings, name):
+    folder, paths, options, reports, _ = trainings
     stored, state = checkpoint.read(folder / f"{name}.pt"), state_of(folder / f"{name}.pt.whole")
-    sentences, dev = (text.encode(each, stored.words) for each in both)
+    sentences, dev = (text.encode(path, stored.words) for path in paths)
     torch.manual_seed(TOY.seed)
     module = loop._make(options[name], len(stored.words))
     module.initialise()
     simulation = Simulation(module, sentences, options[name])
-    first = simulation.begin
+    initial = simulation.begin
     simulation.run()
     assert reports[name][-1].step == reports[name][-1].num_steps
     begin = np.concatenate([weight.flatten().numpy() for weight in state["module"].values()])
     order = dict(module.named_parameters())
     assert list(order) == list(state["module"])
-    assert off_by(begin, simulation.begin, first) < rounding(reports[name][-1].num_steps)
+    assert relative_distance(begin, simulation.begin, initial) < rounding(reports[name][-1].num_steps)
     assert reports[name][-1].perplexity == pytest.approx(simulation.perplexity(dev), rel=1e-5)
 
 
-def test_the_simulations_of_different_methods_differ_by_more_than_rounding(trained):
-    _, both, options, reports, _ = trained
-    words = text.make_vocabulary(both[0], TOY.vocabulary, 1)
-    ends = []
+def test_the_simulations_of_different_methods_differ_by_more_than_rounding(trainings):
+    _, paths, options, reports, _ = trainings
+    words = text.make_vocabulary(paths[0], TOY.vocabulary, 1)
+    end_weights = []
     for name, changes in (("nbm", {}), ("nbm", {"classical_momentum": True}), ("nbm", {"block_optimizer": "keep"})):
         torch.manual_seed(TOY.seed)
         module = loop._make(options[name], len(words))
         module.initialise()
-        simulation = Simulation(module, text.encode(both[0], words), dataclasses.replace(options[name], **changes))
-        first = simulation.begin
+        simulation = Simulation(module, text.encode(paths[0], words), dataclasses.replace(options[name], **changes))
+        initial = simulation.begin
         simulation.run()
-        ends.append(simulation.begin)
-    most = rounding(reports["nbm"][-1].num_steps)
-    assert min(off_by(ends[0], other, first) for other in ends[1:]) > 100 * most
+        end_weights.append(simulation.begin)
+    tolerance = rounding(reports["nbm"][-1].num_steps)
+    assert (
+        min(relative_distance(end_weights[0], weights_of_method, initial) for weights_of_method in end_weights[1:])
+        > 100 * tolerance
+    )
 
 
-def test_the_stored_weights_are_those_without_the_look_ahead(trained):
-    folder, _, _, reports, _ = trained
+def test_the_stored_weights_are_those_without_the_look_ahead(trainings):
+    folder, _, _, reports, _ = trainings
     assert reports["nbm"][-1].best
     state = state_of(folder / "nbm.pt.whole")
     begin = torch.cat([weight.flatten() for weight in state["module"].values()])
     momentum = state["sharing"]["outer"]["state"][0]["momentum_buffer"]
-    found = torch.cat([weight.flatten() for weight in weights(folder / "nbm.pt").values()])
+    stored_weights = torch.cat([weight.flatten() for weight in weights(folder / "nbm.pt").values()])
     assert momentum.abs().max() > 1e-3
-    torch.testing.assert_close(found, (begin + 0.5 * momentum).half().float(), rtol=1e-3, atol=1e-6)  # η is 1 − 1/2
+    torch.testing.assert_close(
+        stored_weights, (begin + 0.5 * momentum).half().float(), rtol=1e-3, atol=1e-6
+    )  # η is 1 − 1/2
 
 
 @pytest.mark.parametrize("name", METHODS | HALF)
-def test_workers_that_go_on_from_a_state_end_as_if_nothing_had_happened(trained, name):
-    folder, _, _, reports, resumed = trained
-    whole, other = state_of(folder / f"{name}.pt.whole"), state_of(folder / f"{name}.pt.end")
-    whole["counters"]["minutes"] = other["counters"]["minutes"]
-    assert_equal(whole, other)
-    measured, again = ([each.perplexity for each in of[name] if each.perplexity] for of in (reports, resumed))
-    assert 0 < len(again) < len(measured)
-    assert again == measured[-len(again) :]
+def test_workers_that_go_on_from_a_state_end_as_if_nothing_had_happened(trainings, name):
+    folder, _, _, reports, resumed = trainings
+    expected, resumed_state = state_of(folder / f"{name}.pt.whole"), state_of(folder / f"{name}.pt.end")
+    expected["counters"]["minutes"] = resumed_state["counters"]["minutes"]
+    assert_equal(expected, resumed_state)
+    expected_perplexities, perplexities = (
+        [report.perplexity for report in reports_of[name] if report.perplexity] for reports_of in (reports, resumed)
+    )
+    assert 0 < len(perplexities) < len(expected_perplexities)
+    assert perplexities == expected_perplexities[-len(perplexities) :]
     assert not (folder / f"{name}.pt.state").exists()
 
 
-def assert_equal(one, other):
+def assert_equal(state, expected):
     """Check that two states are identical."""
-    if isinstance(one, torch.Tensor):
-        assert torch.equal(one, other)
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for name, each in one.items():
-            assert_equal(each, other[name])
+    if isinstance(state, torch.Tensor):
+        assert torch.equal(state, expected)
+    elif isinstance(state, dict):
+        assert state.keys() == expected.keys()
+        for name, value in state.items():
+            assert_equal(value, expected[name])
     else:
-        assert one == other
+        assert state == expected
 
 
-def test_a_node_of_all_workers_is_synchronous(trained):
-    folder, *_ = trained
-    one, other = (state_of(folder / f"{name}.pt.whole")["module"] for name in ("ssgd", "h-adpsgd"))
-    for name, weight in one.items():
-        torch.testing.assert_close(weight, other[name], rtol=0, atol=1e-6)
+def test_a_node_of_all_workers_is_synchronous(trainings):
+    folder, *_ = trainings
+    synchronous, hierarchical = (state_of(folder / f"{name}.pt.whole")["module"] for name in ("ssgd", "h-adpsgd"))
+    for name, weight in synchronous.items():
+        torch.testing.assert_close(weight, hierarchical[name], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", GOSSIP)
-def test_asynchronous_workers_take_every_batch_and_go_on_from_a_state(trained, name):
-    folder, _, _, reports, resumed = trained
-    for found in (reports[name][-1], resumed[name][-1]):
-        assert (found.step, found.epoch) == (found.num_steps, reports["ssgd"][-1].epoch)
-        assert found.perplexity < 1.3 * reports["ssgd"][-1].perplexity
+def test_asynchronous_workers_take_every_batch_and_go_on_from_a_state(trainings, name):
+    folder, _, _, reports, resumed = trainings
+    for report in (reports[name][-1], resumed[name][-1]):
+        assert (report.step, report.epoch) == (report.num_steps, reports["ssgd"][-1].epoch)
+        assert report.perplexity < 1.3 * reports["ssgd"][-1].perplexity
     assert len(resumed[name]) < len(reports[name])
     state = state_of(folder / f"{name}.pt.end")
     learners = state["sharing"]["learners"]
@@ -295,12 +308,12 @@ def test_asynchronous_workers_take_every_batch_and_go_on_from_a_state(trained, n
     assert not (folder / f"{name}.pt.state").exists()
 
 
-def test_reports_count_the_work_of_all(trained):
-    _, _, _, reports, _ = trained
-    for each in reports["ssgd"]:
-        assert each.epoch == pytest.approx(3 * each.step / each.num_steps, rel=0.05)
-        assert 0 < each.communication < 1
-        assert each.words_per_second > 0
+def test_reports_count_the_work_of_all(trainings):
+    _, _, _, reports, _ = trainings
+    for report in reports["ssgd"]:
+        assert report.epoch == pytest.approx(3 * report.step / report.num_steps, rel=0.05)
+        assert 0 < report.communication < 1
+        assert report.words_per_second > 0
 
 
 def test_a_worker_that_is_killed_is_named():

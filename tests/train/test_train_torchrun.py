@@ -32,11 +32,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def command(folder, output, method, *more, **options):
-    chosen = toy_command(parallel=method, epochs=options.pop("epochs", 12), patience=1000, **options)
+def command(folder, output, method, *arguments, **options):
+    options_of_training = toy_command(parallel=method, epochs=options.pop("epochs", 12), patience=1000, **options)
     texts = [str(folder / "train.txt"), "--dev", str(folder / "dev.txt"), "-o", str(folder / output)]
     # Without -- torchrun would take --log for one of its own options.
-    return ["-m", "ninja", "--", "train", *texts, *chosen, *map(str, more)]
+    return ["-m", "ninja", "--", "train", *texts, *options_of_training, *map(str, arguments)]
 
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -59,12 +59,12 @@ def messages(process):
 
 def wait_until(condition, processes):
     """Wait until a condition holds; if it cannot hold any more or time is up, stop all and report their messages."""
-    until = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while True:
         codes = [process.poll() for process in processes]  # before the condition, which may hold at the end
         if condition():
             return
-        if any(codes) or None not in codes or time.monotonic() > until:
+        if any(codes) or None not in codes or time.monotonic() > deadline:
             for process in processes:
                 process.kill()
                 process.wait()
@@ -83,11 +83,11 @@ def wait_for_file(path, process):
 
 def children(process):
     """Return the workers of a training, by the first line of each."""
-    found = []
-    for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        if b"spawn_main" in Path(f"/proc/{line}/cmdline").read_bytes():
-            found.append(int(line))
-    return found
+    processes = []
+    for process_id in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        if b"spawn_main" in Path(f"/proc/{process_id}/cmdline").read_bytes():
+            processes.append(int(process_id))
+    return processes
 
 
 def weights(path):
@@ -99,20 +99,20 @@ def weights(path):
 @pytest.mark.parametrize("victim", ["worker", "parent"])
 def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, method, victim):
     wait_for_end(start(command(folder, "whole.pt", method, workers=2)))
-    halves = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2))
-    wait_for_file(folder / "halves.pt.state", halves)
-    workers = children(halves)
-    os.kill(workers[1] if victim == "worker" else halves.pid, signal.SIGKILL)
-    code, errors = halves.wait(), messages(halves)
+    process = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2))
+    wait_for_file(folder / "halves.pt.state", process)
+    workers = children(process)
+    os.kill(workers[1] if victim == "worker" else process.pid, signal.SIGKILL)
+    code, errors = process.wait(), messages(process)
     if victim == "worker":
         assert code == 1
         assert f"worker 1 (SIGKILL, process {workers[1]}) was killed by signal 9" in errors
-    while any(Path(f"/proc/{each}").exists() for each in workers):
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
         time.sleep(0.05)
     assert (folder / "halves.pt.state").exists()
     wait_for_end(start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2, resume=True)))
-    one, other = weights(folder / "whole.pt"), weights(folder / "halves.pt")
-    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    expected, result = weights(folder / "whole.pt"), weights(folder / "halves.pt")
+    assert all(torch.equal(weight, result[name]) for name, weight in expected.items())
     steps = [json.loads(line)["step"] for line in (folder / "log").read_text().splitlines()]
     assert steps[-1] == max(steps)
 
@@ -120,9 +120,9 @@ def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, me
 def test_the_documented_options_are_ninjas_and_not_torchruns(ninja):
     page = (ROOT / "docs" / "training.md").read_text().replace("\\\n", "")
     line, *_ = (line for line in page.splitlines() if line.startswith("torchrun "))
-    given = get_args_parser().parse_args(shlex.split(line)[1:])
-    assert (given.module, given.training_script, given.log_dir) == (True, "ninja", None)
-    assert given.training_script_args[-2:] == ["--log", "train.jsonl"]
+    arguments = get_args_parser().parse_args(shlex.split(line)[1:])
+    assert (arguments.module, arguments.training_script, arguments.log_dir) == (True, "ninja", None)
+    assert arguments.training_script_args[-2:] == ["--log", "train.jsonl"]
     assert ninja("--", "train", "--help")[0] == 0  # as newer Pythons leave it
 
 
@@ -152,8 +152,8 @@ def test_two_machines_of_one_worker_train_as_one_of_two(folder):
     arguments += ["--rdzv-id", "7", "--rdzv-conf", "is_host=0", "--local-addr", "localhost"]
     machine = [*TORCHRUN, *arguments, *command(folder, "lm.pt", "bmuf", epochs=2)]
     wait_for_end(start(machine), start(machine))
-    one, other = weights(folder / "here.pt"), weights(folder / "lm.pt")
-    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    expected, result = weights(folder / "here.pt"), weights(folder / "lm.pt")
+    assert all(torch.equal(weight, result[name]) for name, weight in expected.items())
 
 
 # Prints the names of the threads that remain, which could abort the process at exit.
@@ -170,5 +170,5 @@ print(*(name for task in Path("/proc/self/task").iterdir() if "gloo" in (name :=
 def test_no_thread_of_a_process_group_outlives_the_training(folder):
     environment = {**ENVIRONMENT, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
     arguments = [sys.executable, "-c", THREADS]
-    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+    process = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout.split()) == (0, []), process.stderr

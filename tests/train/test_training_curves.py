@@ -32,7 +32,7 @@ def toy_dev(corpus, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "chosen",
+    "changes",
     [
         {"parallel": "ssgd"},
         {"parallel": "ma"},
@@ -40,8 +40,8 @@ def toy_dev(corpus, tmp_path_factory):
         {"parallel": "adpsgd"},
     ],
 )
-def test_a_curve_falls_and_ends_with_the_result_of_the_training(corpus, dev, chosen):
-    options = toy(workers=2, epochs=2, **chosen)
+def test_a_curve_falls_and_ends_with_the_result_of_the_training(corpus, dev, changes):
+    options = toy(workers=2, epochs=2, **changes)
     points = curve(options, corpus, dev, 2)
     assert len(points) == 2
     assert points[0][0] < points[1][0]
@@ -52,8 +52,8 @@ def test_a_curve_falls_and_ends_with_the_result_of_the_training(corpus, dev, cho
 def test_neighbours_in_a_ring_are_other_partners_than_random_ones(corpus, dev):
     options = toy(workers=4, parallel="adpsgd", epochs=1)
     assert curve(options, corpus, dev, ring=True) != curve(options, corpus, dev)
-    two = toy(workers=2, parallel="adpsgd", epochs=1)  # each has a single partner
-    assert curve(two, corpus, dev, ring=True) == curve(two, corpus, dev)
+    pair_options = toy(workers=2, parallel="adpsgd", epochs=1)  # each has a single partner
+    assert curve(pair_options, corpus, dev, ring=True) == curve(pair_options, corpus, dev)
 
 
 def test_a_training_that_diverges_ends_with_an_infinite_perplexity(corpus, dev):
@@ -63,8 +63,8 @@ def test_a_training_that_diverges_ends_with_an_infinite_perplexity(corpus, dev):
 
 @pytest.mark.parametrize("momentum", curves.MOMENTA)
 def test_the_blocks_of_the_momentum_table_have_the_published_rate(momentum):
-    chosen = curves._filtered(momentum)
-    factors = block_factors(chosen["block_momentum"], chosen["block_rate"], chosen["workers"])
+    options = curves._filtered(momentum)
+    factors = block_factors(options["block_momentum"], options["block_rate"], options["workers"])
     assert factors == pytest.approx((momentum, 1.0))
 
 

@@ -36,8 +36,8 @@ def test_messages_cost_what_they_carry():
 
 def test_workers_that_vary_wait_less_at_the_end_of_blocks_than_after_each_step():
     machines = replace(EVEN, spread=0.2)
-    found = [speed_up(method, 32, machines) for method in ("ssgd", "bmuf", "adpsgd")]
-    assert found[0] < 0.8 * found[1] < 0.8 * found[2]
+    speed_ups = [speed_up(method, 32, machines) for method in ("ssgd", "bmuf", "adpsgd")]
+    assert speed_ups[0] < 0.8 * speed_ups[1] < 0.8 * speed_ups[2]
 
 
 def test_the_table_has_the_published_figures_beside():
