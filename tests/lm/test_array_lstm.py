@@ -51,19 +51,19 @@ def single_precision(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [None, *SHAPES])
-def test_sentences_score_as_the_definition_says(name):
+def test_sentence_scores_equal_the_definition(name):
     module = MODULE if name is None else SHAPES[name].module
     tiny_lstm.check_sentence_scores(ArrayLstm(stored(module)), module)
 
 
 @given(LATTICES)
-def test_lattices_are_rescored_as_their_paths_score(lattice):
+def test_rescored_lattices_have_the_scores_of_their_paths(lattice):
     tiny_lstm.check_path_scores(ArrayLstm(stored(MODULE)), lattice)
 
 
 @pytest.mark.parametrize("storage", ["half", "int8"])
 @pytest.mark.parametrize("normalize", [None, True, False])
-def test_stored_weights_score_as_with_torch(storage, normalize):
+def test_stored_weights_give_the_scores_of_torch(storage, normalize):
     from ninja.lm.checkpoint import as_stored
 
     module = with_normaliser()
@@ -81,7 +81,7 @@ def test_stored_weights_score_as_with_torch(storage, normalize):
 
 @pytest.mark.parametrize("cached_bytes", [1, 400, 48 << 20])
 @pytest.mark.parametrize("logit_words", [1, 3, 4096])
-def test_scores_depend_neither_on_the_batch_nor_on_the_cache(monkeypatch, cached_bytes, logit_words):
+def test_scores_do_not_depend_on_batch_or_cache(monkeypatch, cached_bytes, logit_words):
     monkeypatch.setattr(array_lstm, "CACHED_BYTES", cached_bytes)
     monkeypatch.setattr(array_lstm, "LOGIT_WORDS", logit_words)
     words = np.random.default_rng(0).integers(1, NUM_WORDS, 300).astype(np.int32)
@@ -103,7 +103,7 @@ def test_branches_of_a_history_are_independent_and_old_slots_stay_valid():
     assert slow_logsumexp(before[None]) == pytest.approx([0.0], abs=1e-5)
 
 
-def test_twins_on_threads_score_as_one_model():
+def test_twins_in_threads_give_the_scores_of_one_model():
     lm = ArrayLstm(stored(MODULE))
     expected = sentence_logprobs(lm, SENTENCES)
     twins = lm.for_threads(4)
@@ -113,7 +113,7 @@ def test_twins_on_threads_score_as_one_model():
     assert all(twin.num_slots == 0 for twin in twins)
 
 
-def test_memory_that_runs_out_releases_the_slots(monkeypatch):
+def test_out_of_memory_releases_the_slots(monkeypatch):
     lm = ArrayLstm(stored(MODULE))
     slots = lm.start(3)
     monkeypatch.setattr(ArrayLstm, "_advance", lambda *arguments: (_ for _ in ()).throw(MemoryError()))
@@ -144,7 +144,7 @@ def test_every_row_is_computed_once(num_rows, count):
 
 
 @pytest.mark.parametrize("fails_in_caller", [True, False])
-def test_an_error_is_raised_when_all_threads_have_stopped(fails_in_caller):
+def test_an_error_is_raised_after_all_threads_have_stopped(fails_in_caller):
     caller, both_run, computed = threading.get_ident(), threading.Barrier(2), []
 
     def compute(piece):
@@ -190,7 +190,7 @@ def test_numpy_is_refused_for_a_gpu_and_for_networks_that_need_torch(tmp_path):
     assert load(tmp_path / "model.pt").scores_tries
 
 
-def test_a_rescoring_with_numpy_imports_no_torch():
+def test_rescoring_with_numpy_does_not_import_torch():
     script = (
         "import sys, numpy as np, ninja; lm = ninja.lm.load(backend='numpy'); "
         "slots = lm.advance(lm.start(2), np.array([5, 6], np.int32)); "
@@ -200,6 +200,6 @@ def test_a_rescoring_with_numpy_imports_no_torch():
     assert process.returncode == 0, process.stderr
 
 
-def test_all_capabilities_of_the_network_on_torch_are_there():
+def test_numpy_lstm_has_all_public_members_of_the_torch_lstm():
     names = SimpleNamespace(numpy=set(dir(ArrayLstm)), torch=set(dir(LstmLM)))
     assert {name for name in names.torch - names.numpy if not name.startswith("_")} == set()

@@ -53,12 +53,12 @@ def change(folder, name, **changes):
 
 
 @pytest.mark.parametrize("max_batch", [None, 1, 2])
-def test_the_lstm_as_nets_scores_as_its_definition(nets_folder, max_batch):
+def test_exported_nets_give_the_scores_of_the_lstm(nets_folder, max_batch):
     tiny_lstm.check_sentence_scores(load(nets_folder, max_batch=max_batch))
 
 
 @pytest.mark.parametrize("checkpoint", tiny_lstm.SHAPES.values(), ids=tiny_lstm.SHAPES)
-def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint):
+def test_exported_lstms_of_other_shapes_keep_their_scores(tmp_path, checkpoint):
     export.to_caffe2(checkpoint, tmp_path / "nets")
     tiny_lstm.check_sentence_scores(load(tmp_path / "nets"), checkpoint.module)
 
@@ -69,7 +69,7 @@ def test_rescoring_a_lattice_equals_scoring_its_paths(lm, lattice):
     tiny_lstm.check_path_scores(lm, lattice)
 
 
-def test_the_models_of_a_prefix_and_of_a_given_vocabulary_are_opened(folder):
+def test_nets_with_a_prefix_and_a_separate_vocabulary_are_loaded(folder):
     for name in (INIT, PREDICT):
         (folder / name).rename(folder / f"english_{name}")
     (folder / "words.txt").unlink()
@@ -78,7 +78,7 @@ def test_the_models_of_a_prefix_and_of_a_given_vocabulary_are_opened(folder):
     tiny_lstm.check_sentence_scores(load(folder, words=tiny_lstm.VOCABULARY))
 
 
-def test_nets_are_read_as_caffe2_itself_would_write_them(folder):
+def test_nets_serialized_by_protobuf_are_read(folder):
     """The protocol buffers library writes files from a declaration based on caffe2.proto."""
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     from google.protobuf import descriptor_pool, message_factory
@@ -168,7 +168,7 @@ def rnn_cell_nets(random):
     return Net("init", tuple(init)), Net("step", tuple(step), inputs, outputs), score
 
 
-def test_a_step_net_in_caffe2s_own_names_and_shapes_scores_as_plain_loops(tmp_path):
+def test_an_rnn_cell_step_net_agrees_with_plain_loops(tmp_path):
     init, predict, score = rnn_cell_nets(np.random.default_rng(3))
     write(tmp_path, init, predict)
     lm = load(tmp_path)
@@ -178,7 +178,7 @@ def test_a_step_net_in_caffe2s_own_names_and_shapes_scores_as_plain_loops(tmp_pa
     assert lm.normalized is None
 
 
-def test_an_unknown_operator_is_named_with_its_place(folder):
+def test_an_unknown_operator_is_reported_with_its_position(folder):
     net = caffe2_net.read(folder / PREDICT)
     strange = Operator("RecurrentNetwork", ("word",), ("states",), {})
     change(folder, PREDICT, operators=(*net.operators[:2], strange, *net.operators[2:]))
@@ -202,7 +202,7 @@ def test_an_unknown_operator_is_named_with_its_place(folder):
         ({"external_output": ()}, "the outputs are none"),
     ],
 )
-def test_other_inputs_and_outputs_are_refused(folder, changes, reason):
+def test_unexpected_inputs_and_outputs_are_refused(folder, changes, reason):
     change(folder, PREDICT, **changes)
     with pytest.raises(ModelError, match=f"predict_net.pb: {reason}"):
         load(folder)
@@ -215,7 +215,7 @@ def test_other_inputs_and_outputs_are_refused(folder, changes, reason):
         ("cell_1_prev", "init_net.pb does not fill the state cell_1_prev"),
     ],
 )
-def test_blobs_that_the_first_net_does_not_fill_are_named(folder, blob, reason):
+def test_blobs_missing_from_the_init_net_are_reported(folder, blob, reason):
     net = caffe2_net.read(folder / INIT)
     change(folder, INIT, operators=tuple(operator for operator in net.operators if operator.outputs != (blob,)))
     with pytest.raises(ModelError, match=reason):
@@ -238,7 +238,7 @@ def test_blobs_that_the_first_net_does_not_fill_are_named(folder, blob, reason):
         ),
     ],
 )
-def test_weights_that_do_not_fit_are_told_by_operator_and_shapes(folder, blob, values, reason):
+def test_errors_of_weight_shapes_name_the_operator(folder, blob, values, reason):
     net = caffe2_net.read(folder / INIT)
     change(
         folder, INIT, operators=tuple(fill_operator(blob, values) if o.outputs == (blob,) else o for o in net.operators)
@@ -260,7 +260,7 @@ def test_failures_of_torch_name_the_operator_and_inputs(folder):
         load(folder)
 
 
-def test_a_start_that_is_no_state_is_refused(folder):
+def test_an_initial_state_of_wrong_shape_is_refused(folder):
     net = caffe2_net.read(folder / INIT)
     operators = tuple(
         fill_operator("cell_0_prev", np.zeros((1, 2, 10))) if o.outputs == ("cell_0_prev",) else o
@@ -271,7 +271,7 @@ def test_a_start_that_is_no_state_is_refused(folder):
         load(folder)
 
 
-def test_a_state_of_a_changing_shape_is_refused(tmp_path):
+def test_a_state_that_changes_its_shape_is_refused(tmp_path):
     init, predict, _ = rnn_cell_nets(np.random.default_rng(3))
     zero_init = dataclasses.replace(
         init, operators=(*init.operators, fill_operator("rnn/cell_t_prev", np.zeros((1, 1, 4))))
@@ -282,7 +282,7 @@ def test_a_state_of_a_changing_shape_is_refused(tmp_path):
         load(tmp_path)
 
 
-def test_constants_are_bounded_in_all(folder):
+def test_the_total_size_of_constants_is_limited(folder):
     net = caffe2_net.read(folder / INIT)
     large = tuple(Operator("ConstantFill", (), (f"c{n}",), {"shape": (2**22,)}) for n in range(5))
     change(folder, INIT, operators=(*net.operators, *large))
@@ -290,7 +290,7 @@ def test_constants_are_bounded_in_all(folder):
         load(folder)
 
 
-def test_every_truncation_is_noticed(folder):
+def test_every_truncation_is_refused(folder):
     for name in (INIT, PREDICT):
         content = (folder / name).read_bytes()
         ends = set()
@@ -303,7 +303,7 @@ def test_every_truncation_is_noticed(folder):
         (folder / name).write_bytes(content)
 
 
-def test_files_that_are_no_nets_are_refused(folder):
+def test_files_that_are_not_nets_are_refused(folder):
     (folder / PREDICT).write_bytes(b"once upon a time")
     with pytest.raises(ModelError, match=r"predict_net.pb: the file is truncated or is not a Caffe2 net"):
         load(folder)
@@ -318,20 +318,20 @@ def test_files_that_are_no_nets_are_refused(folder):
         load(folder)
 
 
-def test_a_vocabulary_of_another_size_and_a_wrong_device_are_refused(folder):
+def test_wrong_vocabulary_size_and_device_are_refused(folder):
     with pytest.raises(ModelError, match="the vocabulary has 3 words, but the network scores 11"):
         load(folder, words=SymbolTable.from_words(["<s>", "</s>", "a"]))
     with pytest.raises(OptionError, match="cannot use the device 'nonsense'"):
         load(folder, "nonsense")
 
 
-def test_nets_cannot_be_written_where_a_file_stands(tmp_path):
+def test_nets_cannot_replace_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot create this directory"):
         export.to_caffe2(tiny_lstm.CHECKPOINT, tmp_path / "file")
 
 
-def test_a_net_is_read_as_it_was_written(tmp_path):
+def test_writing_and_reading_a_net_restores_it(tmp_path):
     arguments = {"f": 1.5, "i": -3, "s": "s", "floats": np.array([1, 2], np.float32), "ints": (-1, 2**40)}
     operator = Operator("X", ("a",), ("b",), arguments)
     (tmp_path / "net.pb").write_bytes(encode(Net("n", (operator,), ("a",), ("b",))))

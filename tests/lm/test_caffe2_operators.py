@@ -74,7 +74,7 @@ def test_lstm_unit_keeps_states_where_a_sequence_has_ended(random, n, d, argumen
 
 @few_examples
 @given(SEEDS, SIZES, SIZES, SIZES)
-def test_softmax_takes_the_dimensions_from_its_axis_as_one(random, a, b, c):
+def test_softmax_flattens_the_dimensions_from_its_axis(random, a, b, c):
     x = numbers(random, a, b, c)
     assert run("Softmax", [x])[0] == pytest.approx(slow.softmax(x), abs=1e-5)
     assert run("Softmax", [x], axis=2)[0] == pytest.approx(slow.softmax(x, 2), abs=1e-5)
@@ -82,7 +82,7 @@ def test_softmax_takes_the_dimensions_from_its_axis_as_one(random, a, b, c):
 
 @few_examples
 @given(SEEDS, SIZES, SIZES, SIZES)
-def test_arithmetic_broadcasts_in_the_old_way_when_asked_and_as_numpy_else(random, a, b, c):
+def test_arithmetic_supports_legacy_and_numpy_broadcasting(random, a, b, c):
     x = numbers(random, a, b, c)
     plain = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
     for kind, compute in plain.items():
@@ -97,7 +97,7 @@ def test_arithmetic_broadcasts_in_the_old_way_when_asked_and_as_numpy_else(rando
 
 @few_examples
 @given(SEEDS, SIZES, SIZES, SIZES)
-def test_gather_slice_and_reshape_move_as_documented(random, a, b, c):
+def test_gather_slice_and_reshape_agree_with_their_definitions(random, a, b, c):
     x = numbers(random, a, b, c)
     index = random.integers(0, b, (2, 3)).astype(np.int32)
     assert np.array_equal(run("Gather", [x, index], axis=1)[0], slow.gather(x, index, 1))
@@ -140,7 +140,7 @@ def test_products_and_shapes_agree_with_numpy(random, a, b, c):
     assert run("Cast", [x], to=10)[0].dtype == run("Cast", [x], to="int64")[0].dtype == np.int64
 
 
-def test_functions_of_one_number_agree_with_numpy():
+def test_elementwise_functions_agree_with_numpy():
     x = np.linspace(-3, 3, 13, dtype=np.float32)
     for kind, compute in {
         "Sigmoid": lambda v: 1 / (1 + np.exp(-v)), "Tanh": np.tanh, "Relu": lambda v: np.maximum(v, 0), "Exp": np.exp,
@@ -179,13 +179,13 @@ def test_constants_are_filled():
         ("LSTMUnit", [np.zeros((1, 1, 1))] * 5, {}, "do not fit cells of shape"),
     ],
 )
-def test_an_operator_that_cannot_run_is_named(kind, arrays, arguments, reason):
+def test_errors_name_the_operator(kind, arrays, arguments, reason):
     with pytest.raises(ModelError, match=rf"net.pb: operator 1, {kind}, which computes 'out0': .*{reason}"):
         run(kind, arrays, **arguments)
 
 
 @pytest.mark.parametrize("kind", ["FC", "FCTransposed"])
-def test_a_weight_without_numbers_is_refused_when_it_is_used(kind):
+def test_an_empty_weight_is_refused_when_used(kind):
     operator = Operator(kind, ("x", "w", "b"), ("y",), {}, "net.pb", 1)
     blobs = {"x": torch.zeros(2, 3), "w": torch.zeros(0, 3), "b": torch.zeros(0)}
     function = runner(operator, blobs)

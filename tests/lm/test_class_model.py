@@ -72,14 +72,14 @@ def files(tmp_path_factory):
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from([*WORDS, "zebra"]), max_size=6), st.sampled_from(["skip", -4.5]))
-def test_a_class_model_sums_over_all_ways_to_read_a_sentence(files, words, score):
+def test_a_class_model_sums_over_all_readings_of_a_sentence(files, words, score):
     lm = load(files / "lm.arpa", classes=files / "classes", oov_score=score)
     ids = [lm.unk if word == "zebra" else lm.vocabulary.id(word) for word in words]
     expected = slow_score(words, 0.0 if score == "skip" else score)
     assert sentence_logprobs(lm, [ids])[0] == pytest.approx(expected, abs=1e-4)
 
 
-def test_classes_are_no_words_and_expansions_are(files):
+def test_the_vocabulary_contains_expansions_but_no_classes(files):
     lm = load(files / "lm.arpa", classes=files / "classes")
     assert sorted(word for word, _ in lm.vocabulary) == ["</s>", "<s>", "a", "new", "york"]
     assert lm.classes == ("CITY", "DAY")
@@ -89,7 +89,7 @@ def test_classes_are_no_words_and_expansions_are(files):
     assert sum(probabilities) < 1.5  # the model itself is no distribution, but the classes add nothing
 
 
-def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
+def test_class_definitions_of_srilm_are_read(files, tmp_path):
     assert read_classes(files / "classes") == EXPANSIONS
     for text, message in {
         "CITY 0.5\n": ":1: class CITY has an empty expansion",
@@ -102,7 +102,7 @@ def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
             read_classes(tmp_path / "bad")
 
 
-def test_definitions_that_no_model_uses_are_refused(files, tmp_path):
+def test_unused_class_definitions_are_refused(files, tmp_path):
     (tmp_path / "other").write_text("COLOUR red\n")
     with pytest.raises(OptionError, match="no language model contains any of these classes"):
         load(files / "lm.arpa", classes=tmp_path / "other")
@@ -122,7 +122,7 @@ PLAIN = SlowNgram(
 
 
 @given(st.lists(st.sampled_from(["new", "york", "new_york", "york_new_york", "_york"]), max_size=5))
-def test_multiwords_score_as_their_words(tmp_path_factory, words):
+def test_a_multiword_has_the_score_of_its_words(tmp_path_factory, words):
     path = tmp_path_factory.getbasetemp() / "plain.arpa"
     path.write_bytes(write_arpa(PLAIN))
     multiword_lm, plain_lm = load(path, multi_char="_"), load(path)

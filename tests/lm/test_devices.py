@@ -44,7 +44,7 @@ def record_calls(lm, monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_replicas_share_the_lattices_and_change_no_bit(monkeypatch, threads):
+def test_replicas_share_lattices_and_give_identical_results(monkeypatch, threads):
     lm, replica = on_two_devices()
     calls = [record_calls(model, monkeypatch) for model in (lm, replica)]
     assert identical(run(lm, threads=threads), run(make_lm()))
@@ -52,7 +52,7 @@ def test_replicas_share_the_lattices_and_change_no_bit(monkeypatch, threads):
     assert lm.num_slots == replica.num_slots == 0
 
 
-def test_replicas_do_not_go_with_a_model_for_one_thread(monkeypatch):
+def test_replicas_with_a_model_that_cannot_be_copied_are_refused(monkeypatch):
     lm, _ = on_two_devices()
     single_thread_lm = make_lm(2)
     monkeypatch.setattr(type(single_thread_lm), "twin", lambda self: None)
@@ -60,7 +60,7 @@ def test_replicas_do_not_go_with_a_model_for_one_thread(monkeypatch):
         run(Mixture([(lm, 0.6), (single_thread_lm, 0.4)]))
 
 
-def test_replicas_of_a_mixture_go_with_twins_of_its_other_models(monkeypatch):
+def test_replicas_in_a_mixture_use_twins_of_the_other_models(monkeypatch):
     lm, replica = on_two_devices()
     calls = record_calls(replica, monkeypatch)
     expected = run(Mixture([(make_lm(), 0.6), (make_lm(2), 0.4)]))
@@ -68,7 +68,7 @@ def test_replicas_of_a_mixture_go_with_twins_of_its_other_models(monkeypatch):
     assert calls
 
 
-def test_names_with_commas_open_a_copy_on_each_device():
+def test_a_comma_separated_device_loads_a_copy_on_each():
     lm = load(device="cpu, cpu")
     assert len(lm.replicas) == 2
     assert lm.replicas[0] is lm
@@ -84,7 +84,7 @@ def test_ngram_models_need_no_device():
     assert lm.replicas == ()
 
 
-def test_device_that_is_not_there_is_refused():
+def test_an_unknown_device_is_refused():
     with pytest.raises(OptionError, match="torch cannot use the device 'nowhere'"):
         load(device="cpu,nowhere")
 
@@ -96,7 +96,7 @@ def test_devices_without_support_are_refused_in_one_line(device):
     assert "\n" not in str(caught.value)
 
 
-def test_auto_is_the_gpu_where_torch_can_use_it(monkeypatch):
+def test_auto_selects_a_gpu_that_torch_can_use(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert chosen_device("auto") == "cuda"
     assert chosen_device("cpu") == "cpu"
@@ -105,7 +105,7 @@ def test_auto_is_the_gpu_where_torch_can_use_it(monkeypatch):
     assert load(device="auto", backend="torch").device == "cpu"
 
 
-def test_gpus_in_use_are_named(monkeypatch):
+def test_the_description_names_the_gpus_in_use(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "H200")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert describe_devices("auto", ["cuda:0", None]) == "computing on cuda:0 (H200); 1 more available with --device"
@@ -113,7 +113,7 @@ def test_gpus_in_use_are_named(monkeypatch):
     assert line == "computing on cuda:0 (H200), cuda:1 (H200)"
 
 
-def test_gpu_that_torch_cannot_use_is_told(monkeypatch, tmp_path):
+def test_the_description_reports_a_gpu_that_torch_cannot_use(monkeypatch, tmp_path):
     driver = tmp_path / "version"
     monkeypatch.setattr("ninja.lm.devices.DRIVER", str(driver))
     assert describe_devices("auto", ["cpu"]) is None
@@ -126,7 +126,7 @@ def test_gpu_that_torch_cannot_use_is_told(monkeypatch, tmp_path):
     assert describe_devices("auto", [None]) is None  # an n-gram model
 
 
-def test_line_about_devices_reaches_the_log(monkeypatch):
+def test_the_device_description_is_added_to_the_report(monkeypatch):
     monkeypatch.setattr("ninja.rescoring.models.describe_devices", lambda name, devices: f"{name}: {sorted(devices)}")
     log = RescoreReport()
     ModelFiles(device="cpu,cpu").load(OPTIONS, None, log)

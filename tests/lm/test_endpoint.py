@@ -59,7 +59,7 @@ def test_scores_equal_those_of_the_hugging_face_model(form, kind):
     ("form", "algorithm"),
     [("vllm", "nbest"), ("vllm", "trie"), ("vllm", "arcbeam"), ("echo", "nbest"), ("llama.cpp", "trie")],
 )
-def test_lattices_are_rescored_as_with_the_hugging_face_model(form, algorithm):
+def test_rescoring_agrees_with_the_local_hugging_face_model(form, algorithm):
     rescore_options = replace(EXACT, algorithm=algorithm, unk_penalty=None)
     prompts = Prompts("the dog saw")
     with run_server(form) as server:
@@ -100,7 +100,7 @@ def test_a_mixture_with_a_local_model_scores_with_both():
             np.testing.assert_allclose(lattice.graph, local_results[key].graph, atol=1e-3)
 
 
-def test_commands_take_the_url_of_a_server_as_any_model(ninja, tmp_path):
+def test_commands_accept_the_url_of_a_server_as_a_model(ninja, tmp_path):
     write_all(tmp_path / "lat.ark", [lattice for _, lattice in SMALL])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in NAMED))
     (tmp_path / "text").write_text("k the cat sat\n")
@@ -147,7 +147,7 @@ def trie_scores(lm):
         ('{"choices": [{"index": 0, "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}]}', "unexpected response"),
     ],
 )
-def test_a_fault_is_an_error_after_all_attempts_and_never_a_score(form, kind, message):
+def test_a_server_fault_raises_an_error_after_all_attempts(form, kind, message):
     with run_server(form) as server:
         lm = load(server.url, endpoint=options(timeout=0.3 if kind == "slow" else 5.0))
         expected = trie_scores(lm)
@@ -176,7 +176,7 @@ def test_faulty_tokens_are_refused(response):
             trie_scores(lm)
 
 
-def test_a_status_that_will_not_change_is_not_repeated():
+def test_a_permanent_error_status_is_not_retried():
     with run_server("vllm") as server:
         lm = load(server.url, endpoint=options(retries=5))
         server.fault = Fault("/completions", "forbidden")
@@ -186,7 +186,7 @@ def test_a_status_that_will_not_change_is_not_repeated():
         assert server.count("/completions") == num_requests + 1
 
 
-def test_probability_zero_is_reported_for_the_lattice():
+def test_probability_zero_is_accepted_and_invalid_values_are_refused():
     with run_server("vllm") as server:
         lm = load(server.url, endpoint=options())
         scores = lm._pieces._server.scores([(0, 5)])
@@ -220,7 +220,7 @@ def test_limits_end_the_run(limit, message):
         assert server.count("/completions") <= 8
 
 
-def test_scores_are_kept_in_a_file_between_runs(tmp_path):
+def test_the_score_cache_is_reused_by_later_runs(tmp_path):
     cache = str(tmp_path / "scores.sqlite")
     rescore_options = replace(EXACT, algorithm="trie")
     with run_server("vllm") as server:
@@ -261,7 +261,7 @@ def test_only_the_host_of_the_url_is_contacted(monkeypatch):
             trie_scores(lm)
 
 
-def test_the_key_of_a_server_comes_from_the_environment_only(monkeypatch):
+def test_the_api_key_comes_only_from_the_environment(monkeypatch):
     monkeypatch.setenv(client_module.KEY_VARIABLE, KEY)
     with run_server("vllm") as server:
         load(server.url, endpoint=options())
@@ -321,7 +321,7 @@ def test_the_command_rescores_with_a_server(tmp_path, capsys):
     assert os.path.exists(tmp_path / "cache")
 
 
-def test_a_key_that_is_no_header_is_refused_and_not_printed(monkeypatch):
+def test_a_key_with_a_line_break_is_refused_and_not_printed(monkeypatch):
     monkeypatch.setenv(client_module.KEY_VARIABLE, "sk-secret\nX: y")
     with pytest.raises(OptionError, match="set it to the key only") as caught:
         load("http://127.0.0.1:9/v1/completions", endpoint=options())

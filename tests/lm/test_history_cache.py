@@ -22,7 +22,7 @@ def array(*numbers: int) -> np.ndarray:
 
 
 @given(st.lists(st.lists(st.integers(3, 10), max_size=4), min_size=1, max_size=8), st.integers(1, 6))
-def test_scores_are_those_of_the_model_whatever_the_capacity(sentences: list[list[int]], capacity: int) -> None:
+def test_scores_equal_those_of_the_model_for_any_capacity(sentences: list[list[int]], capacity: int) -> None:
     lm = FakeLM()
     cache = HistoryCache(lm, capacity)
     for sentence in [*sentences, *sentences]:
@@ -35,7 +35,7 @@ def test_scores_are_those_of_the_model_whatever_the_capacity(sentences: list[lis
         assert len(lm.history) == cache.num_histories
 
 
-def test_what_was_computed_is_not_computed_again() -> None:
+def test_cached_histories_and_scores_are_not_computed_again() -> None:
     lm = FakeLM()
     cache = HistoryCache(lm, 100)
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_rescoring_through_caches_gives_the_same_lattices() -> None:
     assert cached(None, 10) is None
 
 
-def test_models_whose_histories_cannot_be_kept_are_refused() -> None:
+def test_models_without_reusable_histories_are_refused() -> None:
     class Phrases(FakeLM):
         takes_phrases = True
 

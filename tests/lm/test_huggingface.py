@@ -67,7 +67,7 @@ class Plain:
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
-def test_scores_are_the_sums_of_the_librarys_own(kind):
+def test_word_scores_are_sums_of_transformers_piece_scores(kind):
     lm = load_model(kind)
     parent, word = make_trie(lm)
     expected = Plain(folder(kind)).trie(lm.vocabulary, parent, word)
@@ -77,7 +77,7 @@ def test_scores_are_the_sums_of_the_librarys_own(kind):
     assert lm.num_slots == 0
 
 
-def test_architectures_use_only_the_features_they_have():
+def test_architectures_use_only_supported_features():
     features = {}
     for kind in CAUSAL:
         pieces = load_model(kind)._pieces
@@ -96,7 +96,7 @@ def test_architectures_use_only_the_features_they_have():
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_scores_without_key_value_caches_and_without_masks_are_the_same(kind, monkeypatch):
+def test_scores_do_not_depend_on_key_value_caches_and_masks(kind, monkeypatch):
     from ninja.lm.huggingface import piece_network
 
     lm = load_model(kind)
@@ -110,7 +110,7 @@ def test_scores_without_key_value_caches_and_without_masks_are_the_same(kind, mo
 
 
 @pytest.mark.parametrize("max_batch", [1, 3])
-def test_the_batch_changes_no_score(max_batch):
+def test_scores_do_not_depend_on_the_batch(max_batch):
     unlimited_lm, limited_lm = load_model("llama"), load_model("llama", max_batch=max_batch)
     parent, word = make_trie(unlimited_lm)
     expected = unlimited_lm.score_trie(parent, word)
@@ -147,7 +147,7 @@ def test_rescoring_a_lattice_equals_scoring_every_path(gpt2, algorithm, lattice)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
-def test_a_device_that_torch_lacks_is_named(kind):
+def test_an_unknown_device_is_refused(kind):
     with pytest.raises(OptionError, match="torch cannot use the device 'toaster'"):
         load_model(kind, device="toaster")
 
@@ -173,7 +173,7 @@ class Windows(Plain):
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama", "gemma2"])
 @pytest.mark.parametrize("cached", [True, False])
-def test_a_sentence_longer_than_the_window_slides_it(kind, cached, monkeypatch):
+def test_a_long_sentence_is_scored_with_a_sliding_window(kind, cached, monkeypatch):
     from ninja.lm.huggingface import piece_network
 
     if not cached:
@@ -193,7 +193,7 @@ def test_a_sentence_longer_than_the_window_slides_it(kind, cached, monkeypatch):
 # Words and pieces
 
 
-def test_a_space_belongs_to_the_word_behind_it():
+def test_a_space_belongs_to_the_next_word():
     lm, tokenizer = load_model("gpt2"), transformers.AutoTokenizer.from_pretrained(folder("gpt2"))
     for word in ("the", "zebra", "Zoë", "it's"):
         assert tokenizer.decode(word_pieces(lm, word)) == f" {word}"
@@ -217,7 +217,7 @@ def test_a_word_that_cannot_be_spelled_is_unknown():
 
 @given(st.data())
 @settings(max_examples=10)
-def test_words_of_one_history_score_as_if_asked_alone(gpt2, data):
+def test_words_of_one_history_have_the_same_scores_in_a_batch(gpt2, data):
     lm: CausalLM = gpt2[0]
     words = data.draw(st.lists(st.integers(2, len(lm.vocabulary) - 1), min_size=1, max_size=12))
     root = lm.start(1)
@@ -294,7 +294,7 @@ def test_a_masked_model_rescores_the_sentences_of_n_best_lists(bert, lattice):
 
 
 @torch.no_grad()
-def test_a_masked_model_sees_a_window_around_a_piece_of_a_long_sentence(bert):
+def test_a_masked_model_scores_long_sentences_with_a_centered_window(bert):
     words = ["the", "cat", "saw", "that", "dog", "on"] * 25
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder("bert"))
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder("bert")).eval()
@@ -312,7 +312,7 @@ def test_a_masked_model_sees_a_window_around_a_piece_of_a_long_sentence(bert):
     assert scores == pytest.approx([pseudo_logprob(folder("bert"), short), expected], abs=2e-3)
 
 
-def test_a_masked_model_refuses_what_is_no_whole_sentence(bert):
+def test_a_masked_model_refuses_partial_sentences(bert):
     with pytest.raises(
         ModelError, match="can score only whole sentences, not words after a history; use --algorithm nbest"
     ):

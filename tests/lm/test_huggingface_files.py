@@ -49,7 +49,7 @@ def assert_refused(path, message, error=ModelError):
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_piece_is_named(copy):
+def test_a_missing_file_is_reported(copy):
     path = copy("gpt2")
     weights = (path / "model.safetensors").read_bytes()
     (path / "model.safetensors").write_bytes(weights[: len(weights) // 2])
@@ -70,7 +70,7 @@ def test_a_missing_piece_is_named(copy):
     assert_refused(path, "model_type is missing")
 
 
-def test_weights_that_are_missing_are_not_drawn_at_random(copy):
+def test_missing_weights_are_not_initialized_randomly(copy):
     path = copy("llama")
     model = transformers.AutoModelForCausalLM.from_pretrained(path)
     state = model.state_dict()
@@ -102,7 +102,7 @@ def test_pickled_weights_are_read_but_run_no_code(copy):
         assert not (path / "ran").exists()
 
 
-def test_code_that_comes_with_a_model_is_not_run(copy):
+def test_code_in_a_model_directory_is_not_run(copy):
     path = copy("gpt2")
     (path / "evil.py").write_text(f"open({str(path / 'ran')!r}, 'w')\nclass Evil: pass\n")
     change(
@@ -112,7 +112,7 @@ def test_code_that_comes_with_a_model_is_not_run(copy):
     assert not (path / "ran").exists()
 
 
-def test_models_of_other_families_are_named():
+def test_unsupported_model_types_are_refused():
     assert_refused(
         folder("t5"), r"unsupported model type 't5' \(T5ForConditionalGeneration\); Ninja runs causal and masked"
     )
@@ -144,7 +144,7 @@ def test_a_tokenizer_with_more_pieces_than_the_network_is_refused(copy):
 # The commands
 
 
-def test_the_commands_about_models_know_it(tmp_path, ninja):
+def test_lm_score_and_lm_info_accept_a_hugging_face_directory(tmp_path, ninja):
     lm = load_model("gpt2")
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
     (tmp_path / "text").write_text("utt the zebra sat\n")
@@ -160,7 +160,7 @@ def test_the_commands_about_models_know_it(tmp_path, ninja):
         assert "Hugging Face directory" in stdout
 
 
-def test_the_command_finds_the_words_of_the_lattices(tmp_path, ninja):
+def test_the_command_looks_up_the_words_of_the_lattices(tmp_path, ninja):
     archive = EXAMPLES / "lat.ark.gz"
     command = ["rescore", archive, "--words", EXAMPLES / "words.txt", "--output", "best", "-o", tmp_path / "out.ark"]
     code, _, stderr = ninja(*command, "--rnnlm", folder("llama"), "--max-unknown", 1, "--algorithm", "trie")

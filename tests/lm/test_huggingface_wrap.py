@@ -52,7 +52,7 @@ def assert_close_scores(lm, expected, atol=1e-4):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_a_model_in_memory_scores_as_its_directory(kind):
+def test_a_wrapped_model_has_the_scores_of_its_directory(kind):
     model, tokenizer = model_and_tokenizer(kind)
     lm = with_table_words(wrap(model.train(), tokenizer, max_batch=7))
     assert not model.training
@@ -60,7 +60,7 @@ def test_a_model_in_memory_scores_as_its_directory(kind):
     assert_close_scores(lm, load_model(kind))
 
 
-def test_a_masked_model_in_memory_is_one():
+def test_a_wrapped_masked_model_scores_whole_sentences():
     lm = with_table_words(wrap(*model_and_tokenizer("bert", "AutoModelForMaskedLM")))
     assert lm.whole_sentences
     sentence = lm.vocabulary.ids(["the", "cat", "sat"])
@@ -142,7 +142,7 @@ class AdapterModel(torch.nn.Module):
         return self.model(*args, **kwargs)
 
 
-def test_any_module_that_gives_logits_will_do():
+def test_any_module_that_returns_logits_is_accepted():
     model, tokenizer = model_and_tokenizer("gpt2")
     lm = with_table_words(wrap(LogitsModule(model), tokenizer))
     assert type(lm._pieces) is LogitsLM
@@ -156,7 +156,7 @@ def test_any_module_that_gives_logits_will_do():
     assert_close_scores(raw, expected)
 
 
-def test_an_adapted_model_runs_as_the_one_inside():
+def test_an_adapter_model_runs_as_its_base_model():
     model, tokenizer = model_and_tokenizer("llama")
     lm = with_table_words(wrap(AdapterModel(model), tokenizer))
     assert type(lm._pieces) is PieceLM
@@ -165,7 +165,7 @@ def test_an_adapted_model_runs_as_the_one_inside():
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's successor of this function is a library of its own
-def test_a_quantised_model_scores_as_it_does_itself():
+def test_a_quantised_model_keeps_its_scores():
     model, tokenizer = model_and_tokenizer("llama")
     model.eval()
     quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(model), {torch.nn.Linear}, torch.qint8)
@@ -179,7 +179,7 @@ def test_a_quantised_model_scores_as_it_does_itself():
     assert package.lm.sentence_logprobs(lm, [lm.vocabulary.ids(sentence)])[0] == pytest.approx(expected, abs=0.5)
 
 
-def test_half_precision_runs_and_is_near():
+def test_scores_in_half_precision_are_close():
     model, tokenizer = model_and_tokenizer("gpt2")
     lm = with_table_words(wrap(model.to(torch.bfloat16), tokenizer))
     assert lm._pieces._cache is not None
@@ -218,7 +218,7 @@ class RecordingTokenizer:
         return self.tokenizer(texts, **options)
 
 
-def test_only_words_that_occur_are_split():
+def test_only_words_of_the_lattices_are_tokenized():
     model, tokenizer = model_and_tokenizer("gpt2")
     tokenizer = RecordingTokenizer(tokenizer)
     lm = wrap(model, tokenizer)
@@ -229,7 +229,7 @@ def test_only_words_that_occur_are_split():
     assert len(tokenizer.split) < 8
 
 
-def test_a_word_that_the_tokenizer_removes_fails_its_lattice_alone():
+def test_a_word_removed_by_the_tokenizer_fails_only_its_lattice():
     model, tokenizer = model_and_tokenizer("gpt2")
     tokenizer.backend_tokenizer.normalizer = normalizers.Replace("\u200b", "")
     lists = [("good", [("the cat", -1.0), ("a ,", -2.0)]), ("bad", [("\u200b the cat", -1.0)])]
@@ -248,7 +248,7 @@ def make_upper_case_lattice():
     return lattice.replace(words=words)
 
 
-def test_words_in_lower_case_are_those_that_a_transform_gives():
+def test_text_transform_lower_scores_words_in_lower_case():
     lower, plain = load(folder("gpt2"), text_transform="lower"), load(folder("gpt2"))
     words = ["THE", "Cat", "sat"]
     scores = package.lm.sentence_logprobs(lower, [lower.vocabulary.ids(words)])
@@ -259,7 +259,7 @@ def test_words_in_lower_case_are_those_that_a_transform_gives():
 
 
 @pytest.mark.parametrize(("transform", "has_warning"), [(None, True), ("lower", False)])
-def test_words_in_upper_case_are_noticed(transform, has_warning):
+def test_words_in_upper_case_cause_a_warning(transform, has_warning):
     report = RescoreReport()
     lattice = make_upper_case_lattice()
     list(rescore([("k", lattice)], load(folder("gpt2"), text_transform=transform), RescoreOptions(), report=report))
@@ -270,7 +270,7 @@ def test_words_in_upper_case_are_noticed(transform, has_warning):
     assert "text_transform" not in str(report.coverages[0])
 
 
-def test_the_command_changes_words(ninja, tmp_path):
+def test_the_command_applies_the_text_transform(ninja, tmp_path):
     lattice = make_upper_case_lattice()
     write_all(tmp_path / "lat.ark", [lattice])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in lattice.words))

@@ -81,7 +81,7 @@ def make(kind, **options):
 
 @pytest.mark.parametrize("kind", ["step", "history"])
 @given(data=st.data())
-def test_any_order_of_calls_gives_the_scores_of_the_histories(kind, data):
+def test_scores_depend_only_on_the_history_for_any_order_of_calls(kind, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lazy, "ROW_BYTES", 4 * NUM_WORDS * data.draw(st.integers(0, 9)))
         patch.setattr(lazy, "SCORE_BYTES", 4 * NUM_WORDS * data.draw(st.sampled_from([1, 3, 100])))
@@ -117,14 +117,14 @@ def test_any_order_of_calls_gives_the_scores_of_the_histories(kind, data):
 
 
 @pytest.mark.parametrize("kind", ["step", "history"])
-def test_without_normalisation_scores_are_the_networks_own(kind):
+def test_without_normalisation_scores_are_the_raw_outputs(kind):
     lm = make(kind, normalize=False)
     slot = lm.start(1)
     assert lm.logprob(slot, np.array([4], np.int32))[0] == pytest.approx(exact((), 4, normalize=False))
     assert (lm.normalized, make(kind).normalized) == (None, True)
 
 
-def test_a_batch_is_cut_to_what_may_be_seen_at_once(monkeypatch):
+def test_batches_are_split_by_max_batch_and_memory(monkeypatch):
     for limit, options in ((3, {"max_batch": 3}), (2, {})):
         if not options:
             monkeypatch.setattr(lazy, "SCORE_BYTES", 2 * 4 * NUM_WORDS)
@@ -135,7 +135,7 @@ def test_a_batch_is_cut_to_what_may_be_seen_at_once(monkeypatch):
         assert network.largest == limit
 
 
-def test_a_history_is_read_once_while_its_row_is_kept():
+def test_a_history_is_read_once_while_its_row_is_cached():
     network = Stepping()
     calls = []
     step = network.step
@@ -149,7 +149,7 @@ def test_a_history_is_read_once_while_its_row_is_kept():
     assert calls == [3]
 
 
-def test_a_network_that_fails_leaves_no_slot_behind():
+def test_a_failing_network_leaks_no_slots():
     network = Stepping()
     lm = StepLM(network, WORDS)
     slots = lm.advance(lm.start(2), np.array([3, 4], np.int32))
@@ -164,7 +164,7 @@ def test_a_network_that_fails_leaves_no_slot_behind():
     assert lm.logprob(slots, np.array([3, 3], np.int32)) == pytest.approx([exact((3,), 3), exact((4,), 3)], abs=1e-5)
 
 
-def test_a_history_outlives_the_one_it_continues(monkeypatch):
+def test_a_history_remains_valid_after_the_release_of_its_parent(monkeypatch):
     monkeypatch.setattr(slot_pool, "FIRST_CAPACITY", 4)  # two for the beginnings of sentences, two for us
     for lm in (make("step"), make("history")):
         root = lm.start(1)
@@ -179,7 +179,7 @@ def test_a_history_outlives_the_one_it_continues(monkeypatch):
         assert {*lm.advance(np.repeat(root, 2), np.array([3, 3], np.int32))} == {*parent, *child}
 
 
-def test_sentences_of_many_lengths_are_scored_side_by_side():
+def test_sentences_of_different_lengths_are_scored_in_one_batch():
     random = np.random.default_rng(0)
     sentences = [random.integers(1, NUM_WORDS, length).tolist() for length in [*range(40), 3, 3, 17]]
     expected = [sum(exact(s[:time], word) for time, word in enumerate([*s, 1])) for s in sentences]
@@ -194,7 +194,7 @@ def test_options_out_of_range_are_refused():
         make("history", device="nonsense")
 
 
-def test_words_of_a_network_are_counted():
+def test_the_number_of_words_of_a_network_is_determined():
     assert Stepping().count_words(torch.device("cpu")) == NUM_WORDS
 
 
@@ -202,12 +202,12 @@ def test_words_of_a_network_are_counted():
     ("sizes", "batch", "axis"),
     [(["n", 4], "n", 0), ([2, "n", 4], "n", 1), ([2, None, 4], "n", 1), ([2, 5], 5, 1), ([1, 1, 4], 1, 0)],
 )
-def test_the_batch_is_the_dimension_named_or_as_large_as_the_words(sizes, batch, axis):
+def test_the_batch_dimension_of_a_state_is_found_by_name_or_size(sizes, batch, axis):
     assert state_part("state", sizes, torch.float32, batch, "file").axis == axis
 
 
 @pytest.mark.parametrize(("sizes", "batch"), [([2, 4], "n"), (["a", "b"], "n"), ([3, 3, 4], 3), ([], 1)])
-def test_a_state_without_one_clear_batch_is_refused(sizes, batch):
+def test_a_state_without_a_unique_batch_dimension_is_refused(sizes, batch):
     with pytest.raises(ModelError, match=r"file: the state state .* dimensions? with the batch size"):
         state_part("state", sizes, torch.float32, batch, "file")
 
@@ -230,7 +230,7 @@ def test_a_vocabulary_with_gaps_is_refused():
         Words.of(SymbolTable([("<s>", 0), ("</s>", 5)]))
 
 
-def test_a_vocabulary_is_the_given_one_or_inside_or_beside(tmp_path):
+def test_the_vocabulary_is_an_argument_or_in_the_model_or_in_words_txt(tmp_path):
     model = str(tmp_path / "model")
     with pytest.raises(ModelError, match=r"the model contains no vocabulary, and .*words\.txt does not exist"):
         find(model, None, None)

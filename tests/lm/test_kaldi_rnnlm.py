@@ -44,7 +44,7 @@ GOLDEN = [
 @pytest.mark.parametrize("normalize", [False, True], ids=["unnorm", "norm"])
 @pytest.mark.parametrize(("name", "text", "scores"), GOLDEN, ids=[name for name, _, _ in GOLDEN])
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_scores_are_kaldis(name, text, scores, normalize, backend):
+def test_scores_agree_with_kaldi(name, text, scores, normalize, backend):
     ids = numbers(text, int)
     expected = numbers(scores.with_name(f"{scores.name}.{'norm' if normalize else 'unnorm'}.txt"), float)
     lm = load(RNNLM / name, "cpu", normalize=normalize, max_batch=256, backend=backend)
@@ -59,14 +59,14 @@ def test_scores_are_kaldis(name, text, scores, normalize, backend):
 
 
 @golden
-def test_a_network_as_text_scores_as_the_binary_one_does():
+def test_text_and_binary_networks_have_the_same_scores():
     ids = list(numbers(SCORES / "text.int", int).values())
     binary, text = (load(RNNLM / "word" / name) for name in ("final.raw", "final.raw.txt.gz"))
     assert sentence_logprobs(text, ids) == pytest.approx(sentence_logprobs(binary, ids), abs=1e-3)
 
 
 @golden
-def test_lm_score_prints_what_kaldi_prints(ninja, tmp_path):
+def test_lm_score_prints_the_scores_of_kaldi(ninja, tmp_path):
     code, output, errors = ninja("lm", "score", RNNLM / "word", SCORES / "text")
     assert code == 0
     assert errors.startswith(
@@ -100,7 +100,7 @@ SENTENCES = [[4, 5, 3, 6, 6], [], [7], [5, 4, 5, 4, 5, 4, 5]]
 @pytest.mark.parametrize("mode", ["binary", "text"])
 @pytest.mark.parametrize("kind", ["words", "features"])
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_scores_agree_with_the_twin(tmp_path, backend, kind, mode, normalize):
+def test_scores_agree_with_the_slow_twin(tmp_path, backend, kind, mode, normalize):
     lm = load(write_model(tmp_path / "rnnlm", kind, mode), "cpu", normalize=normalize, backend=backend)
     embedding = EMBEDDING
     if kind == "features":
@@ -124,17 +124,17 @@ def test_normalised_probabilities_of_all_words_but_epsilon_sum_to_one(folder):
 
 # No machine of ours has one; whoever has sees this run.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
-def test_a_gpu_scores_as_the_cpu_does(folder):
+def test_gpu_scores_agree_with_the_cpu(folder):
     cpu_scores, gpu_scores = (sentence_logprobs(load(folder, device), SENTENCES) for device in ("cpu", "cuda"))
     assert gpu_scores == pytest.approx(cpu_scores, abs=1e-4)
 
 
-def test_a_device_that_is_not_there_is_refused(folder):
+def test_an_unknown_device_is_refused(folder):
     with pytest.raises(OptionError, match="cannot use the device 'nonsense'"):
         load(folder, "nonsense")
 
 
-def test_pieces_may_be_packed_and_the_network_may_be_named(folder):
+def test_gzip_files_and_the_path_of_the_network_are_accepted(folder):
     expected = sentence_logprobs(load(folder), SENTENCES)
     for path in ("final.raw", "word_embedding.final.mat", "special_symbol_opts.txt", "config/words.txt"):
         (folder / f"{path}.gz").write_bytes(gzip.compress((folder / path).read_bytes()))
@@ -162,14 +162,14 @@ def test_special_symbols_have_kaldis_defaults(folder):
         (["final.raw", "word_embedding.final.mat"], "final.raw is missing"),
     ],
 )
-def test_a_missing_piece_is_named(folder, missing, message):
+def test_a_missing_file_is_reported(folder, missing, message):
     for name in missing:
         (folder / name).unlink()
     with pytest.raises(ModelError, match=f"^{folder}: {message}"):
         load(folder)
 
 
-def test_features_of_words_must_be_there_too(tmp_path):
+def test_a_missing_file_of_word_features_is_reported(tmp_path):
     folder = write_model(tmp_path / "rnnlm", "features")
     (folder / "word_feats.txt").unlink()
     with pytest.raises(ModelError, match=r"word_feats.txt is missing"):
@@ -205,14 +205,14 @@ def test_features_of_words_must_be_there_too(tmp_path):
         ("final.raw", writer.network(LINES[:-1], COMPONENTS), FormatError, "no output-node with the name 'output'"),
     ],
 )
-def test_pieces_that_contradict_each_other_are_refused(folder, path, content, error, message):
+def test_inconsistent_files_are_refused(folder, path, content, error, message):
     (folder / path).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(error, match=message) as caught:
         load(folder)
     assert str(caught.value).startswith(f"{folder}/")
 
 
-def test_a_network_whose_output_is_no_embedding_is_refused(folder):
+def test_a_network_with_different_input_and_output_widths_is_refused(folder):
     lines = [*LINES[:-1], "output-node name=output input=Append(lstm, lstm)"]
     (folder / "final.raw").write_bytes(writer.network(lines, COMPONENTS))
     with pytest.raises(ModelError, match=r"input has width 4 and its output 8; both must be equal in a language model"):
@@ -232,7 +232,7 @@ def test_a_network_whose_output_is_no_embedding_is_refused(folder):
         (lambda text: "", ModelError, "features for 0 words"),
     ],
 )
-def test_features_that_make_no_sense_are_refused_with_their_line(tmp_path, edit, error, message):
+def test_invalid_word_features_are_refused_with_their_line(tmp_path, edit, error, message):
     path = write_model(tmp_path / "rnnlm", "features") / "word_feats.txt"
     path.write_text(edit(path.read_text()))
     with pytest.raises(error, match=rf"word_feats.txt.*{message}"):
@@ -244,7 +244,7 @@ def test_features_that_make_no_sense_are_refused_with_their_line(tmp_path, edit,
 
 @pytest.mark.parametrize("name", ["lm.pt", "lm.safetensors"])
 @pytest.mark.parametrize("kind", ["words", "features"])
-def test_a_checkpoint_gives_the_same_scores_to_the_bit(ninja, tmp_path, kind, name):
+def test_a_converted_checkpoint_has_bit_identical_scores(ninja, tmp_path, kind, name):
     folder = write_model(tmp_path / "rnnlm", kind, "text")
     assert ninja("lm", "convert", folder, "-o", tmp_path / name) == (0, "", "")
     direct, stored = load(folder), load(tmp_path / name)
@@ -254,7 +254,7 @@ def test_a_checkpoint_gives_the_same_scores_to_the_bit(ninja, tmp_path, kind, na
     assert load(tmp_path / name, normalize=True).normalized
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_else(folder, tmp_path):
+def test_a_missing_output_folder_is_refused(folder, tmp_path):
     with pytest.raises(OutputError):
         convert(folder, tmp_path / "none" / "lm.pt")
 
@@ -298,7 +298,7 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
         ("features", ["state", "features.value"], torch.ones(13), "are inconsistent"),
     ],
 )
-def test_an_untrue_checkpoint_is_refused(tmp_path, kind, keys, value, message):
+def test_an_inconsistent_checkpoint_is_refused(tmp_path, kind, keys, value, message):
     convert(write_model(tmp_path / "rnnlm", kind), tmp_path / "lm.pt")
     content = torch.load(tmp_path / "lm.pt", weights_only=True)
     torch.save(change(content, *keys, to=value), tmp_path / "lm.pt")
@@ -307,7 +307,7 @@ def test_an_untrue_checkpoint_is_refused(tmp_path, kind, keys, value, message):
     assert str(caught.value).startswith(f"{tmp_path / 'lm.pt'}: ")
 
 
-def test_the_model_says_how_many_numbers_it_has(folder):
+def test_the_number_of_parameters_is_reported(folder):
     model = read(folder)
     lstm = 8 * 6 + 8 + 3 * 2 + 4 * 2 + 4
     assert model.num_parameters == KaldiRnnlm(model).num_parameters == lstm + EMBEDDING.size

@@ -100,7 +100,7 @@ def test_models_agree_with_the_formulas_and_sum_to_one_after_every_history(text,
         ("sri_unk", NgramOptions(order=2, unk_share=1.0)),
     ],
 )
-def test_models_are_those_of_kenlms_lmplz(name, options):
+def test_models_agree_with_lmplz_of_kenlm(name, options):
     model = train_ngram(read_sentences(GOLDEN / "text"), options)
     assert model.notes == ()
     expected, ngrams = read_arpa_file(GOLDEN / f"{name}.arpa.gz"), as_slow_ngram(model).ngrams
@@ -132,7 +132,7 @@ def test_a_written_model_is_read_back_with_the_same_scores(tmp_path, name):
         assert measure(lm, [sentence]).logprob == pytest.approx(expected, abs=1e-5)
 
 
-def test_an_equal_text_gives_equal_bytes(tmp_path):
+def test_equal_texts_give_identical_arpa_files(tmp_path):
     text = list(read_sentences(GOLDEN / "text"))
     train_ngram(text).write_arpa(tmp_path / "a")
     train_ngram(reversed(text)).write_arpa(tmp_path / "b")  # neither order nor kind of the input counts
@@ -151,7 +151,7 @@ def test_words_outside_the_vocabulary_become_unk_and_are_counted():
     assert model.unk_words == 3
 
 
-def test_a_text_made_from_patterns_gets_continued_discounts_and_a_note():
+def test_discounts_of_unusual_counts_are_extrapolated_with_a_note():
     model = train_ngram([["a", "b"], ["a", "c"], ["d", "b"]] * 4)
     assert model.discounts[2].source == "fallback"
     assert model.discounts[2].of_count == FALLBACK
@@ -171,7 +171,7 @@ def test_an_order_beyond_the_longest_sentence_is_lowered_with_a_note():
     assert model.notes[0] == "no sentence is long enough for 6-grams; the order is 4"
 
 
-def test_progress_tells_what_was_counted():
+def test_progress_reports_the_counts():
     lines = []
     with mock.patch.object(ngram_counts, "REPORT", 5):
         train_ngram([["a", "b"]] * 4, progress=lines.append)
@@ -230,7 +230,7 @@ def test_options_out_of_range_are_refused(message):
     assert str(raised.value).startswith(message)
 
 
-def test_contradictions_are_refused():
+def test_contradictory_arguments_are_refused():
     with pytest.raises(OptionError, match="vocabulary and min_count both select the words of the model"):
         train_ngram([["a"]], NgramOptions(min_count=2), vocabulary=["a"])
     with pytest.raises(
@@ -241,12 +241,12 @@ def test_contradictions_are_refused():
         train_ngram([["a", "a", "d"]], NgramOptions(unk_share=1.0), vocabulary=["a", "b", "c"])
 
 
-def test_a_model_cannot_be_written_into_a_folder_that_is_not_there(tmp_path):
+def test_a_missing_output_folder_is_refused(tmp_path):
     with pytest.raises(OutputError, match="cannot be written"):
         train_ngram([["a"]]).write_arpa(tmp_path / "no" / "lm.arpa")
 
 
-def test_measuring_separates_unknown_words():
+def test_perplexity_separates_unknown_words():
     lm = train_ngram([["a", "b"], ["b"]], NgramOptions(order=1)).as_language_model()
     measurement = measure(lm, [["a", "z", UNK], ["b"]])
     assert (measurement.num_sentences, measurement.num_words, measurement.num_unknown) == (2, 4, 2)
@@ -262,7 +262,7 @@ def test_measuring_separates_unknown_words():
         measure(lm, [], "t")
 
 
-def test_measuring_needs_a_word_for_unknown_ones(tmp_path):
+def test_perplexity_of_unknown_words_requires_unk(tmp_path):
     (tmp_path / "lm.arpa").write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-1 a\n\n\\end\\\n")
     with pytest.raises(VocabularyError, match="t: the text contains unknown words, but the model has no <unk>"):
         measure(load(tmp_path / "lm.arpa"), [["b"]], "t")
@@ -304,7 +304,7 @@ def test_tagging_takes_the_leftmost_and_longest_phrase(sentence, phrase_list):
         assert tags.count(name) == tagger.num_tagged[name] + tagger.num_present[name]
 
 
-def test_a_phrase_of_several_classes_stands_for_them_by_turns():
+def test_a_phrase_of_several_classes_is_assigned_to_them_in_turn():
     tagger = Tagger({"@place": ["paris", "new york"], "@name": ["paris"], "<title>": ["paris", "paris"]})
     text = [["call", "paris"], ["paris", "or", "new", "york"], ["paris", "now"], ["ring", "paris"]]
     assert list(map(tagger.tag, text)) == [
@@ -322,7 +322,7 @@ def test_a_phrase_of_several_classes_stands_for_them_by_turns():
     ]
 
 
-def test_classes_without_phrases_and_phrases_never_found_are_named():
+def test_notes_list_classes_without_occurrences_or_phrases():
     tagger = Tagger({"@name": ["tom chen"], "$song": ["x"], "@empty": []})
     assert tagger.tag(["@name", "and", "@stranger", "tom", "x"]) == ["@name", "and", "@stranger", "tom", "$song"]
     assert tagger.notes() == [

@@ -48,7 +48,7 @@ def test_a_written_sentence_has_the_score_of_its_lexical_words(sentences):
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(WRITTEN)), min_size=1, max_size=8))
-def test_a_batch_is_scored_as_its_words_one_by_one(pairs):
+def test_a_batch_has_the_scores_of_its_single_words(pairs):
     lm = FakeLM()
     model = lexical(lm)
     start = model.start(4)
@@ -61,7 +61,7 @@ def test_a_batch_is_scored_as_its_words_one_by_one(pairs):
 
 
 @given(st.lists(st.tuples(st.integers(-1, 5), st.sampled_from(WRITTEN)), max_size=8))
-def test_a_trie_is_scored_as_its_paths(nodes):
+def test_trie_scores_do_not_depend_on_the_method(nodes):
     model = lexical()
     parent = np.array([min(draw, node - 1) for node, (draw, _) in enumerate(nodes)], np.int32)
     word = np.array(model.vocabulary.ids([name for _, name in nodes]), np.int32)
@@ -70,7 +70,7 @@ def test_a_trie_is_scored_as_its_paths(nodes):
     assert score_trie(model, parent, word).tolist() == scores.tolist()
 
 
-def test_words_of_equal_form_have_one_id():
+def test_words_of_equal_form_share_an_id():
     model = lexical()
     assert len(set(model.vocabulary.ids(["W1,", "w1", "“W1”"]))) == 1
     assert model.vocabulary.ids(["W2-w3", "w2 w3"]) == [FIRST_FORM + 1] * 2
@@ -78,7 +78,7 @@ def test_words_of_equal_form_have_one_id():
     assert model.vocabulary.ids(["lacking", "w1-lacking"]) == [-1, -1]
 
 
-def test_a_form_of_several_words_is_a_single_word_of_the_model_if_it_has_one():
+def test_a_form_of_several_words_maps_to_a_single_word_of_the_model():
     lm = FakeLM(extra_words=("e-mail", "a.m.", "it's"))
     assert lexical(lm).vocabulary.ids(["E-Mail,", "A.M."]) == lm.vocabulary.ids(["e-mail", "a.m."])
     english = lexical(lm, "english")
@@ -86,7 +86,7 @@ def test_a_form_of_several_words_is_a_single_word_of_the_model_if_it_has_one():
     assert english.vocabulary.id("It’s,") == lm.vocabulary.id("it's")
 
 
-def test_a_word_is_found_if_the_model_has_another_spelling_of_its_form():
+def test_a_word_matches_another_spelling_of_its_form_in_the_model():
     lm = FakeLM(extra_words=("THE", "Chen", "gonna", "colour"))
     the, chen, gonna, colour = lm.vocabulary.ids(["THE", "Chen", "gonna", "colour"])
     basic = lexical(lm).vocabulary
@@ -96,7 +96,7 @@ def test_a_word_is_found_if_the_model_has_another_spelling_of_its_form():
     assert english.ids(["the", "The", "colour", "color", "Gonna"]) == [the, the, colour, colour, gonna]
 
 
-def test_empty_words_are_no_words_of_a_word_map():
+def test_a_word_map_ignores_words_with_empty_forms():
     words = SymbolTable.from_words(["<eps>", *WRITTEN])
     word_map = WordMap(words, lexical())
     lm_word = dict(zip(WRITTEN, word_map.lm_word[1:].tolist(), strict=True))
@@ -107,7 +107,7 @@ def test_empty_words_are_no_words_of_a_word_map():
     assert not coverage.lacking
 
 
-def test_a_mixture_reads_forms_and_merges_equal_ones():
+def test_a_mixture_scores_forms_and_merges_equal_ones():
     forms = LexicalForms("basic")
     lms = [FakeLM(), FakeLM(salt=1)]
     mixture = with_lexical_forms(Mixture([(lms[0], 0.5), (lms[1], -0.5)]), forms)
@@ -131,7 +131,7 @@ def test_a_mixture_reads_forms_and_merges_equal_ones():
     assert by_word[","] == -1
 
 
-def test_models_of_written_text_are_left_alone():
+def test_models_of_written_text_are_not_wrapped():
     class WrittenLM(FakeLM):
         reads_written = True
 
@@ -145,7 +145,7 @@ def test_models_of_written_text_are_left_alone():
     assert with_lexical_forms(None, forms) is None
 
 
-def test_auto_reads_words_as_they_are_until_they_look_written():
+def test_auto_normalizes_only_after_words_look_written():
     notes: list[str] = []
     lm = FakeLM()
     model = LexicalLM(lm, LexicalForms(note=notes.append))
@@ -155,7 +155,7 @@ def test_auto_reads_words_as_they_are_until_they_look_written():
 
 
 @pytest.mark.parametrize("name", ["none", "auto"])
-def test_lexical_words_cost_nothing(name):
+def test_lexical_words_keep_their_ids(name):
     lm = FakeLM()
     names = ["w1", "w2", "lacking"]
     assert lexical(lm, name).vocabulary.ids(names) == lm.vocabulary.ids(names)
@@ -163,7 +163,7 @@ def test_lexical_words_cost_nothing(name):
 
 @pytest.mark.parametrize("kind", ["byte_level_bpe", "metaspace_unigram", "word_piece"])
 @pytest.mark.parametrize("is_written", [False, True])
-def test_pieces_with_capitals_or_commas_are_those_of_written_text(kind, is_written, monkeypatch):
+def test_pieces_with_capitals_or_commas_indicate_written_text(kind, is_written, monkeypatch):
     pytest.importorskip("transformers")
     import tiny_hf
 

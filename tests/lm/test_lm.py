@@ -65,7 +65,7 @@ def array(*numbers):
 
 # No machine of ours has one; whoever has sees this run.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
-def test_a_gpu_scores_as_the_cpu_does():
+def test_gpu_scores_agree_with_the_cpu():
     sentences = [[5, 3, 2, 39, 5, 5], [], [7], [3, 4] * 9]
     on_cpu, on_gpu = (
         sentence_logprobs(LstmLM(MODULE, VOCABULARY, LoadOptions(device)), sentences) for device in ("cpu", "cuda")
@@ -86,14 +86,14 @@ def test_steps_agree_with_the_definition_over_a_sentence(layers, projection):
 
 @settings(max_examples=12, deadline=None)
 @given(SENTENCES)
-def test_sentences_side_by_side_score_as_each_alone(sentences):
+def test_sentences_in_a_batch_have_their_single_scores(sentences):
     lm = LstmLM(MODULE, VOCABULARY)
     expected = [sum(whole_sentence(MODULE, sentence)) for sentence in sentences]
     assert sentence_logprobs(lm, sentences) == pytest.approx(expected, abs=1e-4)
     assert lm.num_slots == 0
 
 
-def test_no_sentences_score_nothing(lm):
+def test_no_sentences_have_no_scores(lm):
     assert sentence_logprobs(lm, []).shape == (0,)
 
 
@@ -112,7 +112,7 @@ def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
     assert np.exp(logprob.astype(np.float64)).reshape(3, -1).sum(1) == pytest.approx([1, 1, 1], abs=1e-5)
 
 
-def test_without_normalisation_scores_are_off_by_one_constant_a_history():
+def test_without_normalisation_scores_differ_by_a_constant_per_history():
     exact, raw = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, LoadOptions(normalize=False))
     words = array(1, 5, 9, 30)
     difference = raw.logprob(np.repeat(raw.start(1), 4), words) - exact.logprob(np.repeat(exact.start(1), 4), words)
@@ -120,7 +120,7 @@ def test_without_normalisation_scores_are_off_by_one_constant_a_history():
     assert abs(difference[0]) > 0.1
 
 
-def test_an_estimated_normaliser_takes_the_place_of_the_exact_one_unless_that_is_asked_for():
+def test_an_estimated_normaliser_replaces_the_exact_one_by_default():
     module = make_module(2)
     plain = LstmLM(copy.deepcopy(module), VOCABULARY)
     torch.manual_seed(1)
@@ -149,7 +149,7 @@ def test_a_row_of_a_product_has_the_same_bits_in_every_batch(half):
         assert (product(rows[:size].contiguous()) == whole[:size]).all()
 
 
-def test_products_are_exact_where_onednn_may_not_use_the_instructions_of_bfloat16():
+def test_products_are_exact_if_onednn_is_limited_to_avx2():
     script = (
         "import torch; from ninja.lm.compute import computes_in_half, linear; "
         "torch.manual_seed(1); weight, rows = torch.randn(96, 40), torch.randn(64, 40); "
@@ -191,7 +191,7 @@ def test_threads_compute_every_row_once(num_rows, count):
     assert (times == 1).all()
 
 
-def test_threads_of_a_model_leave_torch_its_own(lm):
+def test_model_threads_do_not_change_the_thread_count_of_torch(lm):
     num_threads = torch.get_num_threads()
     lm.advance(np.repeat(lm.start(1), 300), np.full(300, 5, np.int32))
     assert torch.get_num_threads() == num_threads
@@ -216,7 +216,7 @@ def test_old_slots_stay_valid_and_branches_are_independent(lm):
     assert lm.logprob(branch, array(7, 7)) == pytest.approx(expected, abs=1e-5)
 
 
-def test_released_slots_are_reused_and_forget_their_past(lm):
+def test_released_slots_are_reused_without_their_old_state(lm):
     root = lm.start(1)
     old_slots = lm.advance(np.repeat(root, 2), array(5, 5))
     lm.logprob(old_slots, array(7, 7))  # leaves normalisers behind
@@ -241,14 +241,14 @@ def test_states_survive_the_growth_of_the_slab(monkeypatch):
     assert len(lm._slots._free) == capacity
 
 
-def test_empty_batches_are_harmless(lm):
+def test_empty_batches_are_accepted(lm):
     no_slots = np.empty(0, np.int64)
     for call in (lm.advance, lm.logprob):
         assert len(call(no_slots, no_slots.astype(np.int32))) == 0
     lm.release(lm.start(0))
 
 
-def test_the_network_keeps_the_protocol(lm):
+def test_the_network_implements_the_language_model_protocol(lm):
     assert isinstance(lm, LanguageModel)
     assert (lm.bos, lm.eos, lm.unk) == (0, 1, 2)
 
@@ -267,6 +267,6 @@ def test_the_network_keeps_the_protocol(lm):
         (SymbolTable.from_words([f"w{n}" for n in range(NUM_WORDS)]), {}, ModelError, "does not contain <s>"),
     ],
 )
-def test_a_network_refuses_what_it_cannot_run_with(vocabulary, options, error, message):
+def test_invalid_vocabularies_and_options_are_refused(vocabulary, options, error, message):
     with pytest.raises(error, match=message):
         LstmLM(MODULE, vocabulary, LoadOptions(**options))

@@ -22,7 +22,7 @@ def logprob(lm, *sentences):
     return sentence_logprobs(lm, ids)
 
 
-def test_it_fits_the_size_it_may_have():
+def test_the_checkpoint_has_at_most_25_megabytes():
     assert ENGLISH.stat().st_size <= 25_000_000
 
 
@@ -35,12 +35,12 @@ def test_it_fits_the_size_it_may_have():
         ("the children were playing in the garden", "the children where playing in the guard in"),
     ],
 )
-def test_it_prefers_what_was_said_to_what_sounds_like_it(lm, reference, hypothesis):
+def test_correct_sentences_score_above_homophone_errors(lm, reference, hypothesis):
     reference_score, hypothesis_score = logprob(lm, reference, hypothesis)
     assert reference_score > hypothesis_score + 5
 
 
-def test_its_perplexity_is_that_of_a_trained_model(lm):
+def test_the_perplexity_of_new_sentences_is_below_100(lm):
     # Written for this test, so in no training text.
     sentences = [
         "the old man opened the door slowly and asked us to come in",
@@ -53,7 +53,7 @@ def test_its_perplexity_is_that_of_a_trained_model(lm):
     assert math.exp(-logprob(lm, *sentences).sum() / tokens) < 100
 
 
-def test_its_probabilities_are_normalised_and_never_start_a_sentence_anew():
+def test_probabilities_sum_to_one_and_bos_is_improbable():
     lm = load(normalize=True)
     slot = lm.advance(lm.start(1), np.array([lm.vocabulary.id("the")], np.int32))
     all_words = np.arange(len(lm.vocabulary), dtype=np.int32)
@@ -62,7 +62,7 @@ def test_its_probabilities_are_normalised_and_never_start_a_sentence_anew():
     assert probability[lm.bos] < 1e-4
 
 
-def test_its_estimated_normaliser_is_near_the_exact_one(lm):
+def test_the_estimated_normaliser_is_close_to_the_exact_one(lm):
     exact = load(normalize=True)
     sentence = ["the", "old", "man", "opened", "the", "door", "slowly", "and", "asked", "us", "to", "come", "in"]
     slots = lm.start(1), exact.start(1)
@@ -76,7 +76,7 @@ def test_its_estimated_normaliser_is_near_the_exact_one(lm):
     assert np.ptp(differences) > 0  # it is an estimate
 
 
-def test_its_card_tells_the_perplexity_of_its_checkpoint():
+def test_the_model_card_states_the_perplexity_of_the_checkpoint():
     pytest.importorskip("torch")
     from ninja.lm import checkpoint
 
@@ -85,7 +85,7 @@ def test_its_card_tells_the_perplexity_of_its_checkpoint():
     assert card["perplexity"] < 150
 
 
-def test_the_trigram_goes_by_its_name_and_fits_its_card(tmp_path, monkeypatch, lm):
+def test_english_ngram_loads_by_name_and_matches_its_card(tmp_path, monkeypatch, lm):
     ngram = load("english-ngram")
     assert {word for word, _ in ngram.vocabulary} == {word for word, _ in lm.vocabulary}
     assert ENGLISH_NGRAM.stat().st_size <= 25_000_000

@@ -129,7 +129,7 @@ def test_a_step_from_two_summands_agrees_with_its_slow_twin(num_rows, cells, gap
     assert np.array_equal(slab[unchanged], old_values)  # nothing beside the new cells is written
 
 
-def test_steps_beyond_their_rows_are_refused():
+def test_steps_with_invalid_rows_are_refused():
     gates, cell, row = np.zeros((2, 8), np.float32), np.zeros((3, 2), np.float32), np.zeros(1, np.int64)
     for place, number in ((1, 2), (3, 2), (5, 3), (6, -1)):
         arguments = [gates, row, gates, row, cell, row, row]
@@ -151,7 +151,7 @@ def test_steps_beyond_their_rows_are_refused():
     level=st.sampled_from([0, 1, 2]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_products_agree_with_their_slow_twin_and_with_themselves_in_any_batch(
+def test_products_agree_with_their_slow_twin_in_any_batch(
     num_rows, num_inputs, num_outputs, gap, with_bias, level, seed
 ):
     random = np.random.default_rng(seed)
@@ -168,7 +168,7 @@ def test_products_agree_with_their_slow_twin_and_with_themselves_in_any_batch(
     assert np.array_equal(result[num_rows // 3 :], product(rows, row[num_rows // 3 :]))
 
 
-def test_products_of_other_shapes_are_refused():
+def test_products_with_inconsistent_shapes_are_refused():
     weight = np.zeros((3, 4), np.float32)
     with pytest.raises(ValueError, match="weights and bias are not of one shape"):
         _networks.Product(weight, np.zeros(4, np.float32))
@@ -216,7 +216,7 @@ def test_a_cell_with_peepholes_agrees_with_its_slow_twin(num_rows, cells, gap, s
     gap=st.integers(0, 2),
     seed=st.integers(0, 99),
 )
-def test_rows_are_put_together_where_their_slots_are(widths, num_rows, gap, seed):
+def test_scatter_rows_concatenates_pieces_into_their_slots(widths, num_rows, gap, seed):
     random = np.random.default_rng(seed)
     pieces = [random.normal(size=(num_rows, width + gap)).astype(np.float32)[:, gap:] for width in widths]
     slots = random.permutation(8)[:num_rows].astype(np.int64)
@@ -240,7 +240,7 @@ def test_rows_that_do_not_fit_their_slab_are_refused():
             _networks.scatter_rows(pieces, np.array(slots, np.int64), slab)
 
 
-def test_peepholes_of_another_shape_are_refused():
+def test_peepholes_of_wrong_shape_are_refused():
     gates, rows, peephole = np.zeros((2, 12), np.float32), np.zeros((2, 8), np.float32), np.zeros((3, 3), np.float32)
     with pytest.raises(ValueError, match="not of one shape"):
         _networks.peephole_cell(gates, rows[:1, :3], peephole)
@@ -248,7 +248,7 @@ def test_peepholes_of_another_shape_are_refused():
         _networks.peephole_cell(gates, rows[:, :6:2], peephole)
 
 
-def test_cells_of_another_shape_are_refused():
+def test_cells_of_wrong_shape_are_refused():
     gates, rows = np.zeros((2, 12), np.float32), np.zeros((2, 8), np.float32)
     with pytest.raises(ValueError, match="not of one shape"):
         _networks.lstm_cell(gates, rows[:1, :3], rows[:, 3:6])

@@ -43,7 +43,7 @@ def content(path):
     return torch.load(path, weights_only=True)
 
 
-def test_a_checkpoint_is_read_as_it_was_written(path, module):
+def test_writing_and_reading_a_checkpoint_restores_it(path, module):
     stored = checkpoint.read(path)
     assert stored.words == WORDS
     assert stored.card == {"seed": 1}
@@ -54,7 +54,7 @@ def test_a_checkpoint_is_read_as_it_was_written(path, module):
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (1, 1), (7, 40)])
-def test_a_matrix_of_bytes_is_each_number_rounded_to_a_step_of_its_row(tmp_path, shape):
+def test_int8_weights_are_rounded_to_steps_of_their_row(tmp_path, shape):
     torch.manual_seed(shape[1])
     words = [*WORDS[:3], *(f"w{number}" for number in range(shape[0]))]
     module = LSTMLanguageModel(Config(len(words), embedding=shape[1], hidden=shape[1] + 1, layers=1, normaliser=3))
@@ -84,7 +84,7 @@ def test_a_matrix_of_bytes_is_each_number_rounded_to_a_step_of_its_row(tmp_path,
 @pytest.mark.parametrize(
     "sizes", [{"hidden": 8, "projection": 4}, {"hidden": 6}, {"hidden": 4}, {"hidden": 4, "projection": 3}]
 )
-def test_an_lstm_of_another_shape_is_stored_and_scores_as_its_definition(tmp_path, sizes, storage):
+def test_stored_lstms_of_other_shapes_keep_their_scores(tmp_path, sizes, storage):
     module = LSTMLanguageModel(Config(len(WORDS), embedding=6, **sizes))
     module.initialise()
     checkpoint.save(Checkpoint(module, WORDS, {}, storage), tmp_path / "model.pt")
@@ -98,7 +98,7 @@ def test_an_lstm_of_another_shape_is_stored_and_scores_as_its_definition(tmp_pat
     assert sentence_logprobs(load(tmp_path / "model.pt"), [[3, 4]]) == pytest.approx([expected], abs=1e-4)
 
 
-def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp_path, module):
+def test_an_int8_checkpoint_is_smaller_and_has_version_2(tmp_path, module):
     module = LSTMLanguageModel(Config(len(WORDS), embedding=100, hidden=300, layers=2))
     for storage in ("half", "int8"):
         checkpoint.save(Checkpoint(module, WORDS, {}, storage), tmp_path / f"{storage}.pt")
@@ -119,7 +119,7 @@ def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp
         ([1.0] * 6, "embedding.weight.scale is not a tensor"),
     ],
 )
-def test_bytes_without_their_scales_are_refused(tmp_path, module, scale, reason):
+def test_int8_weights_without_valid_scales_are_refused(tmp_path, module, scale, reason):
     path = tmp_path / "model.pt"
     checkpoint.save(Checkpoint(module, WORDS, {}, "int8"), path)
     content = torch.load(path, weights_only=True)
@@ -128,14 +128,14 @@ def test_bytes_without_their_scales_are_refused(tmp_path, module, scale, reason)
         load(path)
 
 
-def test_weights_that_are_not_finite_are_not_written_as_bytes(tmp_path, module):
+def test_weights_that_are_not_finite_are_not_stored_as_int8(tmp_path, module):
     with torch.no_grad():
         module.embedding.weight[3, 1] = float("nan")
     with pytest.raises(ModelError, match=r"weight embedding\.weight is not finite: the training diverged"):
         checkpoint.save(Checkpoint(module, WORDS, {}, "int8"), tmp_path / "model.pt")
 
 
-def test_loading_gives_a_model_with_its_vocabulary(path):
+def test_a_loaded_model_has_its_vocabulary(path):
     lm = load(path)
     assert [lm.vocabulary.word(number) for number in range(len(WORDS))] == WORDS
     assert (lm.bos, lm.eos, lm.unk) == (0, 1, 2)
@@ -149,7 +149,7 @@ def test_options_reach_the_model(path):
         load(path, "nonsense")
 
 
-def test_equal_models_give_equal_bytes(tmp_path, path, module):
+def test_equal_models_give_identical_files(tmp_path, path, module):
     os.mkdir(tmp_path / "again")
     checkpoint.save(Checkpoint(module, WORDS, {"seed": 1}), tmp_path / "again" / "model.pt")
     assert (tmp_path / "again" / "model.pt").read_bytes() == path.read_bytes()
@@ -174,7 +174,7 @@ def test_a_diverged_model_is_not_written(tmp_path, module):
         (b"u1 \0B\xd6\xfd\xb2\x7e", "a Kaldi archive of lattices"),
     ],
 )
-def test_a_file_of_another_kind_is_named(tmp_path, content, reason):
+def test_errors_name_the_detected_file_type(tmp_path, content, reason):
     (tmp_path / "file.pt").write_bytes(content)
     with pytest.raises(
         ModelError, match=f"file.pt: this is {reason}.*, not a language model; specify a Ninja checkpoint"
@@ -188,7 +188,7 @@ def test_a_compressed_checkpoint_is_refused(tmp_path, path):
         load(tmp_path / "model.gz")
 
 
-def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
+def test_a_file_with_other_objects_is_refused_with_their_type(tmp_path):
     torch.save({"format": "ninja-lm", "state": torch.nn.Linear(1, 1)}, tmp_path / "file.pt")
     message = (
         r"file.pt: the file contains an object of the type torch.nn.modules.linear.Linear; Ninja loads "
@@ -198,14 +198,14 @@ def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
         load(tmp_path / "file.pt")
 
 
-def test_a_directory_and_a_missing_file_are_told_apart(tmp_path):
+def test_a_directory_and_a_missing_file_have_different_messages(tmp_path):
     with pytest.raises(ModelError, match="a directory of an unknown format"):
         load(tmp_path)
     with pytest.raises(ModelError, match="no such file; specify a language model"):
         load(tmp_path / "none.pt")
 
 
-def test_names_of_a_hub_are_told_from_files(tmp_path, monkeypatch):
+def test_the_error_for_a_hub_name_shows_the_download_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "exp").mkdir()
     for name, folder in (("gpt2", "gpt2"), ("facebook/opt-125m", "opt-125m"), ("Qwen/Qwen2.5-0.5B", "Qwen2.5-0.5B")):
@@ -216,7 +216,7 @@ def test_names_of_a_hub_are_told_from_files(tmp_path, monkeypatch):
             load(name)
 
 
-def test_every_truncation_is_noticed(tmp_path, path):
+def test_every_truncation_is_refused(tmp_path, path):
     content = path.read_bytes()
     broken_path = tmp_path / "broken.pt"
     for length in range(4, len(content), 97):
@@ -225,7 +225,7 @@ def test_every_truncation_is_noticed(tmp_path, path):
             load(broken_path)
 
 
-def test_a_flipped_bit_in_the_weights_is_noticed(tmp_path, path, content):
+def test_a_flipped_bit_in_the_weights_is_refused(tmp_path, path, content):
     file_bytes = bytearray(path.read_bytes())
     weights = content["state"]["embedding.weight"].numpy().tobytes()
     file_bytes[file_bytes.index(weights) + 5] ^= 1
@@ -234,7 +234,7 @@ def test_a_flipped_bit_in_the_weights_is_noticed(tmp_path, path, content):
         load(path)
 
 
-def test_zips_that_are_no_checkpoints_are_refused(tmp_path, path):
+def test_zip_files_that_are_not_checkpoints_are_refused(tmp_path, path):
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("readme", "hello")
     with pytest.raises(ModelError, match="the zip file was not written by torch"):
@@ -293,14 +293,14 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
         (["state", "bias"], torch.full((6,), float("nan")), "bias contains NaN"),
     ],
 )
-def test_an_untrue_checkpoint_is_refused(path, content, keys, value, reason):
+def test_an_inconsistent_checkpoint_is_refused(path, content, keys, value, reason):
     torch.save(change(content, *keys, to=value), path)
     with pytest.raises(ModelError, match=reason) as caught:
         load(path)
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_a_tensor_reaches_no_byte_outside_its_storage(path, content):
+def test_a_tensor_cannot_read_beyond_its_storage(path, content):
     """A storage declares more numbers than the file has, or a tensor more than its storage."""
     torch.save(change(content, "state", "bias", to=torch.arange(251.0)), path)
     count, claim = b"K\xfb", b"M\xff\xff"  # 251 and 65535, as pickle writes them
@@ -319,7 +319,7 @@ def test_a_tensor_reaches_no_byte_outside_its_storage(path, content):
             load(path)
 
 
-def test_a_bare_tensor_is_no_checkpoint(tmp_path):
+def test_a_bare_tensor_is_refused(tmp_path):
     torch.save(torch.zeros(3), tmp_path / "tensor.pt")
     with pytest.raises(ModelError, match="not a Ninja checkpoint"):
         load(tmp_path / "tensor.pt")

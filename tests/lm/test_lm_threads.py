@@ -154,7 +154,7 @@ def assert_close_paths(paths: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("build", MODELS)
-def test_threads_that_rescore_with_one_model_get_its_costs(build, tmp_path):
+def test_threads_sharing_a_model_get_the_costs_of_one_thread(build, tmp_path):
     for name in ("alone", "shared"):
         (tmp_path / name).mkdir()
     slow = build in (causal, multiwords)
@@ -167,7 +167,7 @@ def test_threads_that_rescore_with_one_model_get_its_costs(build, tmp_path):
 
 
 @pytest.mark.parametrize("build", [lstm, module])
-def test_mixtures_and_old_models_may_be_shared_too(build, tmp_path):
+def test_threads_can_share_mixtures_and_old_models(build, tmp_path):
     def mixed(lm: LanguageModel, old: LanguageModel) -> Any:
         return best(Mixture([(lm, 0.5), (FakeLM(), 0.5)], "linear"), old_lm=old)
 
@@ -179,7 +179,7 @@ def test_mixtures_and_old_models_may_be_shared_too(build, tmp_path):
 
 
 @pytest.mark.parametrize("build", [lstm, transformer, kaldi, causal, module])
-def test_methods_called_directly_and_texts_scored_meanwhile_are_right(build, tmp_path):
+def test_direct_calls_and_sentence_scoring_can_run_concurrently(build, tmp_path):
     lm = build(tmp_path)
     lm.vocabulary.ids(f"w{number}" for number in range(1, 8))
     words = [number for _, number in list(lm.vocabulary) if number not in (lm.bos, lm.eos, lm.unk)][1:6]
@@ -207,7 +207,7 @@ def test_methods_called_directly_and_texts_scored_meanwhile_are_right(build, tmp
             assert logprobs == pytest.approx(expected, abs=1e-3)
 
 
-def test_rescorers_of_one_model_and_interleaved_runs_are_right():
+def test_rescorers_and_interleaved_runs_can_share_a_model():
     expected = best(lstm(Path()))
     lm = lstm(Path())
     with Rescorer(lm, OPTIONS) as first, Rescorer(lm, OPTIONS) as second:
@@ -222,7 +222,7 @@ def test_rescorers_of_one_model_and_interleaved_runs_are_right():
         assert costs == pytest.approx([cost for _, _, cost in expected], abs=1e-3)
 
 
-def test_a_tracker_and_contextual_models_may_be_shared():
+def test_threads_can_share_a_tracker_and_a_contextual_model():
     phrases = tiny_pointer.entities([tiny_pointer.WORDS[5:7], tiny_pointer.WORDS[6:8]]).of("*")
     texts = [np.random.default_rng(seed).integers(5, 9, 6).tolist() for seed in range(6)]
 
@@ -260,7 +260,7 @@ def test_a_tracker_and_contextual_models_may_be_shared():
             assert lm_scores == pytest.approx(expected[1], abs=1e-3)
 
 
-def test_threads_share_a_model_of_lexical_words():
+def test_threads_can_share_a_lexical_model():
     inner = FakeLM()
     lm = LexicalLM(inner, LexicalForms("basic"))
     words = np.array(lm.vocabulary.ids(["W1,", ",", "w2-w3", ",", "W4-w1!", ",", "w5"]), np.int32)
@@ -283,7 +283,7 @@ def test_threads_share_a_model_of_lexical_words():
     assert inner.history == {}  # every slot is released once
 
 
-def test_words_numbered_by_several_threads_have_numbers_of_their_own(tmp_path):
+def test_words_added_by_several_threads_get_distinct_ids(tmp_path):
     lm = multiwords(tmp_path)
     words = [f"w{first}_w{second}" for first in range(30) for second in range(30)]
     for ids in in_threads(lambda number: lm.vocabulary.ids(words[number:] + words[:number])):
@@ -291,7 +291,7 @@ def test_words_numbered_by_several_threads_have_numbers_of_their_own(tmp_path):
     assert [lm.vocabulary.word(number) for number in lm.vocabulary.ids(words)] == words
 
 
-def test_twins_copies_and_pickles_do_not_wait_for_each_other():
+def test_copies_of_a_model_do_not_share_its_lock():
     class Slow(FakeLM):
         def start(self, count: int) -> np.ndarray:
             entered.set()

@@ -36,7 +36,7 @@ def test_a_trie_holds_each_distinct_prefix_once(sentences):
 
 
 @given(SENTENCES, SENTENCES)
-def test_tries_join_into_one(first, second):
+def test_joined_tries_equal_the_trie_of_all_sentences(first, second):
     trie, _ = trie_of(first)
     second_trie, nodes = trie_of(second)
     node_map = trie.add_trie(second_trie.parent, second_trie.word)
@@ -46,7 +46,7 @@ def test_tries_join_into_one(first, second):
 
 
 @given(SENTENCES, st.sampled_from([1, 2, 3, 100]))
-def test_nodes_are_scored_after_the_words_above_them_and_each_history_is_advanced_once(sentences, max_histories):
+def test_nodes_are_scored_after_their_ancestors_and_histories_advanced_once(sentences, max_histories):
     trie, nodes = trie_of(sentences)
     lm = FakeLM()
     score = score_trie(lm, trie.parent, trie.word, max_histories=max_histories)
@@ -58,7 +58,7 @@ def test_nodes_are_scored_after_the_words_above_them_and_each_history_is_advance
     assert not lm.history
 
 
-def test_slots_in_use_stay_bounded():
+def test_max_histories_limits_the_slots_in_use():
     class Counting(FakeLM):
         largest = 0
 
@@ -79,14 +79,14 @@ def test_slots_in_use_stay_bounded():
     assert unlimited_lm.largest > 256
 
 
-def test_a_level_is_one_round_of_questions():
+def test_each_level_needs_one_call():
     trie, _ = trie_of([[3, 4, 5], [3, 4, 6], [4]])
     rounds = []
     score_trie(FakeLM(), trie.parent, trie.word, on_call=lambda: rounds.append(1))
     assert len(rounds) == 4
 
 
-def test_a_model_that_scores_tries_itself_is_asked_once():
+def test_a_model_that_scores_tries_is_called_once():
     class Whole(FakeLM):
         scores_tries = True
 
@@ -100,7 +100,7 @@ def test_a_model_that_scores_tries_itself_is_asked_once():
 
 
 @pytest.mark.parametrize("method", ["advance", "logprob"])
-def test_slots_are_given_back_when_the_model_fails(method, monkeypatch):
+def test_slots_are_released_when_the_model_fails(method, monkeypatch):
     lm = FakeLM()
     calls = []
     original = getattr(FakeLM, method)
@@ -119,7 +119,7 @@ def test_slots_are_given_back_when_the_model_fails(method, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["advance", "logprob"])
-def test_a_model_that_answers_too_little_is_named(method, monkeypatch):
+def test_a_model_that_returns_too_few_values_is_refused(method, monkeypatch):
     original = getattr(FakeLM, method)
     monkeypatch.setattr(FakeLM, method, lambda self, *batch: original(self, *batch)[:-1])
     trie, _ = trie_of([[3, 4]])
@@ -146,7 +146,7 @@ def test_an_empty_trie_has_no_scores():
     assert score_trie(FakeLM(), np.empty(0, np.int32), np.empty(0, np.int32)).size == 0
 
 
-def test_the_trie_refuses_what_would_crash_it():
+def test_the_trie_refuses_invalid_arrays():
     with pytest.raises(ValueError, match="rise from 0"):
         WordTrie().add(np.array([1], np.int32), np.array([0, 2]))
     with pytest.raises(ValueError, match="rise from 0"):

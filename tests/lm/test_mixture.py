@@ -57,7 +57,7 @@ def test_a_mixture_of_mixtures_equals_enumeration_of_all_paths(lattice: Lattice,
     assert close(costs, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
 
 
-def test_a_mixture_of_one_model_is_that_model() -> None:
+def test_a_mixture_of_one_model_equals_that_model() -> None:
     lattice = random_lattice(1)
     options = RescoreOptions(max_unknown=1.0, unk_penalty=1.0)
     for combination in ("loglinear", "linear"):
@@ -82,7 +82,7 @@ def test_a_mixture_scores_sentences_as_a_language_model() -> None:
     assert (lm.num_slots, a.history, b.history) == (0, {}, {})
 
 
-def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order() -> None:
+def test_lattice_scores_do_not_depend_on_batch_or_order() -> None:
     options = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
     pairs = [(lattice.key, lattice) for lattice in map(random_lattice, range(40))]
 
@@ -95,7 +95,7 @@ def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order() -> None:
             assert lattice.identical(expected[key])
 
 
-def test_every_slot_of_every_model_is_given_back() -> None:
+def test_all_slots_of_all_models_are_released() -> None:
     lms = models()
     mixture = Mixture(tuple(zip(lms, (0.5, 0.3, 0.2), strict=True)))
     pairs = [(f"{i}", random_lattice(i)) for i in range(20)]
@@ -117,7 +117,7 @@ class Short(FakeLM):
 
 
 @pytest.mark.parametrize(("kind", "error"), [(Failing, ValueError), (Short, ModelError)])
-def test_a_failing_model_undoes_the_step_in_the_others(kind: type[FakeLM], error: type[Exception]) -> None:
+def test_a_failing_model_releases_the_new_slots_of_the_others(kind: type[FakeLM], error: type[Exception]) -> None:
     good, bad = FakeLM(), kind(salt=1)
     with pytest.raises(error, match=r"a bug|language model 2: advance returned shape \(0,\) for a batch of 1"):
         run(random_lattice(1), Mixture(((good, 0.5), (bad, 0.5))))
@@ -134,19 +134,19 @@ def test_a_failing_model_undoes_the_step_in_the_others(kind: type[FakeLM], error
         ((0.5, 0.5), "geometric", "one of loglinear, linear"),
     ],
 )
-def test_weights_that_make_no_mixture_are_refused(weights: tuple[float, ...], combination: How, message: str) -> None:
+def test_invalid_mixture_weights_are_refused(weights: tuple[float, ...], combination: How, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Mixture(tuple((FakeLM(), weight) for weight in weights), combination)
 
 
-def test_a_weight_of_zero_leaves_a_model_out() -> None:
+def test_a_model_with_weight_zero_is_not_called() -> None:
     idle = Failing(salt=1)
     run(random_lattice(1), Mixture(((FakeLM(), 1.0), (idle, 0.0))), RescoreOptions(max_unknown=1.0))
     with pytest.raises(OptionError, match="all weights of the mixture are 0"):
         Mixture(((idle, 0.0),)).over(TABLE)
 
 
-def test_an_unknown_word_without_unk_costs_its_lattice_only_once_others_are_done() -> None:
+def test_an_unknown_word_without_unk_fails_only_its_lattice() -> None:
     good = replace(random_lattice(5, num_states=5, fan=1), key="good")
     good = replace(good, word=np.minimum(good.word, 7))
     bad = replace(good, key="bad", word=np.full_like(good.word, 8))
@@ -167,7 +167,7 @@ def test_an_unknown_word_without_unk_costs_its_lattice_only_once_others_are_done
     assert isinstance(errors[0], VocabularyError)
 
 
-def test_each_model_says_how_well_it_knows_the_words_and_refuses_by_name() -> None:
+def test_coverage_is_reported_and_checked_per_model() -> None:
     report = RescoreReport()
     mixture = Mixture(((FakeLM(8), 0.5), (FakeLM(3, salt=1), 0.5)), names=("big", "small"))
     list(rescore([("a", random_lattice(7))], mixture, RescoreOptions(max_unknown=1.0), report=report))
@@ -181,7 +181,7 @@ def test_each_model_says_how_well_it_knows_the_words_and_refuses_by_name() -> No
         list(rescore([("a", random_lattice(7))], mixture, RescoreOptions()))
 
 
-def test_nan_and_probability_zero_cost_one_lattice_only() -> None:
+def test_nan_and_probability_zero_fail_only_their_lattice() -> None:
     class Broken(FakeLM):
         def score(self, history: tuple[int, ...], word: int) -> float:
             if word == self.vocabulary.id("w7"):
@@ -201,7 +201,7 @@ def test_nan_and_probability_zero_cost_one_lattice_only() -> None:
         assert all(isinstance(error, ModelError) for error in errors)
 
 
-def test_lattices_of_another_symbol_table_join_a_run() -> None:
+def test_a_run_accepts_lattices_with_different_symbol_tables() -> None:
     first, second = random_lattice(5, num_states=6, fan=1), random_lattice(6, num_states=6, fan=1)
     second_table = SymbolTable([("<eps>", 0), *((f"w{9 - i}", i) for i in range(1, 8)), ("new", 8)])
     second = replace(second, words=second_table)
@@ -259,7 +259,7 @@ def test_a_model_that_scores_whole_tries_does_so_in_a_mixture() -> None:
     assert (whole.tries, lm.num_slots, plain.history, whole.history) == (1, 0, {}, {})
 
 
-def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked() -> None:
+def test_map_words_finds_words_by_case_and_spelling_of_unk() -> None:
     class VocabularyLM(FakeLM):
         def __init__(self, *words: str) -> None:
             super().__init__(0, unk=False, extra_words=words)

@@ -67,7 +67,7 @@ def assert_agrees_with_slow_model(lm: NgramLM, model, longest=3, state_of=None):
 
 
 @given(models(), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_an_arpa_file_scores_as_the_slow_twin(tmp_path_factory, model, end, zeros):
+def test_arpa_scores_agree_with_the_slow_twin(tmp_path_factory, model, end, zeros):
     content = write_arpa(model, end=end, zeros=zeros)
     lm = read_arpa(write_file(tmp_path_factory.mktemp("arpa"), content))
     assert isinstance(lm, LanguageModel)
@@ -76,7 +76,7 @@ def test_an_arpa_file_scores_as_the_slow_twin(tmp_path_factory, model, end, zero
 
 
 @given(models(), st.sampled_from([2**30 - 1, 0]))
-def test_a_const_arpa_scores_as_the_slow_twin(tmp_path_factory, model, far):
+def test_const_arpa_scores_agree_with_the_slow_twin(tmp_path_factory, model, far):
     model = model.closed()
     lm = read_const_arpa(write_file(tmp_path_factory.mktemp("carpa"), write_const_arpa(model, ID, far)), TABLE)
     assert (lm.order, lm.model.num_ngrams) == (model.order, len(model.ngrams))
@@ -84,7 +84,7 @@ def test_a_const_arpa_scores_as_the_slow_twin(tmp_path_factory, model, far):
 
 
 @given(models(), st.booleans(), st.booleans())
-def test_a_grammar_scores_as_the_slow_twin(tmp_path_factory, model, disambiguated, spelled):
+def test_grammar_scores_agree_with_the_slow_twin(tmp_path_factory, model, disambiguated, spelled):
     model = model.closed()
     ids = ID if disambiguated else {word: number for word, number in ID.items() if word != "#0"}
     content = write_grammar(model, ids, spelled=spelled)
@@ -93,13 +93,13 @@ def test_a_grammar_scores_as_the_slow_twin(tmp_path_factory, model, disambiguate
 
 
 @pytest.mark.parametrize("missing", [(), ("a",), ("a", "b"), ("b", "a", "a")])
-def test_a_context_or_an_end_may_be_missing(tmp_path, missing):
+def test_contexts_and_suffixes_of_ngrams_may_be_missing(tmp_path, missing):
     ngrams = {ngram: scores for ngram, scores in TRIGRAM.ngrams.items() if len(ngram) == 1 or ngram != missing}
     model = SlowNgram(3, ngrams)
     assert_agrees_with_slow_model(read_arpa(write_file(tmp_path, write_arpa(model))), model)
 
 
-def test_room_grows_with_contexts_that_are_missing(tmp_path):
+def test_missing_contexts_enlarge_the_state_table(tmp_path):
     random = np.random.default_rng(0)
     words = [f"w{number}" for number in range(40)]
     ngrams = {(word,): (-1.5, -0.5) for word in ("<s>", "</s>", *words)}
@@ -123,7 +123,7 @@ def draw_queries(lm, count, seed=0):
     return random.choice(np.concatenate(states), count), random.choice(words, count)
 
 
-def test_a_question_is_answered_alike_in_every_batch(tmp_path):
+def test_scores_and_states_do_not_depend_on_the_batch(tmp_path):
     lm = read_arpa(write_file(tmp_path, write_arpa(TRIGRAM)))
     slots, words = draw_queries(lm, 200)
     logprob, next_slots = lm.step(slots, words)
@@ -138,7 +138,7 @@ def test_a_question_is_answered_alike_in_every_batch(tmp_path):
     assert lm.logprob(slots[:0], words[:0]).shape == (0,)
 
 
-def test_impossible_questions_are_refused(tmp_path):
+def test_invalid_states_and_words_are_refused(tmp_path):
     lm = read_arpa(write_file(tmp_path, write_arpa(TRIGRAM)))
     for state, word in [(-1, 1), (10**6, 1), (0, -1), (0, 4), (2**32, 1)]:
         with pytest.raises(OptionError, match="does not exist; the model has"):
@@ -156,7 +156,7 @@ def test_sums_over_many_backoffs_stay_exact(tmp_path):
     assert_agrees_with_slow_model(lm, model, longest=9)
 
 
-def test_a_model_without_the_start_mark_starts_with_nothing(tmp_path):
+def test_a_model_without_bos_starts_with_the_empty_history(tmp_path):
     model = SlowNgram(2, {("</s>",): (-1.0, 0.0), ("a",): (-1.0, -0.5), ("a", "a"): (-0.25, 0.0)})
     lm = read_arpa(write_file(tmp_path, write_arpa(model)))
     a = np.array([lm.vocabulary.id("a")], np.int32)
@@ -166,7 +166,7 @@ def test_a_model_without_the_start_mark_starts_with_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("chunk", [64, 65, 100, 1000])
-def test_an_arpa_file_may_break_anywhere_between_reads(tmp_path, monkeypatch, chunk):
+def test_arpa_lines_may_cross_chunk_boundaries(tmp_path, monkeypatch, chunk):
     monkeypatch.setattr(ngram_module, "CHUNK", chunk)
     assert_agrees_with_slow_model(read_arpa(write_file(tmp_path, write_arpa(TRIGRAM))), TRIGRAM)
     assert_agrees_with_slow_model(read_arpa(write_file(tmp_path, gzip.compress(write_arpa(TRIGRAM)))), TRIGRAM)
@@ -192,7 +192,7 @@ def test_variants_of_arpa_files_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["<unk>", "<UNK>"])
-def test_the_word_for_unknown_words_is_found(tmp_path, name):
+def test_the_unk_word_is_recognised(tmp_path, name):
     unigrams = {(word,): (-1.0, 0.0) for word in ("<s>", "</s>", name)}
     lm = read_arpa(write_file(tmp_path, write_arpa(SlowNgram(1, unigrams))))
     assert lm.unk == lm.vocabulary.id(name)
@@ -200,7 +200,7 @@ def test_the_word_for_unknown_words_is_found(tmp_path, name):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_every_kind_is_recognised_by_its_content(tmp_path, pack):
+def test_every_ngram_format_is_recognised_by_its_content(tmp_path, pack):
     words = "".join(f"{word} {number}\n" for word, number in ID.items())
     closed = TRIGRAM.closed()
     contents = [write_arpa(TRIGRAM), write_const_arpa(closed, ID), write_grammar(closed, ID)]
@@ -223,19 +223,19 @@ def test_every_kind_is_recognised_by_its_content(tmp_path, pack):
             load(path, words=SymbolTable([("a", 7), ("</s>", 13), ("<s>", 12)]))
 
 
-def test_a_grammar_may_bring_its_symbols(tmp_path):
+def test_a_grammar_may_contain_its_symbol_table(tmp_path):
     content = write_grammar(TRIGRAM.closed(), ID, symbols=ID)
     (tmp_path / "words.txt").write_text("the wrong one\n")
     assert_agrees_with_slow_model(load(write_file(tmp_path, content)), TRIGRAM)
 
 
-def test_a_grammar_without_an_end_mark_in_its_table_ends_all_the_same(tmp_path):
+def test_a_grammar_whose_table_lacks_eos_scores_sentence_ends(tmp_path):
     ids = {word: number for word, number in ID.items() if not word.endswith("s>")}
     content = write_grammar(TRIGRAM.closed(), {**ids, "<s>": 98, "</s>": 99})
     assert_agrees_with_slow_model(read_grammar(write_file(tmp_path, content), SymbolTable(ids.items())), TRIGRAM)
 
 
-def test_a_grammar_that_allows_little_gives_the_rest_probability_zero(tmp_path):
+def test_words_outside_a_grammar_have_probability_zero(tmp_path):
     content = write_fst([(math.inf, [(7, 7, 0.5, 1), (4, 4, 0.25, 0)]), (1.0, [])])
     lm = read_grammar(write_file(tmp_path, content), TABLE)
     a, b = (np.array([lm.vocabulary.id(word)], np.int32) for word in "ab")
@@ -283,7 +283,7 @@ def test_composition_adds_the_cost_of_every_path(tmp_path_factory, lattice, mode
         assert composed.final_ali[begin:stop].tolist() == lattice.final_ali[old_begin:old_stop].tolist()
 
 
-def test_composition_says_what_it_cannot_do(tmp_path):
+def test_invalid_compositions_are_refused(tmp_path):
     lm = read_arpa(write_file(tmp_path, write_arpa(TRIGRAM)))
     lattice = from_arcs("utt", [0, 0, 1], [1, 1, 2], [1, 2, 1], [0, 0, 0], [0, 0, 0], finals={2: 0.0})
     words = WordMap(SymbolTable.from_words(["<eps>", "a", "b"]), lm)

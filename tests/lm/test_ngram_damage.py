@@ -45,7 +45,7 @@ def assert_refused(path, content, match, reader):
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_a_file_cut_at_any_byte_is_refused(path, kind):
+def test_a_file_truncated_at_any_byte_is_refused(path, kind):
     content, reader = READERS[kind]
     spare = 1 if kind == "arpa" else 0  # the last line end may be missing
     for length in range(len(content) - spare):
@@ -56,7 +56,7 @@ def test_a_file_cut_at_any_byte_is_refused(path, kind):
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_a_gzip_file_cut_short_or_damaged_is_refused(path, kind):
+def test_a_truncated_or_damaged_gzip_file_is_refused(path, kind):
     content, reader = READERS[kind]
     packed = gzip.compress(content)
     for length in range(2, len(packed), 5):
@@ -66,7 +66,7 @@ def test_a_gzip_file_cut_short_or_damaged_is_refused(path, kind):
 
 @pytest.mark.parametrize("kind", READERS)
 @given(data=st.data())
-def test_bytes_changed_anywhere_crash_nothing(tmp_path_factory, kind, data):
+def test_random_byte_changes_cause_no_crash(tmp_path_factory, kind, data):
     content, reader = READERS[kind]
     broken = bytearray(content)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -119,7 +119,7 @@ def replace_once(old, new, content=ARPA):
         (b"-0.75\tb", b"-0.75\t\xff", 15, "the word 'b' is not among the 1-grams"),
     ],
 )
-def test_an_untrue_arpa_file_is_refused_with_the_line(path, old, new, line, match):
+def test_an_inconsistent_arpa_file_is_refused_with_its_line(path, old, new, line, match):
     error = assert_refused(path, replace_once(old, new), match, read_arpa)
     assert line is None or error.line == line
 
@@ -133,7 +133,7 @@ def test_a_model_that_cannot_end_a_sentence_is_refused(path):
     assert_refused(path, content, "the model has no </s>", read_arpa)
 
 
-def test_a_line_without_end_is_not_taken_in(path, monkeypatch):
+def test_an_overlong_line_is_refused(path, monkeypatch):
     monkeypatch.setattr(ngram_module, "CHUNK", 1000)
     assert_refused(
         path, replace_once(b"-0.5\ta b", b"-0.5\ta " + b"b" * 2000), "a line has more than 1000 bytes", read_arpa
@@ -158,7 +158,7 @@ def replace_count(content, marker, old, new, code):
     return content[:at] + struct.pack(code, new) + content[at + struct.calcsize(code) :]
 
 
-def test_absurd_counts_reserve_nothing(path, little_memory):
+def test_implausible_counts_allocate_no_memory(path, little_memory):
     for order in (1, 2, 3):
         content = replace_once(b"ngram %d=" % order, b"ngram %d=99999999999999" % order)
         assert_refused(path, content, "announces 99999999999999", read_arpa)
@@ -223,7 +223,7 @@ def family(word, child, logprob=-1.0, weight=0.0):
         (const_arpa().replace(b"<LmUnigram>", b"<LmBigrams>"), "expected the token <LmUnigram>"),
     ],
 )
-def test_an_untrue_const_arpa_is_refused(path, content, match):
+def test_an_inconsistent_const_arpa_is_refused(path, content, match):
     table = SymbolTable([("<s>", 1), ("</s>", 2), ("a", 3)])
     if match is None:
         path.write_bytes(content)
@@ -246,11 +246,11 @@ def test_an_untrue_const_arpa_is_refused(path, content, match):
         ([(0.0, [(1, 1, 0.5, 1)])], "enters state 1 of 1"),
     ],
 )
-def test_a_machine_that_is_no_backoff_grammar_is_refused(path, states, match):
+def test_an_fst_that_is_not_a_backoff_grammar_is_refused(path, states, match):
     assert_refused(path, write_fst(states), match, READERS["grammar"][1])
 
 
-def test_a_grammar_without_a_start_or_with_a_tail_is_refused(path):
+def test_a_grammar_without_start_or_with_trailing_bytes_is_refused(path):
     assert_refused(path, write_fst([(0.0, [])], start=-1), "no start state", READERS["grammar"][1])
     assert_refused(path, write_fst([(0.0, [])]) + b"x", "1 bytes follow the end of the FST", READERS["grammar"][1])
 

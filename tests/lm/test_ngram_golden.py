@@ -54,7 +54,7 @@ def word_logprobs(lm, words):
 
 @needs_rnnlm
 @pytest.mark.parametrize("name", FILES)
-def test_scores_are_those_that_kaldi_gives_from_the_arpa_file(name):
+def test_scores_agree_with_kaldi(name):
     lm = bigram(name)
     assert lm.order == 2
     expected = keyed_numbers("ngram_lm_bg.wordlogprobs.txt")
@@ -99,7 +99,7 @@ def extreme_path(lattice, sign):
 
 @needs_english
 @pytest.mark.parametrize("part", ["test/libri", "dev/general"])
-def test_taking_the_first_pass_model_out_leaves_no_graph_cost_on_any_path(first_pass, part):
+def test_subtracting_the_first_pass_model_removes_all_graph_costs(first_pass, part):
     lm, word_map, words = first_pass
     for _, lattice in read(ENGLISH / part / "lat.ark.gz", words=words):
         remainder = compose_ngram(lattice, lm, -1.0, word_map=word_map)
@@ -107,7 +107,7 @@ def test_taking_the_first_pass_model_out_leaves_no_graph_cost_on_any_path(first_
 
 
 @needs_english
-def test_the_first_pass_model_gives_the_graph_cost_of_the_best_path(first_pass):
+def test_the_first_pass_model_reproduces_graph_costs_of_best_paths(first_pass):
     lm, _, words = first_pass
     word_ids, expected = [], []
     for _, lattice in read(ENGLISH / "dev/calls" / "lat.ark.gz", words=words):

@@ -25,7 +25,7 @@ def words():
 
 
 @pytest.mark.parametrize("name", ["probing", "trie"])
-def test_a_binary_scores_as_the_slow_twin_and_as_the_arpa_file(tmp_path, name):
+def test_binary_scores_agree_with_the_slow_twin_and_the_arpa_file(tmp_path, name):
     pytest.importorskip("kenlm")
     lm = load(DATA / f"{name}.kenlm")
     assert isinstance(lm, LanguageModel)
@@ -45,7 +45,7 @@ def test_a_binary_scores_as_the_slow_twin_and_as_the_arpa_file(tmp_path, name):
     np.testing.assert_allclose(scores(arpa), scores(lm), rtol=1e-5)
 
 
-def test_slots_are_used_again():
+def test_released_slots_are_reused():
     pytest.importorskip("kenlm")
     lm = load(DATA / "trie.kenlm")
     first = lm.start(3)
@@ -60,7 +60,7 @@ def test_slots_are_used_again():
         lm.logprob(next_slot, np.array([99], np.int32))
 
 
-def test_words_can_be_given_where_the_file_has_none(words):
+def test_a_symbol_table_replaces_words_missing_from_the_file(words):
     pytest.importorskip("kenlm")
     with pytest.raises(
         ModelError, match=r"no_words.kenlm: the file does not contain the model's words; .*\(path, words="
@@ -75,7 +75,7 @@ def test_words_can_be_given_where_the_file_has_none(words):
     )
 
 
-def test_a_model_without_unknown_words_has_none(words):
+def test_a_model_without_unk_has_no_unk_id(words):
     pytest.importorskip("kenlm")
     for lm in (load(DATA / "no_unk.kenlm"), load(DATA / "no_unk.kenlm", words=words)):
         assert lm.unk is None
@@ -93,7 +93,7 @@ def test_a_damaged_binary_is_refused(tmp_path):
     assert vocabulary(load(tmp_path / "lm")) == ALL_WORDS  # KenLM looks words up by hash: </s> is still there
 
 
-def test_without_the_library_it_is_named(monkeypatch):
+def test_a_missing_library_is_reported(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "kenlm", None)
     with pytest.raises(DependencyError, match="pip install kenlm"):
         load(DATA / "trie.kenlm")

@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
 
 
 @given(networks(), st.booleans())
-def test_steps_agree_with_the_twin_over_sentences(folder, network, binary):
+def test_steps_agree_with_the_slow_twin_over_sentences(folder, network, binary):
     lines, components = network
     inputs = np.random.default_rng(len(lines)).normal(size=(3, 5, DIM)).astype(np.float32)
     model = parse(folder, writer.network(lines, components, binary))
@@ -74,7 +74,7 @@ def test_steps_agree_with_the_twin_over_sentences(folder, network, binary):
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=4)
 @given(data=st.data())
-def test_each_component_agrees_with_the_twin(folder, kind, data):
+def test_each_component_agrees_with_the_slow_twin(folder, kind, data):
     builder = Builder(data.draw(st.integers(0, 99)))
     builder.add(data.draw, kind=kind)
     lines = [*builder.lines, f"output-node name=output input={builder.nodes[-1]}"]
@@ -86,7 +86,7 @@ def test_each_component_agrees_with_the_twin(folder, kind, data):
     assert outputs == pytest.approx(np.array(expected), rel=1e-3, abs=1e-4)
 
 
-def test_nothing_is_computed_that_the_output_does_not_need(tmp_path):
+def test_unused_nodes_are_not_computed(tmp_path):
     lines = [
         "input-node name=input dim=2",
         "component-node name=a component=c input=Sum(input, IfDefined(Offset(input, -1)))",
@@ -124,7 +124,7 @@ def lstm_layer():
     return [*builder.lines, f"output-node name=output input={last} objective=linear"], builder.components
 
 
-def test_an_lstm_of_single_gates_agrees_with_the_twin(tmp_path):
+def test_an_lstm_of_single_gates_agrees_with_the_slow_twin(tmp_path):
     lines, components = lstm_layer()
     inputs = np.random.default_rng(2).normal(size=(2, 6, DIM)).astype(np.float32)
     graph = parse(tmp_path, writer.network(lines, components)).graph
@@ -134,7 +134,7 @@ def test_an_lstm_of_single_gates_agrees_with_the_twin(tmp_path):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_every_truncation_is_noticed(tmp_path, binary):
+def test_every_truncation_is_refused(tmp_path, binary):
     content = writer.network(LINES, COMPONENTS, binary).rstrip(b"\n")
     assert parse(tmp_path, content).graph.output_dim == 2
     for length in range(len(content)):
@@ -144,7 +144,7 @@ def test_every_truncation_is_noticed(tmp_path, binary):
 
 @settings(max_examples=40)
 @given(st.booleans(), st.data())
-def test_damage_is_refused_in_our_own_words_or_harmless(folder, binary, data):
+def test_damage_raises_a_ninja_error_or_is_harmless(folder, binary, data):
     content = bytearray(writer.network(LINES, COMPONENTS, binary))
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -238,7 +238,7 @@ def with_descriptor(descriptor):
         ([*with_descriptor("Sum(a, i)"), "input-node name=i dim=3"], "the network has a second input, i"),
     ],
 )
-def test_a_configuration_that_cannot_be_run_is_refused_with_its_line(tmp_path, lines, message):
+def test_an_invalid_configuration_is_refused_with_its_line(tmp_path, lines, message):
     with pytest.raises(FormatError, match=message):
         parse(tmp_path, writer.network(lines, COMPONENTS, binary=False))
 
@@ -285,7 +285,7 @@ MATRIX, VECTOR = np.ones((3, 4), "<f4"), np.ones(3, "<f4")
     ],
 )
 @pytest.mark.parametrize("binary", [True, False])
-def test_a_component_that_makes_no_sense_is_refused_by_name(tmp_path, kind, fields, message, binary):
+def test_an_invalid_component_is_refused_with_its_name(tmp_path, kind, fields, message, binary):
     with pytest.raises(FormatError, match=message):
         parse(tmp_path, writer.network(LINES, {"a": (kind, fields)}, binary))
 
@@ -301,7 +301,7 @@ def test_a_component_that_makes_no_sense_is_refused_by_name(tmp_path, kind, fiel
         (b"<Nnet3> \n\n<NumComponents> 1 <ComponentName> a <TanhComponent> <Dim> 3 </Tanh> ", "expected a field of"),
     ],
 )
-def test_a_file_that_is_no_network_is_refused_with_the_place(tmp_path, content, message):
+def test_a_file_that_is_not_a_network_is_refused_with_the_position(tmp_path, content, message):
     with pytest.raises(FormatError, match=message):
         parse(tmp_path, content)
 

@@ -51,7 +51,7 @@ def lm(lstm_path):
 
 
 @pytest.mark.parametrize("checkpoint", tiny_lstm.SHAPES.values(), ids=tiny_lstm.SHAPES)
-def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint):
+def test_exported_lstms_of_other_shapes_keep_their_scores(tmp_path, checkpoint):
     export.to_onnx(checkpoint, tmp_path / "model.onnx")
     tiny_lstm.check_sentence_scores(load(tmp_path / "model.onnx"), checkpoint.module)
 
@@ -83,11 +83,11 @@ def expected(row, sentences=SENTENCES, normalize=True, bos=0, eos=1):
 
 
 @pytest.mark.parametrize("max_batch", [None, 1, 2])
-def test_the_exported_lstm_scores_as_its_definition(lstm_path, max_batch):
+def test_the_exported_lstm_keeps_its_scores(lstm_path, max_batch):
     tiny_lstm.check_sentence_scores(load(lstm_path, max_batch=max_batch))
 
 
-def test_the_exported_lstm_keeps_the_format(lstm_path):
+def test_the_exported_lstm_is_valid_onnx(lstm_path):
     onnx.checker.check_model(onnx.load(lstm_path), full_check=True)
     assert detect_format(lstm_path).name == "an ONNX model"
 
@@ -127,7 +127,7 @@ def test_a_network_without_a_state_reads_the_whole_history(tmp_path, options, ma
     assert sentence_logprobs(lm, SENTENCES) == expected(row)
 
 
-def test_log_probabilities_are_taken_as_they_are_unless_told_otherwise(tmp_path):
+def test_log_probabilities_are_not_normalised_by_default(tmp_path):
     for build, row in ((write_recurrent, counting_row), (write_stateless, summing_row)):
         path = build(tmp_path / "model.onnx", score="logprob")
         assert sentence_logprobs(load(path), SENTENCES) == expected(row, normalize=False)
@@ -136,7 +136,7 @@ def test_log_probabilities_are_taken_as_they_are_unless_told_otherwise(tmp_path)
         assert sentence_logprobs(load(path, normalize=False), SENTENCES) == expected(row, normalize=False)
 
 
-def test_the_metadata_name_the_special_words(tmp_path):
+def test_metadata_define_the_special_words(tmp_path):
     words = [f"w{number}" for number in range(NUM_WORDS - 2)] + ["</s>", "unheard"]
     lm = load(
         write_stateless(tmp_path / "m.onnx", metadata={"words": "\n".join(words), "bos": "</s>", "unk": "unheard"})
@@ -145,7 +145,7 @@ def test_the_metadata_name_the_special_words(tmp_path):
     assert sentence_logprobs(lm, [[2, 3]]) == expected(summing_row, [[2, 3]], bos=lm.bos, eos=lm.eos)
 
 
-def test_the_vocabulary_may_lie_beside_or_be_given(tmp_path):
+def test_the_vocabulary_may_be_in_words_txt_or_an_argument(tmp_path):
     path = write_stateless(tmp_path / "model.onnx")
     model = onnx.load(path)
     del model.metadata_props[:]
@@ -198,7 +198,7 @@ I64, F32 = TensorProto.INT64, TensorProto.FLOAT
         ({"words": ["n", "t"], "mask": ["n", "t"]}, {"logits": "words"}, "expected `word`"),
     ],
 )
-def test_other_inputs_and_outputs_are_refused(tmp_path, inputs, outputs, reason):
+def test_unexpected_inputs_and_outputs_are_refused(tmp_path, inputs, outputs, reason):
     path = save(
         tmp_path / "model.onnx",
         [helper.make_node("Cast", [old], [new], to=F32) for new, old in outputs.items()],
@@ -209,7 +209,7 @@ def test_other_inputs_and_outputs_are_refused(tmp_path, inputs, outputs, reason)
         load(path)
 
 
-def test_pairs_that_are_not_there_are_refused(tmp_path):
+def test_unknown_state_pairs_in_metadata_are_refused(tmp_path):
     with pytest.raises(
         ModelError, match=r"contains 'h=x', but the inputs are state_s, count_in and the outputs new_state_s, count_out"
     ):
@@ -228,7 +228,7 @@ def test_a_new_state_of_another_shape_is_refused(tmp_path):
         load(path)
 
 
-def test_a_model_that_fails_when_it_runs_is_told(tmp_path):
+def test_errors_of_onnxruntime_are_reported(tmp_path):
     path = write_stateless(tmp_path / "model.onnx", metadata={"words": "\n".join([*WORDS, "one-too-many"])})
     with pytest.raises(ModelError, match="the vocabulary has 12 words, but the network scores 11"):
         load(path)
@@ -252,7 +252,7 @@ def test_a_lack_of_memory_is_one_that_smaller_batches_may_avoid(tmp_path):
         load(path)
 
 
-def test_weights_in_a_file_beside_the_model_are_read(tmp_path):
+def test_weights_in_a_separate_file_are_read(tmp_path):
     model = with_external_weight(tmp_path / "model.onnx", "weights.bin")
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     (tmp_path / "weights.bin").write_bytes(EMBEDDING.tobytes())
@@ -271,7 +271,7 @@ def test_weights_outside_the_models_directory_are_refused(tmp_path, location):
         load(folder / "model.onnx")
 
 
-def test_weights_outside_are_found_in_constants_too(tmp_path):
+def test_constants_outside_the_models_directory_are_refused(tmp_path):
     tensor = with_external_weight(tmp_path / "model.onnx", "../w.bin").graph.initializer[0]
     assert tensor.name == "embedding"
     constant = helper.make_node("Constant", [], ["c"], value=tensor)
@@ -281,7 +281,7 @@ def test_weights_outside_are_found_in_constants_too(tmp_path):
         load(tmp_path / "model.onnx")
 
 
-def test_every_truncation_is_noticed(tmp_path, lstm_path):
+def test_every_truncation_is_refused(tmp_path, lstm_path):
     content = lstm_path.read_bytes()
     path = tmp_path / "broken.onnx"
     for length in range(3, len(content), len(content) // 50):
@@ -299,13 +299,13 @@ def test_a_device_that_onnxruntime_lacks_is_refused(lstm_path):
         load(lstm_path, max_batch=0)
 
 
-def test_without_onnxruntime_it_is_named(lstm_path, monkeypatch):
+def test_missing_onnxruntime_is_reported(lstm_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(DependencyError, match=r"an ONNX model needs onnxruntime, .*pip install onnxruntime"):
         load(lstm_path)
 
 
-def test_a_checkpoint_is_converted_by_the_name_of_the_output(tmp_path, ninja):
+def test_the_output_name_selects_the_format_of_a_conversion(tmp_path, ninja):
     from ninja.lm import checkpoint
 
     source = tmp_path / "model.pt"
@@ -322,7 +322,7 @@ def test_a_checkpoint_is_converted_by_the_name_of_the_output(tmp_path, ninja):
     assert code == 1
 
 
-def test_a_network_that_is_no_lstm_is_not_written(tmp_path):
+def test_only_lstms_are_exported(tmp_path):
     from ninja.lm.checkpoint import Checkpoint
 
     with pytest.raises(ModelError, match="only Ninja's LSTM can be exported"):

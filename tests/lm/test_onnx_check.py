@@ -46,13 +46,13 @@ SUBGRAPH = helper.make_graph([helper.make_node("Identity", ["words"], ["y"])], "
         ),
     ],
 )  # fmt: skip
-def test_operators_outside_the_list_and_bodies_are_refused_by_name(tmp_path, node, message):
+def test_unlisted_operators_and_subgraphs_are_refused(tmp_path, node, message):
     path = save(tmp_path / "model.onnx", [node], WORDS_IN, SCORES_OUT, domain=node.domain)
     with pytest.raises(ModelError, match=rf"model\.onnx: .*{message}"):
         load(path)
 
 
-def test_an_attribute_that_hides_its_type_is_refused(tmp_path):
+def test_an_attribute_without_a_type_is_refused(tmp_path):
     node = helper.make_node("Identity", ["words"], ["logits"], x=SUBGRAPH)
     node.attribute[0].ClearField("type")
     with pytest.raises(ModelError, match="the attribute 'x' contains g"):
@@ -107,7 +107,7 @@ def weight(**fields):
         (weight(data_type=77), "the weight 'embedding' has the unsupported type 77"),
     ],
 )
-def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path, change, message):
+def test_functions_and_inconsistent_weights_are_refused(tmp_path, change, message):
     with pytest.raises(ModelError, match=rf"model\.onnx: .*{message}"):
         load(save_changed_model(tmp_path / "model.onnx", change))
 
@@ -127,7 +127,7 @@ def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path,
         ({"location": "weights.bin\0"}, "outside the model's directory"),
     ],
 )
-def test_weights_in_other_files_are_there_as_a_whole(tmp_path, entries, message):
+def test_incomplete_external_weights_are_refused(tmp_path, entries, message):
     model = with_external_weight(tmp_path / "model.onnx", "weights.bin")
     tensor = next(initializer for initializer in model.graph.initializer if initializer.name == "embedding")
     attributes = {"location": "weights.bin", **entries}
@@ -153,12 +153,12 @@ def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.ort", "model.json", "model.textproto"])
-def test_the_name_of_a_file_does_not_say_how_it_is_read(tmp_path, name):
+def test_the_file_name_does_not_determine_the_format(tmp_path, name):
     expected = sentence_logprobs(load(write_stateless(tmp_path / "model.onnx")), SENTENCES)
     assert sentence_logprobs(load(write_stateless(tmp_path / name)), SENTENCES) == pytest.approx(expected)
 
 
-def test_the_page_lists_the_operators():
+def test_the_documentation_lists_the_operators():
     page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
     operators = page.partition("These operators of the standard run: ")[2].partition(".")[0]
     assert set(operators.replace("\n", " ").split(", ")) == OPERATORS

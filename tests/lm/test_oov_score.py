@@ -62,7 +62,7 @@ def write_model(model, folder, kind):
 
 @settings(max_examples=12)
 @given(models(), st.sampled_from(["arpa", "const", "grammar"]), st.sampled_from(["skip", "spread", -4.5]))
-def test_unknown_words_score_as_the_slow_twin_says(tmp_path_factory, model, kind, score):
+def test_scores_of_unknown_words_agree_with_the_slow_twin(tmp_path_factory, model, kind, score):
     model = without_unk(model)
     path, words = write_model(model, tmp_path_factory.mktemp("oov"), kind)
     lm = load(path, words=words, oov_score=score)
@@ -76,7 +76,7 @@ def test_unknown_words_score_as_the_slow_twin_says(tmp_path_factory, model, kind
     np.testing.assert_allclose(sentence_logprobs(lm, ids), expected, rtol=1e-5, atol=1e-4)
 
 
-def test_kenlm_scores_unknown_words_as_the_slow_twin_says(tmp_path):
+def test_kenlm_scores_of_unknown_words_agree_with_the_slow_twin(tmp_path):
     pytest.importorskip("kenlm")
     from ninja.lm.ngram.kenlm import KenLM
 
@@ -92,7 +92,7 @@ def test_kenlm_scores_unknown_words_as_the_slow_twin_says(tmp_path):
 
 @settings(max_examples=10)
 @given(lattices(max_states=6, connected=False), st.sampled_from(["skip", "spread", -4.5]))
-def test_composition_scores_unknown_words_alike(tmp_path_factory, lattice, score):
+def test_composition_gives_unknown_words_the_same_scores(tmp_path_factory, lattice, score):
     words = ["<eps>", "a", "b", "</s>", "zebra", "zoo"]
     path, _ = write_model(CLOSED, tmp_path_factory.mktemp("compose"), "arpa")
     lm = load(path, oov_score=score)
@@ -109,7 +109,7 @@ def test_composition_scores_unknown_words_alike(tmp_path_factory, lattice, score
         assert costs_of(composed, path)[0] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_model_with_unk_is_as_it_was(tmp_path):
+def test_oov_score_has_no_effect_on_a_model_with_unk(tmp_path):
     (tmp_path / "lm").write_bytes(write_arpa(SlowNgram(2, {**CLOSED.ngrams, ("<unk>",): (-2.0, 0.0)})))
     lm = load(tmp_path / "lm", oov_score="skip")
     assert (lm.oov_score, lm.unk_words) == (None, None)
@@ -117,7 +117,7 @@ def test_a_model_with_unk_is_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("score", ["spill", 0.5, -math.inf, math.nan])
-def test_scores_that_are_no_probabilities_are_refused(score):
+def test_invalid_oov_scores_are_refused(score):
     with pytest.raises(OptionError, match="skip, spread, or a natural-log probability"):
         LoadOptions(oov_score=score)
 
@@ -136,7 +136,7 @@ def inputs(tmp_path):
 
 
 @pytest.mark.parametrize("model", [("--rnnlm",), ("--rnnlm", None, "--old-lm")])
-def test_a_run_ends_with_one_message_that_names_the_scores(ninja, inputs, model):
+def test_a_failed_run_suggests_oov_scores_once(ninja, inputs, model):
     model_options = [str(inputs / "lm.arpa") if argument is None else argument for argument in model]
     options = ["--max-unknown", "1", *model_options, inputs / "lm.arpa"]
     code, output, errors = ninja("rescore", inputs / "lat.ark", *options, "-o", inputs / "out.ark")
@@ -147,7 +147,7 @@ def test_a_run_ends_with_one_message_that_names_the_scores(ninja, inputs, model)
     assert not (inputs / "out.ark").exists()
 
 
-def test_a_rescoring_takes_the_score_and_says_so_once(ninja, inputs):
+def test_rescore_applies_the_oov_score_and_reports_it_once(ninja, inputs):
     options = ["--max-unknown", "1", "--rnnlm", inputs / "lm.arpa", "--lm-weight", "1", "--oov-score"]
     for score, cost in (("skip", 0.0), ("-2.5", 2.5)):
         out = inputs / "out.ark"
@@ -160,7 +160,7 @@ def test_a_rescoring_takes_the_score_and_says_so_once(ninja, inputs):
         assert costs[1, 2] == pytest.approx(-slow_score(CLOSED, ["a", "b"], 0.0), abs=1e-4)
 
 
-def test_lmrescore_takes_the_score_and_names_it(ninja, inputs):
+def test_lmrescore_applies_the_oov_score_and_reports_it_once(ninja, inputs):
     command = ["lmrescore", inputs / "lat.ark", "--lm", inputs / "lm.arpa", "-o", inputs / "out.ark"]
     code, _, errors = ninja(*command)
     assert code == 1
@@ -173,13 +173,13 @@ def test_lmrescore_takes_the_score_and_names_it(ninja, inputs):
     assert costs[3, 2] == pytest.approx(5.5 - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
 
 
-def test_lmrescore_refuses_another_kind_of_model_once(ninja, inputs):
+def test_lmrescore_reports_an_unsupported_model_once(ninja, inputs):
     (inputs / "lm.pt").write_bytes(b"no model")
     code, _, errors = ninja("lmrescore", inputs / "lat.ark", "--lm", inputs / "lm.pt", "-o", inputs / "out.ark")
     assert (code, errors.count("error:")) == (1, 1)
 
 
-def test_in_python_a_model_that_lacks_words_is_refused_with_advice(inputs):
+def test_rescore_in_python_suggests_oov_score(inputs):
     pairs = list(package.read(inputs / "lat.ark", words=inputs / "words.txt"))
     with pytest.raises(VocabularyError, match="set oov_score"):
         list(package.rescore(pairs, load(inputs / "lm.arpa"), package.RescoreOptions(max_unknown=1.0)))

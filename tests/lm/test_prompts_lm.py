@@ -72,7 +72,7 @@ def test_words_after_a_prompt_have_the_scores_of_the_whole_text(kind):
     np.testing.assert_allclose(score_by_levels(lm, *trie)[1:], expected, atol=1e-4)
 
 
-def test_tries_after_prompts_are_read_in_one_pass_where_the_network_can():
+def test_capable_networks_read_tries_after_prompts_in_one_pass():
     reads_below = {
         kind: load_model(kind)._pieces._reads_below for kind in ("gpt2", "llama", "mistral", "bloom", "mamba")
     }
@@ -140,7 +140,7 @@ def test_each_utterance_has_its_own_prompt_and_history():
     np.testing.assert_allclose(carry_over_results["utt1"].graph, expected.graph, atol=1e-4)
 
 
-def test_prompts_that_cannot_be_read_are_refused():
+def test_invalid_prompts_are_refused():
     lm = load_model("gpt2")
     with pytest.raises(
         ModelError, match=r"the prompt has \d+ pieces, but the language model accepts at most 64 at once"
@@ -154,7 +154,7 @@ def test_prompts_that_cannot_be_read_are_refused():
         list(rescore(SMALL[:1], lm, EXACT, prompts=Prompts(by_key={})))
 
 
-def test_lexical_models_read_the_prompt_as_it_is_written():
+def test_lexical_models_read_the_prompt_unchanged():
     from ninja.lattice.text import LexicalForms
 
     lm = load_model("gpt2")

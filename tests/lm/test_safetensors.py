@@ -51,7 +51,7 @@ def assert_equal_arrays(tensors: dict[str, Any], expected: dict[str, Any]) -> No
 
 
 @given(ARRAYS, METADATA)
-def test_files_are_read_as_they_were_written_by_us_and_by_the_library(content: Any, metadata: Any) -> None:
+def test_files_of_ninja_and_of_safetensors_are_read_identically(content: Any, metadata: Any) -> None:
     image_content = file_bytes(content, metadata)
     assert_equal_arrays(dict(library.load(image_content)), content)
     for file_content in (image_content, library.save(content, metadata or None)):
@@ -70,7 +70,7 @@ def test_bfloat16_is_read_as_float32() -> None:
     assert read_safetensors(content).arrays["x"].tolist() == [1.5, -2.25, float("inf")]
 
 
-def test_arrays_at_odd_places_are_read_and_reading_copies_no_others() -> None:
+def test_unaligned_arrays_are_read_and_aligned_arrays_not_copied() -> None:
     numbers = np.arange(100_000, dtype=np.float32)
     header = {"a": entry("U8", [1], [0, 1]), "b": entry("F32", [100_000], [1, 400_001])}
     assert (read_safetensors(raw_file(header, b"\1" + numbers.tobytes())).arrays["b"] == numbers).all()
@@ -83,7 +83,7 @@ def test_arrays_at_odd_places_are_read_and_reading_copies_no_others() -> None:
         tracemalloc.stop()
 
 
-def test_every_truncation_and_every_longer_file_is_refused() -> None:
+def test_truncated_and_extended_files_are_refused() -> None:
     content = file_bytes(SMALL, {"kind": "lstm"})
     for length in range(len(content)):
         with pytest.raises(FormatError):
@@ -92,7 +92,7 @@ def test_every_truncation_and_every_longer_file_is_refused() -> None:
         read_safetensors(content + b"\0")
 
 
-def test_no_flipped_bit_goes_unseen() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     content = file_bytes(SMALL, {"kind": "lstm", "words": "a\nb"})
     for place in range(len(content)):
         for bit in range(8):
@@ -168,7 +168,7 @@ def test_a_file_without_a_checksum_is_read() -> None:
         ),
     ],
 )
-def test_a_forged_file_is_refused_with_its_place(content: bytes, byte: int | None, message: str) -> None:
+def test_an_invalid_file_is_refused_with_its_byte(content: bytes, byte: int | None, message: str) -> None:
     with pytest.raises(FormatError, match=message) as caught:
         read_safetensors(content)
     size = int.from_bytes(content[:8], "little")
@@ -176,7 +176,7 @@ def test_a_forged_file_is_refused_with_its_place(content: bytes, byte: int | Non
     assert caught.value.byte == byte if byte is not None else caught.value.byte >= 8 + size
 
 
-def test_what_cannot_be_stored_is_refused() -> None:
+def test_unsupported_types_and_headers_are_not_written() -> None:
     with pytest.raises(FormatError, match="array 'x' is of type complex64, which safetensors cannot store"):
         image({"x": np.zeros(2, np.complex64)}, {})
     with pytest.raises(FormatError, match=f"the header has .* bytes, but safetensors allows at most {MAX_HEADER}"):

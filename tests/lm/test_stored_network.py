@@ -49,7 +49,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("storage", ["half", "int8"])
 @pytest.mark.parametrize("sizes", SHAPES)
-def test_both_formats_hold_the_same_and_each_becomes_the_other(tmp_path, sizes, storage):
+def test_both_formats_are_equal_and_convertible(tmp_path, sizes, storage):
     card = {"seed": 1, "perplexity": 0.1 + 0.2, "precision": "float32", "resumed": False, "held_out": None}
     stored = Checkpoint(make_module(**sizes), WORDS, card, storage)
     for ending in ("pt", "safetensors"):
@@ -75,7 +75,7 @@ def test_both_formats_hold_the_same_and_each_becomes_the_other(tmp_path, sizes, 
     assert all((score == scores[0]).all() for score in scores)
 
 
-def test_the_sizes_of_a_configuration_are_those_of_the_networks():
+def test_stored_sizes_match_the_network_configurations():
     for kind, (config, _) in NETWORKS.items():
         assert {field.name for field in dataclasses.fields(config)} == {*SIZES[kind], "dropout"}
     assert set(KINDS) == {*NETWORKS, "nnet3"}
@@ -135,14 +135,14 @@ def rewrite_metadata(path, **entries):
         ({"config": json.dumps({"vocabulary": 6})}, "entries in the configuration"),
     ],
 )
-def test_an_untrue_file_of_safetensors_is_refused(path, entries, message):
+def test_inconsistent_safetensors_metadata_are_refused(path, entries, message):
     rewrite_metadata(path, **entries)
     with pytest.raises(ModelError, match=message) as caught:
         load(path)
     assert str(caught.value).startswith(str(path))
 
 
-def test_faults_of_the_header_are_reported_with_file_and_byte(path, ninja):
+def test_header_errors_are_reported_with_file_and_byte(path, ninja):
     original = path.read_bytes()
     for content, message in [
         (original[:-1], "but the header describes|but only"),
@@ -163,13 +163,13 @@ def test_faults_of_the_header_are_reported_with_file_and_byte(path, ninja):
         assert "Traceback" not in errors
 
 
-def test_another_programs_strings_in_the_metadata_are_ignored(path):
+def test_unknown_metadata_are_ignored(path):
     expected = sentence_logprobs(load(path), [[3, 4]])
     rewrite_metadata(path, author="somebody", license="Apache-2.0")
     assert (sentence_logprobs(load(path), [[3, 4]]) == expected).all()
 
 
-def test_a_training_writes_the_format_of_the_ending(tmp_path, ninja):
+def test_training_writes_the_format_of_the_file_suffix(tmp_path, ninja):
     (tmp_path / "text").write_text("a b\n" * 60)
     sizes = ["--embedding", 4, "--hidden", 6, "--epochs", 1, "--samples", 0, "--min-count", 1, "--threads", 1]
     for name in ("lm.safetensors", "lm.pt"):

@@ -78,7 +78,7 @@ class Attention(torch.nn.Module):
 
 @pytest.mark.parametrize("max_batch", [None, 1])
 @pytest.mark.parametrize(("module", "options"), [(StepModule, {"batch_dim": 1}), (OneTensor, {}), (SentenceModule, {})])
-def test_a_module_scores_as_its_definition(module, options, max_batch):
+def test_module_scores_agree_with_the_definition(module, options, max_batch):
     lm = from_module(module(), VOCABULARY, max_batch=max_batch, **options)
     assert lm.normalized
     tiny_lstm.check_sentence_scores(lm)
@@ -91,7 +91,7 @@ def test_rescoring_a_lattice_equals_scoring_its_paths(lattice):
         tiny_lstm.check_path_scores(from_module(module, VOCABULARY, batch_dim=axis), lattice)
 
 
-def test_special_words_and_normalisation_are_the_callers_choice():
+def test_special_words_and_normalisation_are_arguments():
     words = SymbolTable.from_words([*(f"w{n}" for n in range(NUM_WORDS - 1)), "<eos>"])
     lm = from_module(SentenceModule(), words, bos="<eos>", eos="<eos>", unk="w3", normalize=False)
     assert (lm.bos, lm.eos, lm.unk, lm.normalized) == (NUM_WORDS - 1, NUM_WORDS - 1, 3, None)
@@ -143,12 +143,12 @@ def with_method(name, result):
         (torch.nn.Identity, {}, ModelError, r"shape \[1, 2\] for words \[1, 2\], expected \[batch, time, words\]"),
     ],
 )
-def test_a_module_of_another_kind_is_refused(build, options, error, message):
+def test_unsuitable_modules_are_refused(build, options, error, message):
     with pytest.raises(error, match=message):
         from_module(build(), VOCABULARY, **options)
 
 
-def test_a_step_without_a_beginning_and_other_vocabularies_are_refused():
+def test_step_without_initial_state_and_wrong_vocabulary_are_refused():
     class Endless(torch.nn.Module):
         def step(self, word, state):
             return word, state
@@ -183,7 +183,7 @@ def save_older_export(path):
         (save_older_export, r"a torch\.export archive"),
     ],
 )
-def test_programs_of_torch_are_refused_with_the_way_to_onnx(tmp_path, save, kind, ninja):
+def test_torch_programs_are_refused_with_advice_to_export_onnx(tmp_path, save, kind, ninja):
     path = tmp_path / "model.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -196,7 +196,7 @@ def test_programs_of_torch_are_refused_with_the_way_to_onnx(tmp_path, save, kind
     assert "torch.onnx.export" in error
 
 
-def test_the_export_of_the_page_scores_as_its_module(tmp_path, monkeypatch):
+def test_the_documented_onnx_export_keeps_the_scores(tmp_path, monkeypatch):
     """Run the example of docs/networks.md."""
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
@@ -226,7 +226,7 @@ def test_the_export_of_the_page_scores_as_its_module(tmp_path, monkeypatch):
     assert sentence_logprobs(load("model.onnx"), SENTENCES) == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_checkpoint_is_still_a_checkpoint(tmp_path):
+def test_a_checkpoint_with_suffix_pt_is_loaded(tmp_path):
     checkpoint.save(tiny_lstm.CHECKPOINT, tmp_path / "model.pt")
     scores = sentence_logprobs(load(tmp_path / "model.pt"), SENTENCES)
     assert np.isfinite(scores).all()

@@ -37,7 +37,7 @@ def make_trie(random, size, reach=8):
 
 
 @torch.no_grad()
-def test_the_network_is_the_one_written_out_number_by_number():
+def test_the_network_agrees_with_plain_loops():
     module = make_module(layers=2)
     sentence = [0, 5, 9, 5]
     output = module(torch.tensor(sentence)[:, None])[:, 0].numpy()
@@ -45,7 +45,7 @@ def test_the_network_is_the_one_written_out_number_by_number():
 
 
 @torch.no_grad()
-def test_a_word_sees_nothing_behind_it_and_padding_changes_nothing():
+def test_outputs_do_not_depend_on_later_words_or_padding():
     module = make_module()
     short, long = module(torch.tensor([[0, 0], [4, 4], [7, 7], [0, 8]]))[:3].unbind(1)
     np.testing.assert_allclose(short, long, atol=1e-5)
@@ -53,7 +53,7 @@ def test_a_word_sees_nothing_behind_it_and_padding_changes_nothing():
 
 
 @torch.no_grad()
-def test_attention_knows_the_order_of_words():
+def test_outputs_depend_on_the_order_of_words():
     module = make_module()
     first, second = module(torch.tensor([[0, 0], [4, 7], [7, 4], [9, 9]]))[-1]
     assert float((first - second).abs().max()) > 0.05
@@ -64,7 +64,7 @@ def test_attention_knows_the_order_of_words():
 
 @given(seed=st.integers(0, 10_000), size=st.integers(1, 40), reach=st.integers(1, 12))
 @settings(max_examples=12)
-def test_all_ways_to_a_score_agree_with_the_plain_network(seed, size, reach):
+def test_tries_and_steps_have_the_scores_of_the_network(seed, size, reach):
     parent, word = make_trie(np.random.default_rng(seed), size, reach)
     module = make_module(seed % 3)
     lm = make_lm(module)
@@ -94,7 +94,7 @@ def test_every_history_of_a_trie_is_read_once(monkeypatch):
     assert sorted(nodes_read) == list(range(-1, 60))
 
 
-def test_gathering_in_pieces_changes_nothing(monkeypatch):
+def test_gathering_in_pieces_gives_the_same_scores(monkeypatch):
     parent, word = make_trie(np.random.default_rng(2), 60)
     expected = stepwise(make_lm(), parent, word)
     monkeypatch.setattr(attention, "GATHER_BYTES", 500)
@@ -102,7 +102,7 @@ def test_gathering_in_pieces_changes_nothing(monkeypatch):
     np.testing.assert_allclose(stepwise(make_lm(max_batch=1), parent, word), expected, atol=1e-5)
 
 
-def test_the_batch_changes_no_score():
+def test_scores_do_not_depend_on_the_batch():
     lm = make_lm()
     long = lm.start(1)
     for number in range(9):
@@ -114,7 +114,7 @@ def test_the_batch_changes_no_score():
     np.testing.assert_allclose(lm.logprob(slots, np.array([7, 7])), expected, atol=1e-5)
 
 
-def test_slots_of_a_history_live_as_long_as_a_longer_one_needs_them():
+def test_slots_are_kept_while_longer_histories_use_them():
     lm = make_lm()
     root = lm.start(2)
     the = lm.advance(root[[0, 0]], np.array([3, 4]))
@@ -131,7 +131,7 @@ def test_slots_of_a_history_live_as_long_as_a_longer_one_needs_them():
         lm.release(the[1:])
 
 
-def test_a_step_that_fails_keeps_no_slots(monkeypatch):
+def test_a_failing_step_leaks_no_slots(monkeypatch):
     lm = make_lm()
     root = lm.start(3)
     with monkeypatch.context() as patch:
@@ -144,7 +144,7 @@ def test_a_step_that_fails_keeps_no_slots(monkeypatch):
     assert lm.num_slots == 0
 
 
-def test_probabilities_sum_to_one_unless_asked_otherwise():
+def test_probabilities_sum_to_one_if_normalised():
     all_words = np.arange(len(WORDS), dtype=np.int32)
     for lm, exact in ((make_lm(), True), (make_lm(normalize=False), False)):
         slot = lm.advance(lm.start(1), np.array([4]))
@@ -155,7 +155,7 @@ def test_probabilities_sum_to_one_unless_asked_otherwise():
         assert (total == pytest.approx(1, abs=1e-5)) == exact
 
 
-def test_a_trie_may_be_empty_of_histories_or_a_single_chain():
+def test_a_trie_may_be_flat_or_a_single_chain():
     lm = make_lm()
     leaves = np.full(3, -1, np.int32), np.array([3, 4, 1], np.int32)
     np.testing.assert_allclose(lm.score_trie(*leaves), lm.logprob(lm.start(3), leaves[1]), atol=1e-5)
@@ -170,7 +170,7 @@ def test_a_trie_may_be_empty_of_histories_or_a_single_chain():
 
 
 @given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 9), st.integers(1, 40))
-def test_a_forest_keeps_every_way_and_reads_every_node_once(draws, size, max_tokens):
+def test_forest_blocks_keep_all_paths_and_contain_each_node_once(draws, size, max_tokens):
     parent = np.array([draw % (node + 1) - 1 for node, draw in enumerate(draws)], np.int64)
 
     def path_to(node):
@@ -227,7 +227,7 @@ def test_a_transformer_is_trained_stored_and_loaded(tmp_path, texts):
     assert np.exp(-total / sum(len(sentence) + 1 for sentence in sentences)) == pytest.approx(result.perplexity, 1e-4)
 
 
-def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
+def test_a_resumed_training_equals_an_uninterrupted_one(tmp_path, texts):
     def stop(report):
         if report.step >= 16:
             raise KeyboardInterrupt
@@ -241,7 +241,7 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
     assert all(torch.equal(weight, state[name]) for name, weight in expected.items())
 
 
-def test_the_command_trains_it(tmp_path, texts, ninja):
+def test_the_command_trains_a_transformer(tmp_path, texts, ninja):
     sizes = ["--embedding", 8, "--hidden", 8, "--heads", 2, "--layers", 1, "--min-count", 1, "--epochs", 0.1]
     command = ["train", texts[0], "--dev", texts[1], "-o", tmp_path / "lm.pt", "--architecture", "transformer"]
     code, _, stderr = ninja(*command, *sizes)
@@ -257,7 +257,7 @@ def test_the_command_trains_it(tmp_path, texts, ninja):
         ({"heads": 3}, r"embedding is 16; it must be a multiple of 2 \* heads = 6"),
     ],
 )
-def test_options_that_make_no_transformer_are_refused(options, message):
+def test_invalid_transformer_options_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         dataclasses.replace(SMALL, **options)
 
@@ -270,7 +270,7 @@ def test_options_that_make_no_transformer_are_refused(options, message):
         ("embedding", 32, "but the configuration needs"),
     ],
 )
-def test_a_checkpoint_that_contradicts_itself_is_refused(tmp_path, entry, value, message):
+def test_an_inconsistent_checkpoint_is_refused(tmp_path, entry, value, message):
     checkpoint.save(checkpoint.Checkpoint(make_module(), WORDS, {}), tmp_path / "lm.pt")
     content = torch.load(tmp_path / "lm.pt", weights_only=True)
     content["config"][entry] = value

@@ -36,7 +36,7 @@ def equal_maps(word_map: WordMap, reference: WordMap) -> bool:
     form=st.sampled_from([None, "basic", "auto"]),
     has_unk=st.booleans(),
 )
-def test_a_grown_map_is_that_of_the_whole_table(
+def test_a_grown_map_equals_a_new_map(
     parts: list[list[str]], penalty: float | None, map_words: Sequence, form: str | None, has_unk: bool
 ) -> None:
     def model() -> LanguageModel:
