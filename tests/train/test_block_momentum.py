@@ -123,7 +123,7 @@ def numpy_train(kind, momentum, rate, classical, block_steps, warmup, block_opti
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("block_optimizer", ["average", "keep", "reset"])
 @pytest.mark.parametrize(("classical", "warmup"), [(True, 0), (False, 7)])
-def test_blocks_of_any_optimiser_equal_numpy(kind, block_optimizer, classical, warmup):
+def test_blocks_with_any_optimiser_agree_with_numpy(kind, block_optimizer, classical, warmup):
     options = {"classical": classical, "block_steps": 5, "warmup": warmup, "block_optimizer": block_optimizer}
     results = run_in_threads(WORKERS, lambda rank: train(rank, kind, momentum=0.6, rate=0.8, **options))
     expected = numpy_train(kind, 0.6, 0.8, **options)
@@ -132,14 +132,14 @@ def test_blocks_of_any_optimiser_equal_numpy(kind, block_optimizer, classical, w
             np.testing.assert_allclose(weights, reference, rtol=0, atol=1e-12 * np.abs(reference).max())
 
 
-def test_the_default_momentum_and_rate_count_a_block_for_the_sum_of_its_workers():
+def test_default_momentum_and_rate_apply_the_sum_of_the_workers_updates():
     options = {"classical": False, "block_steps": 5, "warmup": 0, "block_optimizer": "average"}
     [result, *_] = run_in_threads(WORKERS, lambda rank: train(rank, "sgd", block_steps=5))
     expected = numpy_train("sgd", 1 - 1 / WORKERS, 1.0, **options)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12)
 
 
-def test_without_momentum_weights_are_averaged_to_the_bit():
+def test_without_momentum_weights_are_exact_averages():
     results = run_in_threads(2, lambda rank: train(rank, "sgd", momentum=0.0, rate=1.0, block_steps=STEPS))
     averages = []
     for rank in range(2):
@@ -151,7 +151,7 @@ def test_without_momentum_weights_are_averaged_to_the_bit():
         assert (ahead == model).all()
 
 
-def test_the_warmup_ends_without_a_call_if_only_calls_end_blocks():
+def test_the_warmup_ends_without_a_call_if_block_steps_is_none():
     def work(rank):
         module = linear()
         optimizer = OPTIMIZERS["adam"](module.parameters())
@@ -178,7 +178,7 @@ class BufferedModule(torch.nn.Module):
         return self.norm(inputs)
 
 
-def test_buffers_are_averaged_and_constants_are_those_of_the_first_worker():
+def test_buffers_are_averaged_and_constants_come_from_the_first_worker():
     def work(rank):
         module = BufferedModule(rank)
         optimizer = torch.optim.SGD(module.norm.parameters(), lr=0.1)
@@ -242,7 +242,7 @@ def test_complex_weights_are_averaged_with_their_imaginary_parts():
     assert run_in_threads(2, work) == [[1 + 1j - (1 + 2j)] * 2] * 2
 
 
-def test_weights_in_half_precision_add_up_changes_below_their_rounding():
+def test_half_precision_weights_accumulate_changes_below_their_rounding():
     def work(rank):
         module = torch.nn.Linear(1, 1, bias=False, dtype=torch.float16)
         torch.nn.init.constant_(module.weight, 1.0)
@@ -260,7 +260,7 @@ def test_weights_in_half_precision_add_up_changes_below_their_rounding():
 
 
 @pytest.mark.parametrize(("at", "block_optimizer"), [(3, "keep"), (9, "average"), (13, "keep")])
-def test_training_continues_from_a_state_with_the_same_bits(at, block_optimizer):
+def test_training_resumed_from_a_state_is_bit_identical(at, block_optimizer):
     options = {"block_steps": 5, "warmup": 4, "block_optimizer": block_optimizer}
 
     def work(rank):
@@ -289,7 +289,7 @@ def test_training_continues_from_a_state_with_the_same_bits(at, block_optimizer)
         assert (expected == weights).all()
 
 
-def test_the_result_is_loaded_for_a_while():
+def test_the_result_is_loaded_only_inside_the_context():
     module = linear()
     store = dist.HashStore()
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
@@ -320,7 +320,7 @@ def test_optimisers_with_different_states_are_refused_on_all_workers():
 
 
 @pytest.mark.parametrize("wrapper", [BlockMomentum, PairwiseAveraging])
-def test_weights_that_an_optimiser_gets_after_the_wrapping_are_refused(wrapper):
+def test_weights_added_to_the_optimiser_after_wrapping_are_refused(wrapper):
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         module, second_module = linear(), linear()
@@ -371,7 +371,7 @@ def test_weights_of_gpus_are_sent_by_nccl_and_counters_by_gloo(monkeypatch, devi
     assert backends == [backend]
 
 
-def test_a_group_of_64_workers_sends_two_messages_per_block_on_the_device_of_the_weights(monkeypatch):
+def test_64_workers_send_two_messages_per_block_on_the_device_of_the_weights(monkeypatch):
     messages = []
 
     def record(vector, *arguments, group):

@@ -25,7 +25,7 @@ def ends(folder):
     return [torch.load(folder / f"end{rank}", weights_only=True) for rank in range(SIZE)]
 
 
-def test_eight_processes_meet_by_a_file_and_after_a_kill_end_with_the_same_bits(tmp_path):
+def test_eight_processes_resumed_after_a_kill_have_identical_weights(tmp_path):
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
     work = module_workers.train_blocks
@@ -47,7 +47,7 @@ def test_eight_processes_meet_by_a_file_and_after_a_kill_end_with_the_same_bits(
             assert torch.equal(end["weights"][name], weight)
 
 
-def test_processes_that_meet_by_tcp_average_in_pairs_without_losing_an_update(tmp_path):
+def test_pairwise_averaging_over_tcp_loses_no_update(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"tcp://127.0.0.1:{free.getsockname()[1]}"

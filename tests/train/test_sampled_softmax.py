@@ -17,7 +17,7 @@ from ninja.train.objective import compiled_slopes, plain_slopes  # noqa: E402
     self_normalize=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_compiled_slopes_of_a_softmax_are_the_plain_ones(rows, length, spread, self_normalize, seed):
+def test_compiled_softmax_slopes_agree_with_the_plain_ones(rows, length, spread, self_normalize, seed):
     random = np.random.default_rng(seed)
     sample_logits, offset, score, start = (
         torch.from_numpy(random.normal(0, 1, shape)).bfloat16().float()

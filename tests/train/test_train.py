@@ -52,7 +52,7 @@ TARGET = torch.arange(20) * 7 % 50
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.3])
-def test_the_written_out_gradient_is_that_of_the_plain_softmax(monkeypatch, penalty):
+def test_the_explicit_gradient_agrees_with_the_plain_softmax(monkeypatch, penalty):
     monkeypatch.setattr(objective, "ROWS", 7)
     module = make_module()
 
@@ -71,7 +71,7 @@ def test_the_written_out_gradient_is_that_of_the_plain_softmax(monkeypatch, pena
         torch.testing.assert_close(slope, expected_slope, atol=1e-6, rtol=1e-5)
 
 
-def test_the_sampled_gradient_is_near_the_whole_on_average():
+def test_the_mean_sampled_gradient_is_close_to_the_full_gradient():
     module = make_module()
     sampler = Sampler.of_counts(np.arange(50) + 1, 25)
     torch.manual_seed(1)
@@ -88,7 +88,7 @@ def test_the_sampled_gradient_is_near_the_whole_on_average():
 
 
 @given(st.lists(st.integers(0, 1000), min_size=3, max_size=60), st.data())
-def test_samples_are_expected_in_the_number_asked_for(count, data):
+def test_inclusion_probabilities_sum_to_the_number_of_samples(count, data):
     samples = data.draw(st.integers(1, len(count) - 1))
     inclusion = Sampler.of_counts(np.array(count), samples).inclusion.numpy()
     assert inclusion.sum() == pytest.approx(samples, rel=1e-3)
@@ -98,7 +98,7 @@ def test_samples_are_expected_in_the_number_asked_for(count, data):
 
 
 @torch.no_grad()
-def test_perplexity_is_that_of_each_sentence_alone(tmp_path):
+def test_perplexity_agrees_with_scoring_each_sentence_alone(tmp_path):
     words = [*text.SPECIAL, "a", "b", "c"]
     module = make_module(len(words)).eval()
     (tmp_path / "text").write_text("a b c\nb\nc c zebra a\n")
@@ -115,7 +115,7 @@ def test_perplexity_is_that_of_each_sentence_alone(tmp_path):
 
 
 @pytest.mark.parametrize("limit", [None, "500"])
-def test_onednn_keeps_code_for_few_shapes_unless_told_otherwise(tmp_path, texts, monkeypatch, limit):
+def test_onednn_caches_few_shapes_by_default(tmp_path, texts, monkeypatch, limit):
     name, default = train.ONEDNN_SHAPES
     monkeypatch.setenv(name, limit or "")
     if limit is None:
@@ -124,7 +124,7 @@ def test_onednn_keeps_code_for_few_shapes_unless_told_otherwise(tmp_path, texts,
     assert os.environ[name] == (limit or default)
 
 
-def test_training_learns_and_reports_what_it_stored(tmp_path, texts):
+def test_training_learns_and_reports_the_stored_model(tmp_path, texts):
     reports = []
     result = train.train(*texts, tmp_path / "lm.pt", toy(layers=1, embedding=32, hidden=48, epochs=20), reports.append)
     perplexities = [report.perplexity for report in reports if report.perplexity is not None]
@@ -157,7 +157,7 @@ def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normaliz
     assert difference < 0.2 if self_normalize else difference > 0.5
 
 
-def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_was(tmp_path, texts):
+def test_a_normaliser_is_trained_without_changing_the_other_weights(tmp_path, texts):
     train.train(*texts, tmp_path / "plain.pt", toy(epochs=6, seed=5))
     train.train(*texts, tmp_path / "lm.pt", toy(epochs=6, normaliser=16, seed=5))
     plain, stored = checkpoint.read(tmp_path / "plain.pt"), checkpoint.read(tmp_path / "lm.pt")
@@ -172,7 +172,7 @@ def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_
     assert stored.card["normaliser_error"] < 0.4
 
 
-def test_a_normaliser_is_added_to_a_checkpoint_of_bytes(tmp_path, texts):
+def test_a_normaliser_is_added_to_an_int8_checkpoint(tmp_path, texts):
     options = toy(epochs=5, normaliser=16)
     train.train(*texts, tmp_path / "lm.pt", toy(epochs=5))
     stored = checkpoint.read(tmp_path / "lm.pt")
@@ -194,7 +194,7 @@ def stop_at(step):
     return progress
 
 
-def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
+def test_a_resumed_training_equals_an_uninterrupted_one(tmp_path, texts):
     whole_path, resumed_path = tmp_path / "whole.pt", tmp_path / "halves.pt"
     train.train(*texts, whole_path, toy(dropout=0.2))
     with pytest.raises(KeyboardInterrupt):
@@ -210,7 +210,7 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
     assert not (tmp_path / "halves.pt.state").exists()
 
 
-def test_equal_seeds_give_equal_models_and_leave_the_callers_random_numbers_alone(tmp_path, texts):
+def test_equal_seeds_give_equal_models_and_keep_the_global_random_state(tmp_path, texts):
     torch.manual_seed(5)
     expected = torch.rand(3)
     for name, seed in (("a.pt", 3), ("b.pt", 3), ("c.pt", 4)):
@@ -233,7 +233,7 @@ def test_training_stops_when_the_held_out_text_gets_worse(tmp_path, texts):
     ) == pytest.approx(result.perplexity, rel=1e-6)
 
 
-def test_a_training_that_was_interrupted_after_its_last_step_is_not_trained_further(tmp_path, texts, monkeypatch):
+def test_a_training_interrupted_after_its_last_step_is_not_continued(tmp_path, texts, monkeypatch):
     (tmp_path / "dev.txt").write_text("object1 object1 gladly gladly\n" * 5)
     options = toy(epochs=500, patience=2, check_steps=5, normaliser=8)
 
@@ -250,7 +250,7 @@ def test_a_training_that_was_interrupted_after_its_last_step_is_not_trained_furt
     assert checkpoint.read(tmp_path / "lm.pt").card["normaliser"] == 8
 
 
-def test_training_ends_in_time_with_a_falling_rate(tmp_path, texts, monkeypatch):
+def test_training_ends_at_the_time_limit_with_a_low_learning_rate(tmp_path, texts, monkeypatch):
     clock = count()  # seconds, one per reading
     monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     reports = []
@@ -299,13 +299,13 @@ def test_without_a_held_out_text_every_twentieth_sentence_is_held_out(tmp_path, 
     )
 
 
-def test_a_text_of_one_sentence_has_none_to_hold_out(tmp_path):
+def test_a_text_of_one_sentence_requires_a_held_out_text(tmp_path):
     (tmp_path / "text").write_text("a b\n")
     with pytest.raises(FormatError, match="specify a held-out text"):
         train.train(tmp_path / "text", None, tmp_path / "lm.pt", TOY)
 
 
-def test_a_diverging_training_says_so(tmp_path, texts):
+def test_a_diverging_training_raises_an_error(tmp_path, texts):
     with pytest.raises(ModelError, match=r"diverged at step \d+; use a learning rate below"):
         train.train(*texts, tmp_path / "lm.pt", toy(learning_rate=1e30, epochs=50))
 
@@ -322,7 +322,7 @@ def test_a_training_without_a_finite_perplexity_has_diverged(tmp_path, texts, ni
     assert {row["perplexity"] for row in rows} == {None}
 
 
-def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
+def test_a_missing_output_folder_is_refused_before_training(tmp_path, texts):
     with pytest.raises(OutputError, match="folder does not exist"):
         train.train(*texts, tmp_path / "none" / "lm.pt", TOY)
 
@@ -352,14 +352,14 @@ def test_options_out_of_range_are_refused(options, message):
 # Text
 
 
-def test_the_vocabulary_is_the_commonest_words(tmp_path):
+def test_the_vocabulary_contains_the_most_frequent_words(tmp_path):
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"b b c\n\n a c  b\n<unk> d d d\n"))
     assert text.make_vocabulary(tmp_path / "text.gz", 6) == ["<s>", "</s>", "<unk>", "b", "d", "c"]
     assert text.make_vocabulary(tmp_path / "text.gz", 60, min_count=3) == ["<s>", "</s>", "<unk>", "b", "d"]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 60), st.sampled_from([None, 0, 1]))
-def test_batches_hold_every_sentence_once_and_not_too_much(lengths, max_tokens, seed):
+def test_batches_contain_every_sentence_once_within_max_tokens(lengths, max_tokens, seed):
     begin = np.concatenate(([0], np.cumsum(lengths)))
     word = np.random.default_rng(0).integers(2, 50, begin[-1]).astype(np.int32)
     sentences = text.Sentences(word, begin, 0)
@@ -384,7 +384,7 @@ def test_batches_hold_every_sentence_once_and_not_too_much(lengths, max_tokens, 
         (gzip.compress(b"a b\n" * 1000)[:-12], "gzip stream is truncated"),
     ],
 )
-def test_texts_that_cannot_be_used_are_refused(tmp_path, content, message):
+def test_invalid_texts_are_refused(tmp_path, content, message):
     (tmp_path / "text").write_bytes(content)
     with pytest.raises(FormatError, match=message):
         text.make_vocabulary(tmp_path / "text", 100)
@@ -400,7 +400,7 @@ def test_texts_that_cannot_be_used_are_refused(tmp_path, content, message):
         ("float32", True, torch.float32),
     ],
 )
-def test_products_are_in_the_precision_that_the_processor_multiplies(
+def test_the_precision_depends_on_the_option_and_the_processor(
     tmp_path, texts, monkeypatch, architecture, precision, has_instructions, dtype
 ):
     def record_dtype(module, output, *arguments):
@@ -418,7 +418,7 @@ def test_products_are_in_the_precision_that_the_processor_multiplies(
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("cells", [16, 12])
-def test_an_lstm_may_have_as_many_cells_as_its_embedding_is_wide_or_fewer(tmp_path, texts, cells, precision, ninja):
+def test_an_lstm_without_projection_may_have_few_cells(tmp_path, texts, cells, precision, ninja):
     options = toy_command(hidden=cells, precision=precision, epochs=6)
     assert ninja("train", texts[0], "--dev", texts[1], "-o", tmp_path / "lm.pt", *options)[0] == 0
     stored = checkpoint.read(tmp_path / "lm.pt")

@@ -42,7 +42,7 @@ def assert_equal_corpora(result, expected):
 
 
 @pytest.mark.parametrize("hold_out", [True, False])
-def test_a_file_of_ids_holds_what_the_text_does(path, hold_out):
+def test_an_ids_file_agrees_with_the_text(path, hold_out):
     choice = Choice(8, 1, hold_out=hold_out)
     expected = corpus._in_memory(path, choice, text.digest(path))
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_a_file_of_ids_holds_what_the_text_does(path, hold_out):
     assert (result.held_out is None) != hold_out
 
 
-def test_ids_are_made_once_for_each_text_and_choice_of_words(path, monkeypatch):
+def test_ids_are_written_once_per_text_and_vocabulary(path, monkeypatch):
     open_corpus(path, CHOICE)
     (ids_file,) = ids_files(path)
     monkeypatch.setattr(corpus, "_write", None)
@@ -70,7 +70,7 @@ def test_ids_are_made_once_for_each_text_and_choice_of_words(path, monkeypatch):
     assert ids_file in ids_files(path)
 
 
-def test_damaged_ids_are_made_again(path):
+def test_damaged_ids_are_written_again(path):
     expected = corpus._in_memory(path, CHOICE, text.digest(path))
     open_corpus(path, CHOICE)
     ids_path = os.path.join(os.path.dirname(path), ids_files(path)[0])
@@ -84,7 +84,7 @@ def test_damaged_ids_are_made_again(path):
             assert stream.read() == image
 
 
-def test_where_the_folder_is_read_only_the_ids_go_elsewhere_or_stay_in_memory(path, tmp_path, monkeypatch):
+def test_ids_of_a_read_only_folder_are_cached_or_kept_in_memory(path, tmp_path, monkeypatch):
     os.chmod(os.path.dirname(path), 0o555)
     mapped_corpus = open_corpus(path, CHOICE)
     assert str(mapped_corpus.sentences.word.filename).startswith(str(tmp_path / "cache" / "ninja-asr"))
@@ -103,7 +103,7 @@ def test_small_texts_need_no_file(path, monkeypatch):
     assert ids_files(path) == []
 
 
-def test_texts_that_cannot_be_used_leave_nothing(path):
+def test_invalid_texts_leave_no_ids_file(path):
     with open(path, "w") as stream:
         stream.write("a b\n<s> c\n")
     with pytest.raises(FormatError, match=r"train\.txt:2: the text contains <s> or </s>"):
@@ -112,7 +112,7 @@ def test_texts_that_cannot_be_used_leave_nothing(path):
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 90), st.integers(0, 5), st.integers(0, 3))
-def test_the_order_is_that_of_batches(lengths, max_tokens, seed, epoch):
+def test_order_agrees_with_the_batches_of_the_text(lengths, max_tokens, seed, epoch):
     begin = np.concatenate(([0], np.cumsum(lengths)))
     sentences = text.Sentences(np.zeros(begin[-1], np.int32), begin, 0)
     expected = text.batches(sentences, max_tokens, (seed, epoch))

@@ -73,7 +73,7 @@ def spread(weights):
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
-def test_averaging_keeps_the_sum_and_contracts_the_disagreement(count):
+def test_averaging_preserves_the_sum_and_reduces_the_spread(count):
     weights, exchanges = learners(count, seed=count)
     weight_sum, spreads = total(weights), [spread(weights)]
     for _ in range(60):
@@ -87,7 +87,7 @@ def test_averaging_keeps_the_sum_and_contracts_the_disagreement(count):
     end(exchanges)
 
 
-def test_a_pair_meets_in_the_middle():
+def test_an_exchange_averages_both_learners():
     weights, exchanges = learners(2, seed=0)
     middle = total(weights) / 2
     exchanges[0].want()
@@ -98,7 +98,7 @@ def test_a_pair_meets_in_the_middle():
     end(exchanges)
 
 
-def test_steps_made_while_a_message_travels_are_kept():
+def test_steps_during_an_exchange_are_preserved():
     weights, partner = (SharedWeights(torch.full((3,), value, dtype=torch.float64)) for value in (1.0, 5.0))
     weights_before, exchanges = weights.read()
     message, _ = weights.read()
@@ -112,7 +112,7 @@ def test_steps_made_while_a_message_travels_are_kept():
 
 
 @pytest.mark.parametrize("count", range(3, 9))
-def test_learners_with_random_delays_never_wait_in_a_circle(count):
+def test_learners_with_random_delays_never_deadlock(count):
     num_exchanges = 100_000 // 6 if os.environ.get("NINJA_SLOW") else 400
     weights, exchanges = learners(count, seed=count)
     start, num_steps = total(weights), [0] * count
@@ -143,7 +143,7 @@ def test_learners_with_random_delays_never_wait_in_a_circle(count):
     torch.testing.assert_close(total(weights), start + sum(num_steps), rtol=1e-9, atol=1e-6)
 
 
-def test_the_error_of_a_partner_reaches_the_learner():
+def test_an_error_of_the_partner_is_raised_in_the_learner():
     _, exchanges = learners(2, seed=1, patience=0.05)
     exchanges[1].want()  # nothing for a passive one
     time.sleep(0.2)  # the passive one has waited too long, so nobody answers

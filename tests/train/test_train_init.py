@@ -66,7 +66,7 @@ def test_a_training_starts_with_weights_words_and_sizes_of_a_checkpoint(tmp_path
     assert initial.card["init_sha256"] is None
 
 
-def test_a_training_that_makes_it_worse_keeps_the_first_weights(tmp_path, general_path, texts):
+def test_a_training_without_improvement_keeps_the_initial_weights(tmp_path, general_path, texts):
     result = train.train(
         *texts, tmp_path / "again.pt", options_from_checkpoint(general_path, learning_rate=3.0, epochs=1)
     )
@@ -76,7 +76,7 @@ def test_a_training_that_makes_it_worse_keeps_the_first_weights(tmp_path, genera
     assert all(map(torch.equal, initial.module.state_dict().values(), final.module.state_dict().values()))
 
 
-def test_unk_stands_for_as_many_words_as_before_or_more(tmp_path, general_path, domain_paths):
+def test_unk_represents_no_fewer_words_than_before(tmp_path, general_path, domain_paths):
     stored = checkpoint.read(general_path)
     for unk_words, expected in ((0, 1), (5, 5)):
         checkpoint.save(dataclasses.replace(stored, card={"unk_words": unk_words}), general_path)
@@ -86,7 +86,7 @@ def test_unk_stands_for_as_many_words_as_before_or_more(tmp_path, general_path, 
         assert card["train_unknown"] > 0
 
 
-def test_a_normaliser_is_trained_further_for_the_new_weights(tmp_path, general_path, texts, domain_paths, monkeypatch):
+def test_the_normaliser_is_trained_for_the_new_weights(tmp_path, general_path, texts, domain_paths, monkeypatch):
     sentences, dev = (text.encode(path, checkpoint.read(general_path).words) for path in texts)
     train.add_normaliser(general_path, sentences, dev, toy(normaliser=8))
     initial = checkpoint.read(general_path).module
@@ -112,13 +112,13 @@ def test_a_normaliser_is_trained_further_for_the_new_weights(tmp_path, general_p
         ({"projection": 8}, "projection is 8, but"),
     ],
 )
-def test_other_sizes_are_refused(tmp_path, general_path, texts, sizes, message):
+def test_sizes_that_contradict_the_checkpoint_are_refused(tmp_path, general_path, texts, sizes, message):
     with pytest.raises(OptionError, match=message):
         train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, **sizes))
     train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, hidden=24, embedding=16, epochs=0.1))
 
 
-def test_the_command_takes_no_sizes_beside_a_checkpoint(tmp_path, general_path, domain_paths, ninja):
+def test_the_command_refuses_sizes_with_init(tmp_path, general_path, domain_paths, ninja):
     arguments = ["train", domain_paths[0], "--dev", domain_paths[1], "--init", general_path, "-o", tmp_path / "lm.pt"]
     code, _, errors = ninja(*arguments, "--hidden", 768, "--layers", 2)
     assert (code, errors) == (
@@ -131,7 +131,7 @@ def test_the_command_takes_no_sizes_beside_a_checkpoint(tmp_path, general_path, 
     assert checkpoint.read(tmp_path / "lm.pt").words == checkpoint.read(general_path).words
 
 
-def test_models_of_other_kinds_and_vocabularies_are_refused(tmp_path, texts):
+def test_unsuitable_checkpoints_are_refused(tmp_path, texts):
     module = LSTMLanguageModel(Config(4, embedding=4, hidden=6, layers=1))
     checkpoint.save(Checkpoint(module, ["</s>", "<s>", "<unk>", "a"], {}), tmp_path / "other.pt")
     with pytest.raises(ModelError, match=r"other\.pt: .* first words of the vocabulary must be <s>, </s>, <unk>"):
@@ -140,7 +140,7 @@ def test_models_of_other_kinds_and_vocabularies_are_refused(tmp_path, texts):
         train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(tmp_path / "none.pt"))
 
 
-def test_a_resumed_training_ends_as_an_uninterrupted_one_and_needs_the_same_checkpoint(tmp_path, general_path, texts):
+def test_a_resumed_training_is_bit_identical_and_needs_the_same_checkpoint(tmp_path, general_path, texts):
     def stop(report):
         if report.step >= 8:
             raise KeyboardInterrupt
@@ -159,9 +159,7 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one_and_needs_the_same_chec
     assert all(map(torch.equal, expected.values(), weights.values()))
 
 
-def test_a_training_resumed_before_its_first_check_does_not_count_the_first_weights_as_worse(
-    tmp_path, general_path, texts, monkeypatch
-):
+def test_resuming_before_the_first_check_does_not_reduce_the_patience(tmp_path, general_path, texts, monkeypatch):
     options = options_from_checkpoint(general_path, learning_rate=0.5, patience=2)
     reports, resumed_reports = [], []
     train.train(*texts, tmp_path / "whole.pt", options, reports.append)
@@ -179,14 +177,14 @@ def test_a_training_resumed_before_its_first_check_does_not_count_the_first_weig
 
 
 @pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
-def test_a_single_worker_of_any_method_starts_alike(tmp_path, general_path, texts, method):
+def test_a_single_worker_of_any_method_starts_with_the_checkpoint(tmp_path, general_path, texts, method):
     train.train(*texts, tmp_path / "plain.pt", options_from_checkpoint(general_path))
     train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, parallel=method))
     expected, weights = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("plain.pt", "lm.pt"))
     assert all(map(torch.equal, expected.values(), weights.values()))
 
 
-def test_a_training_of_one_worker_runs_after_one_that_failed(tmp_path, general_path, texts):
+def test_a_training_can_follow_a_failed_one(tmp_path, general_path, texts):
     def stop(_):
         raise KeyError("progress")
 
@@ -195,7 +193,7 @@ def test_a_training_of_one_worker_runs_after_one_that_failed(tmp_path, general_p
     train.train(*texts, tmp_path / "again.pt", options_from_checkpoint(general_path, parallel="bmuf"))
 
 
-def test_ids_of_a_large_text_are_those_of_the_choice_with_words(tmp_path, domain_paths, monkeypatch):
+def test_ids_of_a_large_text_use_the_given_words(tmp_path, domain_paths, monkeypatch):
     monkeypatch.setattr(corpus, "LARGE", 0)
     words = (*text.SPECIAL, "subject1", "verb2")
     default_choice = corpus.Choice(100, 1, hold_out=False)

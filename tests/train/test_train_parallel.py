@@ -41,7 +41,7 @@ def blocks(count=20, size=7, seed=0):
 
 @settings(max_examples=12)
 @given(st.floats(0.0, 0.99), st.floats(0.05, 3.0), st.booleans(), st.integers(0, 99), st.sampled_from([1, 20]))
-def test_block_updates_are_those_of_the_paper(momentum, rate, nesterov, seed, count):
+def test_block_updates_agree_with_the_paper(momentum, rate, nesterov, seed, count):
     start = np.random.default_rng(seed).normal(size=7)
     update = BlockUpdate(torch.from_numpy(start), momentum, rate, nesterov=nesterov)
     paper = Block(start.copy(), momentum, rate, nesterov)
@@ -53,7 +53,7 @@ def test_block_updates_are_those_of_the_paper(momentum, rate, nesterov, seed, co
 
 
 @pytest.mark.parametrize("nesterov", [True, False])
-def test_constant_changes_count_rate_by_one_minus_momentum_times_in_the_long_run(nesterov):
+def test_constant_changes_converge_to_rate_over_one_minus_momentum(nesterov):
     update = BlockUpdate(torch.zeros(1, dtype=torch.float64), 0.75, 0.5, nesterov=nesterov)
     weight_before = 0.0
     for _ in range(200):
@@ -62,7 +62,7 @@ def test_constant_changes_count_rate_by_one_minus_momentum_times_in_the_long_run
     assert update.result().item() - weight_before == pytest.approx(0.5 / (1 - 0.75))
 
 
-def test_nesterov_momentum_of_other_toolkits_is_another_recursion():
+def test_nesterov_momentum_differs_from_that_of_fairseq():
     momentum, fairseq_weights, delta = 0.75, np.zeros(7), np.zeros(7)
     update = BlockUpdate(torch.zeros(7, dtype=torch.float64), momentum, 1.0)
     for change in blocks():
@@ -90,14 +90,14 @@ def test_without_momentum_and_with_rate_one_blocks_are_plain_averages():
         (0.0, 1.0, 4, (0.0, 4.0)),
     ],
 )
-def test_the_rate_of_blocks_lets_them_count_as_much_as_was_asked(momentum, weight, workers, expected):
+def test_block_factors_give_blocks_the_requested_weight(momentum, weight, workers, expected):
     assert block_factors(momentum, weight, workers) == pytest.approx(expected)
 
 
 # Order
 
 
-def test_workers_share_out_the_text_anew_each_epoch(tmp_path):
+def test_the_text_is_redistributed_to_the_workers_each_epoch(tmp_path):
     (tmp_path / "text").write_text("\n".join(toy_sentences(100, 1)))
     sentences = text.encode(tmp_path / "text", text.make_vocabulary(tmp_path / "text", 60))
     order = Order(sentences, 32, 3)
@@ -116,7 +116,7 @@ def test_workers_share_out_the_text_anew_each_epoch(tmp_path):
     assert order.num_tokens(numbers) == words + sum(len(order.batch(number)) for number in numbers)
 
 
-def test_the_mean_of_workers_gradients_is_that_of_all_their_tokens(tmp_path):
+def test_the_mean_gradient_of_workers_is_that_of_all_tokens(tmp_path):
     lines = sorted(toy_sentences(60, 1), key=len)
     (tmp_path / "text").write_text("\n".join([*lines, "subject1 " * 40]))  # batches of very different lengths
     sentences = text.encode(tmp_path / "text", text.make_vocabulary(tmp_path / "text", 60))
@@ -150,7 +150,7 @@ def assert_same(state, expected):
 
 
 @pytest.mark.parametrize("method", ["ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"])
-def test_one_worker_of_any_method_is_plain_training(tmp_path, texts, method):
+def test_one_worker_of_any_method_equals_plain_training(tmp_path, texts, method):
     options = toy(epochs=1, dropout=0.2)
     loop.train(*texts, tmp_path / "plain.pt", options)
     result = loop.train(*texts, tmp_path / "lm.pt", dataclasses.replace(options, parallel=method))
@@ -208,7 +208,7 @@ def rounding(steps):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_two_workers_train_as_a_simulation_of_them(trainings, name):
+def test_two_workers_agree_with_a_simulation(trainings, name):
     folder, paths, options, reports, _ = trainings
     stored, state = checkpoint.read(folder / f"{name}.pt"), state_of(folder / f"{name}.pt.whole")
     sentences, dev = (text.encode(path, stored.words) for path in paths)
@@ -259,7 +259,7 @@ def test_the_stored_weights_are_those_without_the_look_ahead(trainings):
 
 
 @pytest.mark.parametrize("name", METHODS | HALF)
-def test_workers_that_go_on_from_a_state_end_as_if_nothing_had_happened(trainings, name):
+def test_resumed_workers_equal_uninterrupted_workers(trainings, name):
     folder, _, _, reports, resumed = trainings
     expected, resumed_state = state_of(folder / f"{name}.pt.whole"), state_of(folder / f"{name}.pt.end")
     expected["counters"]["minutes"] = resumed_state["counters"]["minutes"]
@@ -292,7 +292,7 @@ def test_a_node_of_all_workers_is_synchronous(trainings):
 
 
 @pytest.mark.parametrize("name", GOSSIP)
-def test_asynchronous_workers_take_every_batch_and_go_on_from_a_state(trainings, name):
+def test_asynchronous_workers_use_every_batch_and_can_be_resumed(trainings, name):
     folder, _, _, reports, resumed = trainings
     for report in (reports[name][-1], resumed[name][-1]):
         assert (report.step, report.epoch) == (report.num_steps, reports["ssgd"][-1].epoch)
@@ -308,7 +308,7 @@ def test_asynchronous_workers_take_every_batch_and_go_on_from_a_state(trainings,
     assert not (folder / f"{name}.pt.state").exists()
 
 
-def test_reports_count_the_work_of_all(trainings):
+def test_reports_include_the_work_of_all_workers(trainings):
     _, _, _, reports, _ = trainings
     for report in reports["ssgd"]:
         assert report.epoch == pytest.approx(3 * report.step / report.num_steps, rel=0.05)
@@ -316,18 +316,18 @@ def test_reports_count_the_work_of_all(trainings):
         assert report.words_per_second > 0
 
 
-def test_a_worker_that_is_killed_is_named():
+def test_the_error_names_a_killed_worker():
     # The other worker would wait for a day, which is longer than the time limit of a test.
     with pytest.raises(WorkerError, match=r"worker 1 \(SIGKILL, process \d+\) was killed by signal 9"):
         launch.run(train_workers.kill_worker, (1,), 2, "cpu", None)
 
 
-def test_the_cause_of_a_failure_is_told_not_its_consequences(tmp_path, texts):
+def test_the_first_cause_of_a_failure_is_reported(tmp_path, texts):
     with pytest.raises(ModelError, match="training diverged"):
         loop.train(*texts, tmp_path / "lm.pt", toy(workers=2, parallel="ma", learning_rate=1e30, epochs=50))
 
 
-def test_nodes_must_be_equal(tmp_path, texts):
+def test_nodes_must_have_equal_size(tmp_path, texts):
     with pytest.raises(OptionError, match="node_size is 2, which does not divide the number of workers, 1"):
         loop.train(*texts, tmp_path / "lm.pt", toy(parallel="h-adpsgd", node_size=2))
 

@@ -97,7 +97,7 @@ def weights(path):
 @slow
 @pytest.mark.parametrize("method", ["ssgd", "bmuf"])
 @pytest.mark.parametrize("victim", ["worker", "parent"])
-def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, method, victim):
+def test_a_killed_and_resumed_training_equals_an_uninterrupted_one(folder, method, victim):
     wait_for_end(start(command(folder, "whole.pt", method, workers=2)))
     process = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2))
     wait_for_file(folder / "halves.pt.state", process)
@@ -117,7 +117,7 @@ def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, me
     assert steps[-1] == max(steps)
 
 
-def test_the_documented_options_are_ninjas_and_not_torchruns(ninja):
+def test_the_documented_options_are_passed_to_ninja_not_torchrun(ninja):
     page = (ROOT / "docs" / "training.md").read_text().replace("\\\n", "")
     line, *_ = (line for line in page.splitlines() if line.startswith("torchrun "))
     arguments = get_args_parser().parse_args(shlex.split(line)[1:])
@@ -131,7 +131,7 @@ TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
 
 @slow
 @pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
-def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
+def test_torchrun_restarts_the_workers_from_the_last_state(folder, method):
     arguments = [*TORCHRUN, "--rdzv-endpoint", "localhost:0", "--nproc-per-node", "2", "--max-restarts", "1"]
     process = start([*arguments, *command(folder, "lm.pt", method, "--log", folder / "log", epochs=30)])
     wait_for_file(folder / "lm.pt.state", process)
@@ -143,7 +143,7 @@ def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
 
 
 @slow_or_ci
-def test_two_machines_of_one_worker_train_as_one_of_two(folder):
+def test_two_machines_of_one_worker_equal_one_machine_of_two(folder):
     texts = folder / "train.txt", folder / "dev.txt"
     loop.train(*texts, folder / "here.pt", toy(parallel="bmuf", epochs=2, workers=2))
     # The store is here, because another program could take a free port before a machine opens it.

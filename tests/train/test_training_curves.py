@@ -49,7 +49,7 @@ def test_a_curve_falls_and_ends_with_the_result_of_the_training(corpus, dev, cha
     assert curve(options, corpus, dev) == points[-1:]
 
 
-def test_neighbours_in_a_ring_are_other_partners_than_random_ones(corpus, dev):
+def test_ring_partners_differ_from_random_partners(corpus, dev):
     options = toy(workers=4, parallel="adpsgd", epochs=1)
     assert curve(options, corpus, dev, ring=True) != curve(options, corpus, dev)
     pair_options = toy(workers=2, parallel="adpsgd", epochs=1)  # each has a single partner
@@ -68,6 +68,6 @@ def test_the_blocks_of_the_momentum_table_have_the_published_rate(momentum):
     assert factors == pytest.approx((momentum, 1.0))
 
 
-def test_the_section_is_made_from_the_stored_measurements(tmp_path):
+def test_the_documentation_matches_the_stored_measurements(tmp_path):
     check_page(curves.main, "training.md", curves.STORED, tmp_path)
     assert (tmp_path / "pictures/training_curves.svg").exists()
