@@ -1,4 +1,4 @@
-"""LSTM networks on NumPy: the scores of torch, without torch."""
+"""LSTM networks on NumPy: they have the scores of torch and do not import it."""
 
 import importlib
 import subprocess
@@ -30,7 +30,7 @@ from ninja.lm.checkpoint import _packed  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 
 
-def stored(module, storage=None, **card):
+def stored_network(module, storage=None, **card):
     """Return a network in a stored precision: "half", "int8", or None for single precision."""
     state = module.state_dict() if storage is None else _packed(module, storage)
     arrays = {name: array if isinstance(array, np.ndarray) else array.numpy() for name, array in state.items()}
@@ -53,12 +53,12 @@ def single_precision(monkeypatch):
 @pytest.mark.parametrize("name", [None, *SHAPES])
 def test_sentence_scores_equal_the_definition(name):
     module = MODULE if name is None else SHAPES[name].module
-    tiny_lstm.check_sentence_scores(ArrayLstm(stored(module)), module)
+    tiny_lstm.check_sentence_scores(ArrayLstm(stored_network(module)), module)
 
 
 @given(LATTICES)
 def test_rescored_lattices_have_the_scores_of_their_paths(lattice):
-    tiny_lstm.check_path_scores(ArrayLstm(stored(MODULE)), lattice)
+    tiny_lstm.check_path_scores(ArrayLstm(stored_network(MODULE)), lattice)
 
 
 @pytest.mark.parametrize("storage", ["half", "int8"])
@@ -67,7 +67,7 @@ def test_stored_weights_give_the_scores_of_torch(storage, normalize):
     from ninja.lm.checkpoint import as_stored
 
     module = with_normaliser()
-    numpy_lm = ArrayLstm(stored(module, storage), LoadOptions(normalize=normalize))
+    numpy_lm = ArrayLstm(stored_network(module, storage), LoadOptions(normalize=normalize))
     torch_lm = LstmLM(as_stored(module, storage), VOCABULARY, LoadOptions("cpu", normalize=normalize))
     assert numpy_lm.normalized == torch_lm.normalized
     assert numpy_lm.num_parameters == torch_lm.num_parameters
@@ -85,26 +85,29 @@ def test_scores_do_not_depend_on_batch_or_cache(monkeypatch, cached_bytes, logit
     monkeypatch.setattr(array_lstm, "CACHED_BYTES", cached_bytes)
     monkeypatch.setattr(array_lstm, "LOGIT_WORDS", logit_words)
     words = np.random.default_rng(0).integers(1, NUM_WORDS, 300).astype(np.int32)
-    batched_lm, single_lm = ArrayLstm(stored(MODULE)), ArrayLstm(stored(MODULE), LoadOptions(max_batch=1))
+    batched_lm, single_lm = (
+        ArrayLstm(stored_network(MODULE)),
+        ArrayLstm(stored_network(MODULE), LoadOptions(max_batch=1)),
+    )
     for _ in range(2):
         scores = [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for lm in (batched_lm, single_lm)]
         assert np.array_equal(*scores)
 
 
 def test_branches_of_a_history_are_independent_and_old_slots_stay_valid():
-    lm = ArrayLstm(stored(MODULE))
+    lm = ArrayLstm(stored_network(MODULE))
     [root] = lm.start(1)
-    before = lm.logprob(np.full(NUM_WORDS, root), np.arange(NUM_WORDS, dtype=np.int32))
+    expected = lm.logprob(np.full(NUM_WORDS, root), np.arange(NUM_WORDS, dtype=np.int32))
     slots = lm.advance(np.full(5, root), np.array([3, 4, 3, 5, 4], np.int32))
-    after = lm.logprob(slots, np.full(5, 6, np.int32))
-    assert after[[0, 1]] == pytest.approx(after[[2, 4]])
-    assert len(set(after.round(4).tolist())) == 3
-    assert np.array_equal(lm.logprob(np.full(NUM_WORDS, root), np.arange(NUM_WORDS, dtype=np.int32)), before)
-    assert slow_logsumexp(before[None]) == pytest.approx([0.0], abs=1e-5)
+    scores = lm.logprob(slots, np.full(5, 6, np.int32))
+    assert scores[[0, 1]] == pytest.approx(scores[[2, 4]])
+    assert len(set(scores.round(4).tolist())) == 3
+    assert np.array_equal(lm.logprob(np.full(NUM_WORDS, root), np.arange(NUM_WORDS, dtype=np.int32)), expected)
+    assert slow_logsumexp(expected[None]) == pytest.approx([0.0], abs=1e-5)
 
 
 def test_twins_in_threads_give_the_scores_of_one_model():
-    lm = ArrayLstm(stored(MODULE))
+    lm = ArrayLstm(stored_network(MODULE))
     expected = sentence_logprobs(lm, SENTENCES)
     twins = lm.for_threads(4)
     with ThreadPoolExecutor(4) as pool:
@@ -114,7 +117,7 @@ def test_twins_in_threads_give_the_scores_of_one_model():
 
 
 def test_out_of_memory_releases_the_slots(monkeypatch):
-    lm = ArrayLstm(stored(MODULE))
+    lm = ArrayLstm(stored_network(MODULE))
     slots = lm.start(3)
     monkeypatch.setattr(ArrayLstm, "_advance", lambda *arguments: (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(MemoryError):
@@ -123,7 +126,7 @@ def test_out_of_memory_releases_the_slots(monkeypatch):
 
 
 def test_arrays_that_do_not_fit_the_configuration_are_refused():
-    network = stored(MODULE)
+    network = stored_network(MODULE)
     network.arrays["lstm.weight_ih_l1"] = network.arrays["lstm.weight_ih_l1"][:, 1:]
     with pytest.raises(
         ModelError, match=r"lstm.weight_ih_l1 has shape \[40, 5\], but the configuration needs \[40, 6\]"
@@ -145,18 +148,18 @@ def test_every_row_is_computed_once(num_rows, count):
 
 @pytest.mark.parametrize("fails_in_caller", [True, False])
 def test_an_error_is_raised_after_all_threads_have_stopped(fails_in_caller):
-    caller, both_run, computed = threading.get_ident(), threading.Barrier(2), []
+    caller, both_run, pieces = threading.get_ident(), threading.Barrier(2), []
 
     def compute(piece):
         both_run.wait(10)
         if (threading.get_ident() == caller) == fails_in_caller:
             raise ModelError("no")
         time.sleep(0.1)
-        computed.append(piece)
+        pieces.append(piece)
 
     with pytest.raises(ModelError, match="no"):
         RowThreads(2).run(compute, 64)
-    assert len(computed) == 1
+    assert len(pieces) == 1
 
 
 def test_the_backend_is_numpy_unless_torch_computes_on_another_device(monkeypatch, tmp_path):
@@ -165,7 +168,7 @@ def test_the_backend_is_numpy_unless_torch_computes_on_another_device(monkeypatc
     assert isinstance(load(backend="torch", device="cpu"), LstmLM)
     driver = tmp_path / "version"
     driver.touch()
-    module = importlib.import_module("ninja.lm.load")  # the package has a function of this name
+    module = importlib.import_module("ninja.lm.load")  # `ninja.lm.load` is the function
     monkeypatch.setattr(module, "DRIVER", str(driver))
     assert isinstance(load(), LstmLM)
     assert isinstance(load(device="cpu"), ArrayLstm)

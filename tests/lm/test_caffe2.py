@@ -79,7 +79,7 @@ def test_nets_with_a_prefix_and_a_separate_vocabulary_are_loaded(folder):
 
 
 def test_nets_serialized_by_protobuf_are_read(folder):
-    """The protocol buffers library writes files from a declaration based on caffe2.proto."""
+    """The protobuf library writes the files, with messages declared as in caffe2.proto."""
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     from google.protobuf import descriptor_pool, message_factory
 
@@ -127,7 +127,8 @@ def fill_operator(name, values):
 
 
 def rnn_cell_nets(random):
-    """Return an LSTM without projection, named as rnn_cell.LSTMCell does, with softmax; and its scores by numpy."""
+    """Return an LSTM without projection, with softmax and the names of rnn_cell.LSTMCell, and a NumPy function that
+    scores sentences."""
     n, d = tiny_lstm.NUM_WORDS, 4
     e, w, b, o, ob = (random.normal(size=size) for size in ((n, d), (4 * d, 2 * d), 4 * d, (n, d), n))
     h0, c0 = random.normal(size=(2, 1, 1, d))
@@ -180,8 +181,8 @@ def test_an_rnn_cell_step_net_agrees_with_plain_loops(tmp_path):
 
 def test_an_unknown_operator_is_reported_with_its_position(folder):
     net = caffe2_net.read(folder / PREDICT)
-    strange = Operator("RecurrentNetwork", ("word",), ("states",), {})
-    change(folder, PREDICT, operators=(*net.operators[:2], strange, *net.operators[2:]))
+    operator = Operator("RecurrentNetwork", ("word",), ("states",), {})
+    change(folder, PREDICT, operators=(*net.operators[:2], operator, *net.operators[2:]))
     with pytest.raises(
         ModelError,
         match=r"predict_net.pb: operator 3, RecurrentNetwork, .* this operator "
@@ -249,8 +250,8 @@ def test_errors_of_weight_shapes_name_the_operator(folder, blob, values, reason)
 
 def test_failures_of_torch_name_the_operator_and_inputs(folder):
     net = caffe2_net.read(folder / PREDICT)
-    flat = {"dims": (7,)}
-    operators = (dataclasses.replace(o, arguments=flat) if o.outputs == ("flat_0",) else o for o in net.operators)
+    arguments = {"dims": (7,)}
+    operators = (dataclasses.replace(o, arguments=arguments) if o.outputs == ("flat_0",) else o for o in net.operators)
     change(folder, PREDICT, operators=tuple(operators))
     with pytest.raises(ModelError, match=r"operator 6, Squeeze, .*'flat_0': .*\(inputs: unit_0 \[1, 1, 10\]\)"):
         load(folder)
@@ -284,8 +285,8 @@ def test_a_state_that_changes_its_shape_is_refused(tmp_path):
 
 def test_the_total_size_of_constants_is_limited(folder):
     net = caffe2_net.read(folder / INIT)
-    large = tuple(Operator("ConstantFill", (), (f"c{n}",), {"shape": (2**22,)}) for n in range(5))
-    change(folder, INIT, operators=(*net.operators, *large))
+    constants = tuple(Operator("ConstantFill", (), (f"c{n}",), {"shape": (2**22,)}) for n in range(5))
+    change(folder, INIT, operators=(*net.operators, *constants))
     with pytest.raises(ModelError, match=r"c3.*constant values"):
         load(folder)
 
@@ -303,17 +304,22 @@ def test_every_truncation_is_refused(folder):
         (folder / name).write_bytes(content)
 
 
-def test_files_that_are_not_nets_are_refused(folder):
-    (folder / PREDICT).write_bytes(b"once upon a time")
-    with pytest.raises(ModelError, match=r"predict_net.pb: the file is truncated or is not a Caffe2 net"):
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"once upon a time", r"predict_net.pb: the file is truncated or is not a Caffe2 net"),
+        (b"", "the file has no operators"),
+        (b"\x12\x03\x0a\x01x", "operator 1, : the operator has no type or no output"),
+    ],
+)
+def test_files_that_are_not_nets_are_refused(folder, content, reason):
+    (folder / PREDICT).write_bytes(content)
+    with pytest.raises(ModelError, match=reason):
         load(folder)
-    (folder / PREDICT).write_bytes(b"")
-    with pytest.raises(ModelError, match="the file has no operators"):
-        load(folder)
-    (folder / PREDICT).write_bytes(b"\x12\x03\x0a\x01x")
-    with pytest.raises(ModelError, match="operator 1, : the operator has no type or no output"):
-        load(folder)
-    (folder / "other_predict_net.pb").write_bytes(b"")
+
+
+def test_a_directory_with_two_predict_nets_is_refused(folder):
+    (folder / f"other_{PREDICT}").write_bytes(b"")
     with pytest.raises(ModelError, match="a directory of an unknown format"):
         load(folder)
 

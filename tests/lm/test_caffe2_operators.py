@@ -46,7 +46,7 @@ def test_fc_is_a_product_with_the_weights_of_each_output(random, a, b, c, o, tra
     if not transposed:
         w = numbers(random, o, b, c)
         assert run("FC", [x, w, bias])[0] == pytest.approx(slow.fc(x, w, bias), abs=1e-4)
-        split, bias = numbers(random, o, 2, c), numbers(random, 2 * o)  # axis_w = 2: the outputs are o × 2
+        split, bias = numbers(random, o, 2, c), numbers(random, 2 * o)  # axis_w = 2: there are o × 2 outputs
         assert run("FC", [x, split, bias], axis=2, axis_w=2)[0] == pytest.approx(
             slow.fc(x, split, bias, 2, 2), abs=1e-4
         )
@@ -84,8 +84,8 @@ def test_softmax_flattens_the_dimensions_from_its_axis(random, a, b, c):
 @given(SEEDS, SIZES, SIZES, SIZES)
 def test_arithmetic_supports_legacy_and_numpy_broadcasting(random, a, b, c):
     x = numbers(random, a, b, c)
-    plain = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
-    for kind, compute in plain.items():
+    functions = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
+    for kind, compute in functions.items():
         for shape, axis in (((b,), 1), ((a, b), 0), ((c,), -1), ((b, c), -1), ((b, c), 1)):
             y = numbers(random, *shape)
             expected = slow.legacy_broadcast(compute, x, y, axis)

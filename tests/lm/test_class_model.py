@@ -43,7 +43,7 @@ def readings(words):
 
 
 def slow_score(words, oov):
-    """Return ln P of a sentence and its end, over all readings, from one unknown word to the next."""
+    """Return ln P of a sentence and its end, over all readings; each unknown word starts a new history."""
     total, start, segment = 0.0, ("<s>",), ()
     for word in (*words, "</s>"):
         if word in WORDS:
@@ -86,7 +86,7 @@ def test_the_vocabulary_contains_expansions_but_no_classes(files):
     slots = lm.advance(lm.start(2), np.array(lm.vocabulary.ids(["new", "new"]), np.int32))
     assert slots[0] == slots[1]
     probabilities = [math.exp(lm.logprob(slots[:1], np.array([number], np.int32))[0]) for _, number in lm.vocabulary]
-    assert sum(probabilities) < 1.5  # the model itself is no distribution, but the classes add nothing
+    assert sum(probabilities) < 1.5  # the model is not normalised, and the classes add no probability
 
 
 def test_class_definitions_of_srilm_are_read(files, tmp_path):

@@ -1,4 +1,4 @@
-"""Devices of models: copies on several devices share the lattices, and the user is told about GPUs."""
+"""Devices of models: copies on several devices share the lattices, and messages name the GPUs."""
 
 import sys
 from dataclasses import replace
@@ -24,14 +24,14 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def on_two_devices(*seeds):
-    """Return a model with two replicas, on devices that are both the CPU."""
+    """Return a model with two replicas, both on the CPU."""
     lm, replica = make_lm(*seeds), make_lm(*seeds)
     lm.replicas = (lm, replica)
     return lm, replica
 
 
 def record_calls(lm, monkeypatch):
-    """Count the threads that call a model."""
+    """Return a list that receives the batch size of each call of `logprob`."""
     batch_sizes = []
     original = lm.logprob
 
@@ -46,9 +46,9 @@ def record_calls(lm, monkeypatch):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_replicas_share_lattices_and_give_identical_results(monkeypatch, threads):
     lm, replica = on_two_devices()
-    calls = [record_calls(model, monkeypatch) for model in (lm, replica)]
+    batch_sizes = [record_calls(model, monkeypatch) for model in (lm, replica)]
     assert identical(run(lm, threads=threads), run(make_lm()))
-    assert all(calls)
+    assert all(batch_sizes)
     assert lm.num_slots == replica.num_slots == 0
 
 
@@ -62,10 +62,10 @@ def test_replicas_with_a_model_that_cannot_be_copied_are_refused(monkeypatch):
 
 def test_replicas_in_a_mixture_use_twins_of_the_other_models(monkeypatch):
     lm, replica = on_two_devices()
-    calls = record_calls(replica, monkeypatch)
+    batch_sizes = record_calls(replica, monkeypatch)
     expected = run(Mixture([(make_lm(), 0.6), (make_lm(2), 0.4)]))
     assert identical(run(Mixture([(lm, 0.6), (make_lm(2), 0.4)])), expected)
-    assert calls
+    assert batch_sizes
 
 
 def test_a_comma_separated_device_loads_a_copy_on_each():
@@ -89,7 +89,7 @@ def test_an_unknown_device_is_refused():
         load(device="cpu,nowhere")
 
 
-@pytest.mark.parametrize("device", ["meta", "vulkan", "privateuseone"])  # without numbers, a kernel, a module
+@pytest.mark.parametrize("device", ["meta", "vulkan", "privateuseone"])  # they lack data, a kernel, or a module
 def test_devices_without_support_are_refused_in_one_line(device):
     with pytest.raises(OptionError, match=f"torch cannot use the device '{device}'") as caught:
         load(device=device)
@@ -122,7 +122,7 @@ def test_the_description_reports_a_gpu_that_torch_cannot_use(monkeypatch, tmp_pa
     assert describe_devices("auto", ["cpu"]) == (
         "computing on the CPU: torch cannot use the GPU (it was built without CUDA)"
     )
-    assert describe_devices("cpu", ["cpu"]) is None  # as was asked for
+    assert describe_devices("cpu", ["cpu"]) is None  # the user requested the CPU
     assert describe_devices("auto", [None]) is None  # an n-gram model
 
 
@@ -134,11 +134,11 @@ def test_the_device_description_is_added_to_the_report(monkeypatch):
 
 
 def test_devices_are_described_without_torch(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())  # on which anything asked would fail
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())  # any use of torch fails
     assert describe_devices("auto", [None]) is None
 
 
-# Needs the card itself: what it computes cannot be shown without.
+# This test needs a GPU, because it compares computed scores.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("normalize", [None, True])
 @pytest.mark.parametrize("algorithm", ["arcbeam", "trie"])

@@ -1,4 +1,4 @@
-"""Completions endpoints: the scores are those of the Hugging Face model; no fault gives a score."""
+"""Completions endpoints: the scores equal those of the Hugging Face model, and a fault never yields a score."""
 
 import os
 import sqlite3
@@ -229,7 +229,7 @@ def test_the_score_cache_is_reused_by_later_runs(tmp_path):
         cached_results = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), rescore_options))
         assert server.count("/completions") == 0
         assert all(lattice.identical(cached_results[key]) for key, lattice in results.items())
-        # A run that failed has kept what it received.
+        # A failed run stores the scores that it received.
         partial_cache = str(tmp_path / "other.sqlite")
         with pytest.raises(EndpointError):
             list(
@@ -311,7 +311,7 @@ def test_the_command_rescores_with_a_server(tmp_path, capsys):
         )
         assert [row["text"] for row in server_entry["nbest"]] == [row["text"] for row in local_entry["nbest"]]
         capsys.readouterr()
-        # A file of options may neither name a server nor a file to write.
+        # A configuration file may set neither a server nor an output file.
         for text in (f'rnnlm = "{server.url}"\n', 'endpoint_cache = "scores"\n'):
             (tmp_path / "options.toml").write_text(text)
             server.requests.clear()

@@ -1,4 +1,4 @@
-"""Models of Hugging Face: a word's score is the sum over its pieces, for every way of asking."""
+"""Models of Hugging Face: a word's score is the sum over its pieces, for every method of scoring."""
 
 import math
 from dataclasses import replace
@@ -32,8 +32,8 @@ from tiny_hf import (  # noqa: E402
 CAUSAL = ["gpt2", "opt", "llama", "mistral", "bloom", "mamba", "gemma2"]
 
 
-class Plain:
-    """The library's own scores: the whole sentence is split, and the network is applied to all of it."""
+class TransformersScores:
+    """Scores by transformers: it tokenizes the whole sentence and applies the network to all pieces."""
 
     def __init__(self, path):
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
@@ -47,12 +47,12 @@ class Plain:
     def logprob(self, history, word):
         """Return ln P(word | <s>, history); history and word are texts."""
         if (history, word) not in self.cache:
-            before = self.pieces(history)
-            whole = [*before, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
-            assert whole[: len(before)] == before
-            ids = [self.tokenizer.bos_token_id, *whole]
+            history_pieces = self.pieces(history)
+            pieces = [*history_pieces, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
+            assert pieces[: len(history_pieces)] == history_pieces
+            ids = [self.tokenizer.bos_token_id, *pieces]
             scores = self.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
-            places = range(len(before), len(whole))
+            places = range(len(history_pieces), len(pieces))
             self.cache[history, word] = float(sum(scores[place, ids[place + 1]] for place in places))
         return self.cache[history, word]
 
@@ -70,8 +70,8 @@ class Plain:
 def test_word_scores_are_sums_of_transformers_piece_scores(kind):
     lm = load_model(kind)
     parent, word = make_trie(lm)
-    expected = Plain(folder(kind)).trie(lm.vocabulary, parent, word)
-    assert expected.std() > 1  # the scores differ enough for a mistake to show
+    expected = TransformersScores(folder(kind)).trie(lm.vocabulary, parent, word)
+    assert expected.std() > 1  # the scores differ enough to reveal a mistake
     np.testing.assert_allclose(lm.score_trie(parent, word), expected, atol=1e-4)
     np.testing.assert_allclose(stepwise(lm, parent, word), expected, atol=1e-4)
     assert lm.num_slots == 0
@@ -82,7 +82,8 @@ def test_architectures_use_only_supported_features():
     for kind in CAUSAL:
         pieces = load_model(kind)._pieces
         features[kind] = (pieces._cache is not None, pieces._block_nodes is not None)
-    # Mistral's window is narrower than sentences here, Bloom's positions are in its mask, Mamba has no attention.
+    # The window of this Mistral is shorter than the sentences, Bloom encodes positions in its mask, and Mamba has no
+    # attention.
     all_features, cache_only = (True, True), (True, False)
     assert features == {
         "gpt2": all_features,
@@ -122,7 +123,7 @@ def test_scores_do_not_depend_on_the_batch(max_batch):
 
 @pytest.fixture(scope="module")
 def gpt2():
-    return load_model("gpt2"), Plain(folder("gpt2"))
+    return load_model("gpt2"), TransformersScores(folder("gpt2"))
 
 
 NAMED = SymbolTable.from_words(["<eps>", "the", "cat", "sat", "catalogue", "saturated", "theatre", "he", "mats"])
@@ -142,8 +143,8 @@ def run(lattice, lm, algorithm):
 @given(lattice=lattices(max_states=5, max_word=8))
 def test_rescoring_a_lattice_equals_scoring_every_path(gpt2, algorithm, lattice):
     lattice = replace(lattice, words=NAMED)
-    lm, plain = gpt2
-    assert close(run(lattice, lm, algorithm), path_costs_under(lattice, plain.logprob, EXACT, 0.25))
+    lm, reference = gpt2
+    assert close(run(lattice, lm, algorithm), path_costs_under(lattice, reference.logprob, EXACT, 0.25))
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
@@ -152,18 +153,18 @@ def test_an_unknown_device_is_refused(kind):
         load_model(kind, device="toaster")
 
 
-class Windows(Plain):
-    """Scores each piece beyond the sliding window in a separate pass."""
+class Windows(TransformersScores):
+    """Scores by transformers with a sliding window, one pass per piece."""
 
     LONGEST = 64
 
     @torch.no_grad()
     def logprob(self, history, word):
-        before = self.pieces(history)
-        whole = [*before, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
-        ids = [self.tokenizer.bos_token_id, *whole]
+        history_pieces = self.pieces(history)
+        pieces = [*history_pieces, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
+        ids = [self.tokenizer.bos_token_id, *pieces]
         total = 0.0
-        for place in range(len(before) + 1, len(ids)):  # predicted from the last of the pieces before it
+        for place in range(len(history_pieces) + 1, len(ids)):  # the pieces in the window predict it
             half = self.LONGEST // 2
             first = half * -(-max(place - self.LONGEST, 0) // half)
             scores = self.model(torch.tensor([ids[first:place]])).logits[0, -1].double().log_softmax(-1)
@@ -180,7 +181,7 @@ def test_a_long_sentence_is_scored_with_a_sliding_window(kind, cached, monkeypat
         monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
     lm = load_model(kind)
     words = lm.vocabulary.ids(["the", "cat", "sat", "on", "mat", "dog"])
-    # A chain of 60 words, many more pieces than 64, and from there two ways on; beside it a short sentence.
+    # A chain of 60 words with many more pieces than 64, two continuations of it, and a short sentence.
     chain = [*np.random.default_rng(1).choice(words, 60), words[0], words[1], lm.eos, words[5], lm.eos, words[2]]
     parent = np.array([*range(-1, 59), 59, 60, 61, 59, 63, -1], np.int32)
     word = np.array(chain, np.int32)
@@ -211,7 +212,7 @@ def test_a_word_that_cannot_be_spelled_is_unknown():
     assert llama.vocabulary.id("Zoë") is None
     assert llama.vocabulary.word(llama.unk) == "<unk>"
     assert word_pieces(llama, "<unk>") == [0]
-    assert gpt2.vocabulary.id("Zoë") is not None  # bytes spell everything
+    assert gpt2.vocabulary.id("Zoë") is not None  # byte-level pieces can spell any word
     assert gpt2.vocabulary.id("<eps>") is None
 
 
@@ -239,7 +240,7 @@ def bert():
 
 @torch.no_grad()
 def pseudo_logprob(path, sentence):
-    """Mask one piece after the other, each in a separate pass."""
+    """Return the sum of the log-probabilities of the pieces, each masked in a separate pass."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     model = transformers.AutoModelForMaskedLM.from_pretrained(path).eval()
     pieces = tokenizer(" ".join(sentence), add_special_tokens=False)["input_ids"]
@@ -298,18 +299,18 @@ def test_a_masked_model_scores_long_sentences_with_a_centered_window(bert):
     words = ["the", "cat", "saw", "that", "dog", "on"] * 25
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder("bert"))
     model = transformers.AutoModelForMaskedLM.from_pretrained(folder("bert")).eval()
-    inner = tokenizer(" ".join(words), add_special_tokens=False)["input_ids"]
-    assert len(inner) > 2 * 62
+    pieces = tokenizer(" ".join(words), add_special_tokens=False)["input_ids"]
+    assert len(pieces) > 2 * 62
     expected = 0.0
-    for place, piece in enumerate(inner):
-        first = min(max(place - 31, 0), len(inner) - 62)
-        window = inner[first : first + 62]
+    for place, piece in enumerate(pieces):
+        first = min(max(place - 31, 0), len(pieces) - 62)
+        window = pieces[first : first + 62]
         window[place - first] = tokenizer.mask_token_id
         ids = torch.tensor([[tokenizer.cls_token_id, *window, tokenizer.sep_token_id]])
         expected += float(model(ids).logits[0, place - first + 1].double().log_softmax(-1)[piece])
-    short = ["the", "cat"]
-    scores = bert.score_sentences([bert.vocabulary.ids(short), bert.vocabulary.ids(words)])
-    assert scores == pytest.approx([pseudo_logprob(folder("bert"), short), expected], abs=2e-3)
+    short_sentence = ["the", "cat"]
+    scores = bert.score_sentences([bert.vocabulary.ids(short_sentence), bert.vocabulary.ids(words)])
+    assert scores == pytest.approx([pseudo_logprob(folder("bert"), short_sentence), expected], abs=2e-3)
 
 
 def test_a_masked_model_refuses_partial_sentences(bert):

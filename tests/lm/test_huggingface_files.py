@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def copy(tmp_path):
-    """Return a function that copies a model, for changes."""
+    """Return a function that copies a model into a temporary folder."""
 
     def copy_folder(kind):
         for path in folder(kind).iterdir():
@@ -153,7 +153,7 @@ def test_lm_score_and_lm_info_accept_a_hugging_face_directory(tmp_path, ninja):
     chain = [lm.vocabulary.id(word) for word in ("the", "zebra", "sat", "</s>")]
     expected = lm.score_trie(np.arange(-1, 3, dtype=np.int32), np.array(chain, np.int32))
     np.testing.assert_allclose([float(score) for score in stdout.split()[1:]], expected, atol=1e-4)
-    assert ninja("lm", "score", folder("gpt2"), tmp_path / "text")[1] == stdout  # words need no table
+    assert ninja("lm", "score", folder("gpt2"), tmp_path / "text")[1] == stdout  # the symbol table is optional
     for kind in ("gpt2", "bert"):
         code, stdout, stderr = ninja("lm", "info", folder(kind), "--words", tmp_path / "words.txt")
         assert code == 0, stderr

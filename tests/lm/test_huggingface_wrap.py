@@ -1,4 +1,4 @@
-"""`ninja.lm.wrap`: networks in memory; words that are split when they are scored; words in upper case."""
+"""`ninja.lm.wrap`: networks in memory; words are tokenized when they are scored; words in upper case."""
 
 import copy
 from dataclasses import replace
@@ -127,7 +127,7 @@ class LogitsModule(torch.nn.Module):
 
 
 class AdapterModel(torch.nn.Module):
-    """A module like those of the PEFT library, with the model inside."""
+    """A module that contains a model, like those of the PEFT library."""
 
     def __init__(self, model):
         super().__init__()
@@ -148,12 +148,12 @@ def test_any_module_that_returns_logits_is_accepted():
     assert type(lm._pieces) is LogitsLM
     assert (lm._pieces._cache, lm._pieces._block_nodes, lm.normalized) == (None, None, True)
     assert_close_scores(lm, load_model("gpt2"))
-    raw, expected = (
+    raw_lm, expected = (
         with_table_words(wrap(LogitsModule(model), tokenizer, normalize=False)),
         load_model("gpt2", normalize=False),
     )
-    assert not raw.normalized
-    assert_close_scores(raw, expected)
+    assert not raw_lm.normalized
+    assert_close_scores(raw_lm, expected)
 
 
 def test_an_adapter_model_runs_as_its_base_model():
@@ -164,17 +164,17 @@ def test_an_adapter_model_runs_as_its_base_model():
     assert_close_scores(lm, load_model("llama"))
 
 
-@pytest.mark.filterwarnings("ignore")  # torch's successor of this function is a library of its own
+@pytest.mark.filterwarnings("ignore")  # torch moved the successor of this function to a separate library
 def test_a_quantised_model_keeps_its_scores():
     model, tokenizer = model_and_tokenizer("llama")
     model.eval()
-    quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(model), {torch.nn.Linear}, torch.qint8)
-    lm = with_table_words(wrap(quantised, tokenizer))
+    quantised_model = torch.ao.quantization.quantize_dynamic(copy.deepcopy(model), {torch.nn.Linear}, torch.qint8)
+    lm = with_table_words(wrap(quantised_model, tokenizer))
     assert type(lm._pieces) is LogitsLM
     sentence = ["the", "cat", "sat"]
     pieces = tokenizer(" ".join(sentence), add_special_tokens=False)["input_ids"]
     with torch.no_grad():
-        logprob = quantised(torch.tensor([[1, *pieces]])).logits[0].log_softmax(-1)
+        logprob = quantised_model(torch.tensor([[1, *pieces]])).logits[0].log_softmax(-1)
     expected = sum(float(logprob[place, piece]) for place, piece in enumerate([*pieces, 2]))
     assert package.lm.sentence_logprobs(lm, [lm.vocabulary.ids(sentence)])[0] == pytest.approx(expected, abs=0.5)
 
@@ -204,7 +204,7 @@ def test_a_network_that_reads_later_pieces_is_refused():
 
 
 class RecordingTokenizer:
-    """A tokenizer that records the words that it splits."""
+    """A tokenizer that records the texts that it tokenizes."""
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -249,10 +249,10 @@ def make_upper_case_lattice():
 
 
 def test_text_transform_lower_scores_words_in_lower_case():
-    lower, plain = load(folder("gpt2"), text_transform="lower"), load(folder("gpt2"))
+    lower_lm, plain_lm = load(folder("gpt2"), text_transform="lower"), load(folder("gpt2"))
     words = ["THE", "Cat", "sat"]
-    scores = package.lm.sentence_logprobs(lower, [lower.vocabulary.ids(words)])
-    expected = package.lm.sentence_logprobs(plain, [plain.vocabulary.ids([word.lower() for word in words])])
+    scores = package.lm.sentence_logprobs(lower_lm, [lower_lm.vocabulary.ids(words)])
+    expected = package.lm.sentence_logprobs(plain_lm, [plain_lm.vocabulary.ids([word.lower() for word in words])])
     assert scores == pytest.approx(expected, abs=1e-5)
     with pytest.raises(OptionError, match="text_transform is 'upper', but must be lower"):
         load(folder("gpt2"), text_transform="upper")

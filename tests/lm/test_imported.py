@@ -21,8 +21,8 @@ from ninja.lm.word_map import Words, find  # noqa: E402
 
 NUM_WORDS = 7
 WORDS = Words.of(SymbolTable.from_words(["<s>", "</s>", "<unk>", "a", "b", "c", "d"]))
-BEGIN = 11  # the number of no words at all
-SMALL = 1009  # a prime: histories are told apart by a number below it
+BEGIN = 11  # the number of the empty history
+SMALL = 1009  # a prime; the number of a history is below it
 
 
 def next_number(number, word):
@@ -30,14 +30,14 @@ def next_number(number, word):
 
 
 def scores(number):
-    """Return the scores of all words after a history, given by its number, [..., words]."""
+    """Return the scores of all words after a history, whose number is an argument, [..., words]."""
     return (number[..., None] * np.arange(3, 3 + NUM_WORDS) % 17) / 4.0
 
 
 class Stepping(StepNetwork):
     """A network whose state is a number and, as a second part, the number of words read."""
 
-    largest = 0  # batch it has seen
+    largest = 0  # size of a batch so far
 
     def __init__(self):
         parts = StatePart("number", torch.tensor(BEGIN), 0), StatePart("words", torch.tensor([[0.5, 1.5]]), 0)
@@ -63,8 +63,8 @@ class Refeeding(HistoryNetwork):
         return torch.from_numpy(scores(number.numpy())).float()
 
 
-def exact(history, word, normalize=True):
-    """Compute the score slowly: the number of a history word by word, softmax in float64."""
+def expected_score(history, word, normalize=True):
+    """Return the expected score: the number of the history is computed word by word, the softmax in float64."""
     number = BEGIN
     for past_word in (0, *history):
         number = next_number(number, past_word)
@@ -88,15 +88,15 @@ def test_scores_depend_only_on_the_history_for_any_order_of_calls(kind, data):
         patch.setattr(slot_pool, "FIRST_CAPACITY", 2)
         batch = data.draw(st.sampled_from([None, 1, 4]))
         lm = make(kind, batch=batch, max_batch=data.draw(st.sampled_from([None, 1, 2])))
-        references = []  # (slot, history); one slot may be held several times
+        references = []  # (slot, history); a slot may have several references
         for _ in range(data.draw(st.integers(1, 12))):
             action = data.draw(st.sampled_from(["start", "advance", "logprob", "release"]))
             if action == "start":
                 references += [(slot, ()) for slot in lm.start(data.draw(st.integers(0, 3)))]
             elif references and action == "release":
-                released = data.draw(st.lists(st.integers(0, len(references) - 1), unique=True))
-                lm.release(np.array([references[index][0] for index in released], np.int64))
-                references = [reference for index, reference in enumerate(references) if index not in released]
+                indices = data.draw(st.lists(st.integers(0, len(references) - 1), unique=True))
+                lm.release(np.array([references[index][0] for index in indices], np.int64))
+                references = [reference for index, reference in enumerate(references) if index not in indices]
             elif references:
                 requests = data.draw(st.lists(st.sampled_from(references), min_size=1, max_size=8))
                 slots = np.array([slot for slot, _ in requests])
@@ -107,12 +107,14 @@ def test_scores_depend_only_on_the_history_for_any_order_of_calls(kind, data):
                         (slot, (*history, int(w))) for slot, (_, history), w in zip(new, requests, words, strict=True)
                     ]
                 else:
-                    expected = [exact(history, word) for (_, history), word in zip(requests, words, strict=True)]
+                    expected = [
+                        expected_score(history, word) for (_, history), word in zip(requests, words, strict=True)
+                    ]
                     assert lm.logprob(slots, words) == pytest.approx(expected, abs=1e-5)
             assert lm.num_slots == len(references)
         lm.release(np.array([slot for slot, _ in references], np.int64))
         assert lm.num_slots == 0
-        assert lm._slots.num_used == 2  # nothing leaks: what is left begins every sentence
+        assert lm._slots.num_used == 2  # no slot leaks; two slots begin every sentence
         assert (lm._children[lm._references == 0] == 0).all()
 
 
@@ -120,7 +122,7 @@ def test_scores_depend_only_on_the_history_for_any_order_of_calls(kind, data):
 def test_without_normalisation_scores_are_the_raw_outputs(kind):
     lm = make(kind, normalize=False)
     slot = lm.start(1)
-    assert lm.logprob(slot, np.array([4], np.int32))[0] == pytest.approx(exact((), 4, normalize=False))
+    assert lm.logprob(slot, np.array([4], np.int32))[0] == pytest.approx(expected_score((), 4, normalize=False))
     assert (lm.normalized, make(kind).normalized) == (None, True)
 
 
@@ -161,20 +163,24 @@ def test_a_failing_network_leaks_no_slots():
             lm.logprob(slots, np.array([3, 3], np.int32))
     assert lm.num_slots == 4
     del network.step
-    assert lm.logprob(slots, np.array([3, 3], np.int32)) == pytest.approx([exact((3,), 3), exact((4,), 3)], abs=1e-5)
+    assert lm.logprob(slots, np.array([3, 3], np.int32)) == pytest.approx(
+        [expected_score((3,), 3), expected_score((4,), 3)], abs=1e-5
+    )
 
 
 def test_a_history_remains_valid_after_the_release_of_its_parent(monkeypatch):
-    monkeypatch.setattr(slot_pool, "FIRST_CAPACITY", 4)  # two for the beginnings of sentences, two for us
+    monkeypatch.setattr(slot_pool, "FIRST_CAPACITY", 4)  # two begin sentences, and two are free
     for lm in (make("step"), make("history")):
         root = lm.start(1)
         parent = lm.advance(root, np.array([3], np.int32))
         child = lm.advance(parent, np.array([4], np.int32))
         lm.release(parent)
         sibling = lm.advance(root, np.array([5], np.int32))
-        assert {*sibling.tolist()}.isdisjoint({*parent.tolist(), *child.tolist()}), "the child still needs it"
+        assert {*sibling.tolist()}.isdisjoint({*parent.tolist(), *child.tolist()}), (
+            "the history of the child uses this slot"
+        )
         lm.logprob(sibling, np.array([6], np.int32))
-        assert lm.logprob(child, np.array([6], np.int32)) == pytest.approx([exact((3, 4), 6)], abs=1e-5)
+        assert lm.logprob(child, np.array([6], np.int32)) == pytest.approx([expected_score((3, 4), 6)], abs=1e-5)
         lm.release(child)
         assert {*lm.advance(np.repeat(root, 2), np.array([3, 3], np.int32))} == {*parent, *child}
 
@@ -182,7 +188,7 @@ def test_a_history_remains_valid_after_the_release_of_its_parent(monkeypatch):
 def test_sentences_of_different_lengths_are_scored_in_one_batch():
     random = np.random.default_rng(0)
     sentences = [random.integers(1, NUM_WORDS, length).tolist() for length in [*range(40), 3, 3, 17]]
-    expected = [sum(exact(s[:time], word) for time, word in enumerate([*s, 1])) for s in sentences]
+    expected = [sum(expected_score(s[:time], word) for time, word in enumerate([*s, 1])) for s in sentences]
     for kind in ("step", "history"):
         assert sentence_logprobs(make(kind), sentences) == pytest.approx(expected, abs=1e-4)
 

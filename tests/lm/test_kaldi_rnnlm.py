@@ -24,7 +24,7 @@ from ninja.lm.kaldi.torch_rnnlm import KaldiRnnlm  # noqa: E402
 RNNLM = SHARED / "data" / "rnnlm"
 SCORES = RNNLM / "scores"
 ENGLISH = SHARED / "golden" / "english"
-# The models are not part of the project; in CI conftest refuses to run without them.
+# The repository does not contain these models; conftest.py requires them in CI.
 golden = pytest.mark.skipif(not RNNLM.is_dir(), reason=f"Kaldi's models are not in {RNNLM}")
 
 
@@ -48,7 +48,7 @@ def test_scores_agree_with_kaldi(name, text, scores, normalize, backend):
     ids = numbers(text, int)
     expected = numbers(scores.with_name(f"{scores.name}.{'norm' if normalize else 'unnorm'}.txt"), float)
     lm = load(RNNLM / name, "cpu", normalize=normalize, max_batch=256, backend=backend)
-    for is_sequential in (False, True):  # side by side, and one by one
+    for is_sequential in (False, True):  # in a batch, and one by one
         keys = list(expected)[:: 12 if is_sequential else 1]
         if is_sequential:
             lm._max_batch = 1
@@ -77,7 +77,7 @@ def test_lm_score_prints_the_scores_of_kaldi(ninja, tmp_path):
         assert printed_scores[key] == pytest.approx(scores, abs=1e-3)
 
 
-# A small model, written here.
+# A small model
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def folder(tmp_path):
 
 
 def expected_scores(embedding, sentence, normalize):
-    """Compute each word's score after the words before it, slowly."""
+    """Return the expected score of each word after its predecessors."""
     outputs = Twin(LINES, COMPONENTS, embedding[[1, *sentence]]).outputs()
     logits = outputs @ embedding.T.astype(float)  # [time, words]
     score = logits[np.arange(len(outputs)), [*sentence, 2]]
@@ -122,7 +122,6 @@ def test_normalised_probabilities_of_all_words_but_epsilon_sum_to_one(folder):
     assert np.exp(logprob.astype(float)).sum() == pytest.approx(1, abs=1e-5)
 
 
-# No machine of ours has one; whoever has sees this run.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
 def test_gpu_scores_agree_with_the_cpu(folder):
     cpu_scores, gpu_scores = (sentence_logprobs(load(folder, device), SENTENCES) for device in ("cpu", "cuda"))
@@ -153,7 +152,7 @@ def test_special_symbols_have_kaldis_defaults(folder):
 
 
 @pytest.mark.parametrize(
-    ("missing", "message"),
+    ("names", "message"),
     [
         (["final.raw"], "final.raw is missing; copy the whole directory of the Kaldi RNNLM"),
         (["word_embedding.final.mat"], "word_embedding.final.mat and feat_embedding.final.mat are both missing"),
@@ -162,8 +161,8 @@ def test_special_symbols_have_kaldis_defaults(folder):
         (["final.raw", "word_embedding.final.mat"], "final.raw is missing"),
     ],
 )
-def test_a_missing_file_is_reported(folder, missing, message):
-    for name in missing:
+def test_a_missing_file_is_reported(folder, names, message):
+    for name in names:
         (folder / name).unlink()
     with pytest.raises(ModelError, match=f"^{folder}: {message}"):
         load(folder)
@@ -239,7 +238,7 @@ def test_invalid_word_features_are_refused_with_their_line(tmp_path, edit, error
         load(path.parent)
 
 
-# Checkpoints.
+# Checkpoints
 
 
 @pytest.mark.parametrize("name", ["lm.pt", "lm.safetensors"])
@@ -247,10 +246,10 @@ def test_invalid_word_features_are_refused_with_their_line(tmp_path, edit, error
 def test_a_converted_checkpoint_has_bit_identical_scores(ninja, tmp_path, kind, name):
     folder = write_model(tmp_path / "rnnlm", kind, "text")
     assert ninja("lm", "convert", folder, "-o", tmp_path / name) == (0, "", "")
-    direct, stored = load(folder), load(tmp_path / name)
-    assert np.array_equal(sentence_logprobs(stored, SENTENCES), sentence_logprobs(direct, SENTENCES))
-    assert stored.vocabulary == direct.vocabulary
-    assert (stored.bos, stored.eos, stored.unk, stored.normalized) == (1, 2, 3, False)
+    directory_lm, checkpoint_lm = load(folder), load(tmp_path / name)
+    assert np.array_equal(sentence_logprobs(checkpoint_lm, SENTENCES), sentence_logprobs(directory_lm, SENTENCES))
+    assert checkpoint_lm.vocabulary == directory_lm.vocabulary
+    assert (checkpoint_lm.bos, checkpoint_lm.eos, checkpoint_lm.unk, checkpoint_lm.normalized) == (1, 2, 3, False)
     assert load(tmp_path / name, normalize=True).normalized
 
 

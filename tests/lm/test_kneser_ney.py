@@ -74,7 +74,7 @@ def test_models_agree_with_the_formulas_and_sum_to_one_after_every_history(text,
         with pytest.raises(VocabularyError):
             train_ngram(text, options, vocabulary=vocabulary)
         return
-    with mock.patch.object(ngram_counts, "BLOCK", block):  # so that the counts of several blocks are merged
+    with mock.patch.object(ngram_counts, "BLOCK", block):  # several blocks of counts are merged
         model = train_ngram(text, options, vocabulary=vocabulary)
     assert {word for word in model.words if word != BOS} == set(slow.words)
     backed_off, lm = as_slow_ngram(model), model.as_language_model()
@@ -106,7 +106,7 @@ def test_models_agree_with_lmplz_of_kenlm(name, options):
     expected, ngrams = read_arpa_file(GOLDEN / f"{name}.arpa.gz"), as_slow_ngram(model).ngrams
     assert ngrams.keys() == expected.keys()
     for ngram, (logprob, backoff) in expected.items():
-        if ngram != (BOS,):  # 0 or -99, nothing predicts it
+        if ngram != (BOS,):  # it is never predicted, and its probability is 0 or -99
             assert ngrams[ngram][0] == pytest.approx(logprob, abs=2e-6)
         assert ngrams[ngram][1] == pytest.approx(backoff, abs=2e-6)
 
@@ -135,7 +135,7 @@ def test_a_written_model_is_read_back_with_the_same_scores(tmp_path, name):
 def test_equal_texts_give_identical_arpa_files(tmp_path):
     text = list(read_sentences(GOLDEN / "text"))
     train_ngram(text).write_arpa(tmp_path / "a")
-    train_ngram(reversed(text)).write_arpa(tmp_path / "b")  # neither order nor kind of the input counts
+    train_ngram(reversed(text)).write_arpa(tmp_path / "b")  # neither the order nor the type of the input matters
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert (tmp_path / "a").read_text().startswith("\\data\\\nngram 1=378\n")
 
@@ -269,7 +269,7 @@ def test_perplexity_of_unknown_words_requires_unk(tmp_path):
 
 
 def tag_slowly(sentence, phrases):
-    """Try every phrase at every position, the longest first."""
+    """Replace phrases from left to right; at each position, the longest match wins."""
     tags, position = [], 0
     while position < len(sentence):
         for length in range(len(sentence) - position, 0, -1):

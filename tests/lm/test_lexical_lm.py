@@ -1,4 +1,4 @@
-"""`LexicalLM` and `merge_forms`."""
+"""`LexicalLM` and `merge_forms`: written words have the scores of their lexical forms."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_trie_scores_do_not_depend_on_the_method(nodes):
     parent = np.array([min(draw, node - 1) for node, (draw, _) in enumerate(nodes)], np.int32)
     word = np.array(model.vocabulary.ids([name for _, name in nodes]), np.int32)
     scores = score_trie(model, parent, word)
-    model.scores_tries = True  # by the trie of units
+    model.scores_tries = True  # scores a trie of units
     assert score_trie(model, parent, word).tolist() == scores.tolist()
 
 
@@ -113,20 +113,20 @@ def test_a_mixture_scores_forms_and_merges_equal_ones():
     mixture = with_lexical_forms(Mixture([(lms[0], 0.5), (lms[1], -0.5)]), forms)
     assert all(isinstance(lm, LexicalLM) for lm in models_of(mixture))
     words = SymbolTable.from_words(["<eps>", "<s>", "</s>", *WRITTEN])
-    mixed = mixture.over(words)
+    mixed_lm = mixture.over(words)
     numbers = np.array(words.ids(WRITTEN), np.int32)
-    slots = mixed.start(1).repeat(len(numbers))
+    slots = mixed_lm.start(1).repeat(len(numbers))
     first_scores = {word: lms[0].score((), lms[0].vocabulary.id(word)) for word in ("w1", "w3")}
     second_scores = {word: lms[1].score((), lms[1].vocabulary.id(word)) for word in ("w1", "w3")}
-    scores = dict(zip(WRITTEN, mixed.logprob(slots, numbers).tolist(), strict=True))
+    scores = dict(zip(WRITTEN, mixed_lm.logprob(slots, numbers).tolist(), strict=True))
     assert scores["W1,"] == scores["w1"] == (first_scores["w1"] - second_scores["w1"]) / 2
     assert scores["W3."] == (first_scores["w3"] - second_scores["w3"]) / 2
     assert scores[","] == 0
-    next_slots = mixed.advance(slots, numbers)
-    mixed.release(np.concatenate([next_slots, slots[:1]]))
+    next_slots = mixed_lm.advance(slots, numbers)
+    mixed_lm.release(np.concatenate([next_slots, slots[:1]]))
     assert lms[0].history == lms[1].history == {}
-    merged = merge_forms(words, np.arange(len(words), dtype=np.int32), BASIC)
-    by_word = dict(zip(WRITTEN, merged[3:].tolist(), strict=True))
+    form_ids = merge_forms(words, np.arange(len(words), dtype=np.int32), BASIC)
+    by_word = dict(zip(WRITTEN, form_ids[3:].tolist(), strict=True))
     assert by_word["W1,"] == by_word["w1"] == words.id("w1")
     assert by_word[","] == -1
 
@@ -140,8 +140,8 @@ def test_models_of_written_text_are_not_wrapped():
     assert with_lexical_forms(lm, forms) is lm
     assert isinstance(with_lexical_forms(lm, forms, "lexical"), LexicalLM)
     assert isinstance(with_lexical_forms(FakeLM(), forms), LexicalLM)
-    plain = FakeLM()
-    assert with_lexical_forms(plain, forms, "written") is plain
+    plain_lm = FakeLM()
+    assert with_lexical_forms(plain_lm, forms, "written") is plain_lm
     assert with_lexical_forms(None, forms) is None
 
 
@@ -185,6 +185,6 @@ def test_written_text_has_the_perplexity_of_its_lexical_words(ninja, tmp_path):
     assert written_run[2].splitlines()[-2:] == lexical_run[2].splitlines()[-2:]
     scores = [[float(number) for number in line.split()[1:]] for line in written_run[1].splitlines()]
     assert [len(row) for row in scores] == [8, 5]
-    assert scores[1][2] == 0  # the comma
+    assert scores[1][2] == 0  # the score of the comma
     plain_run = ninja("lm", "score", "english-ngram", tmp_path / "written", "--normalizer", "none")
     assert "7 OOVs" in plain_run[2]

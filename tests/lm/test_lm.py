@@ -38,7 +38,7 @@ def make_module(layers=2, projection=0):
     module.initialise()
     with torch.no_grad():
         for weight in module.parameters():
-            weight.mul_(3.0)  # far from linear: a wrong gate must show
+            weight.mul_(3.0)  # large weights reveal a wrong gate
         module.bias.normal_()
     return module.eval()
 
@@ -53,7 +53,7 @@ def lm():
 
 @torch.inference_mode()
 def whole_sentence(module, sentence):
-    """Return the log-probability of each word by torch's own LSTM and softmax over the sentence."""
+    """Return the log-probability of each word by the LSTM and softmax of torch over the sentence."""
     word = torch.tensor([0, *sentence])
     logprob = module.logits(module(word[:, None])[:, 0]).log_softmax(-1)  # [time, vocabulary]
     return [float(logprob[time, target]) for time, target in enumerate([*sentence, 1])]
@@ -63,7 +63,6 @@ def array(*numbers):
     return np.array(numbers, np.int32)
 
 
-# No machine of ours has one; whoever has sees this run.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CPU and GPU; no CUDA device here")
 def test_gpu_scores_agree_with_the_cpu():
     sentences = [[5, 3, 2, 39, 5, 5], [], [7], [3, 4] * 9]
@@ -113,28 +112,30 @@ def test_probabilities_of_all_words_sum_to_one(monkeypatch, logit_words):
 
 
 def test_without_normalisation_scores_differ_by_a_constant_per_history():
-    exact, raw = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, LoadOptions(normalize=False))
+    exact_lm, raw_lm = LstmLM(MODULE, VOCABULARY), LstmLM(MODULE, VOCABULARY, LoadOptions(normalize=False))
     words = array(1, 5, 9, 30)
-    difference = raw.logprob(np.repeat(raw.start(1), 4), words) - exact.logprob(np.repeat(exact.start(1), 4), words)
+    difference = raw_lm.logprob(np.repeat(raw_lm.start(1), 4), words) - exact_lm.logprob(
+        np.repeat(exact_lm.start(1), 4), words
+    )
     assert np.ptp(difference) < 1e-5
     assert abs(difference[0]) > 0.1
 
 
 def test_an_estimated_normaliser_replaces_the_exact_one_by_default():
     module = make_module(2)
-    plain = LstmLM(copy.deepcopy(module), VOCABULARY)
+    plain_lm = LstmLM(copy.deepcopy(module), VOCABULARY)
     torch.manual_seed(1)
     module.add_normaliser(5)
-    estimated, exact, raw = (
+    estimated_lm, exact_lm, raw_lm = (
         LstmLM(module, VOCABULARY, LoadOptions(normalize=normalize)) for normalize in (None, True, False)
     )
     sentence = [5, 3, 2, 39, 5, 5]
     output = module(torch.tensor([0, *sentence])[:, None])[:, 0]  # [time, embedding]
     estimate = module.normaliser(output)[:, 0].detach().numpy()
-    scores = [word_logprobs(lm, [sentence])[0] for lm in (estimated, exact, raw, plain)]
-    assert scores[0] == pytest.approx(scores[2] - estimate, abs=0.02)  # bfloat16, where the processor has it
+    scores = [word_logprobs(lm, [sentence])[0] for lm in (estimated_lm, exact_lm, raw_lm, plain_lm)]
+    assert scores[0] == pytest.approx(scores[2] - estimate, abs=0.02)  # in bfloat16 if the processor supports it
     assert (scores[1] == scores[3]).all()
-    assert [lm.normalized for lm in (estimated, exact, raw, plain)] == [False, True, False, True]
+    assert [lm.normalized for lm in (estimated_lm, exact_lm, raw_lm, plain_lm)] == [False, True, False, True]
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -142,11 +143,11 @@ def test_a_row_of_a_product_has_the_same_bits_in_every_batch(half):
     torch.manual_seed(1)
     weight, bias, rows = torch.randn(96, 40), torch.randn(96), torch.randn(300, 40)
     product = compute.linear(weight, bias, half=half)
-    whole = product(rows)
-    assert whole.dtype == torch.float32
-    assert whole == pytest.approx(rows @ weight.T + bias, abs=0.4 if half else 1e-4)
+    expected = product(rows)
+    assert expected.dtype == torch.float32
+    assert expected == pytest.approx(rows @ weight.T + bias, abs=0.4 if half else 1e-4)
     for size in (1, 2, 31, 32, 64, 257):
-        assert (product(rows[:size].contiguous()) == whole[:size]).all()
+        assert (product(rows[:size].contiguous()) == expected[:size]).all()
 
 
 def test_products_are_exact_if_onednn_is_limited_to_avx2():
@@ -219,7 +220,7 @@ def test_old_slots_stay_valid_and_branches_are_independent(lm):
 def test_released_slots_are_reused_without_their_old_state(lm):
     root = lm.start(1)
     old_slots = lm.advance(np.repeat(root, 2), array(5, 5))
-    lm.logprob(old_slots, array(7, 7))  # leaves normalisers behind
+    lm.logprob(old_slots, array(7, 7))  # stores normalisers in the slots
     lm.release(old_slots)
     continuation, restart = lm.advance(root, array(6)), lm.start(1)
     assert {*continuation, *restart} == {*old_slots}

@@ -1,4 +1,4 @@
-"""The English model of Ninja: it loads, agrees with its model card, and prefers English to similar text."""
+"""The English models of Ninja: they agree with their model cards and prefer correct English to similar text."""
 
 import math
 
@@ -41,7 +41,7 @@ def test_correct_sentences_score_above_homophone_errors(lm, reference, hypothesi
 
 
 def test_the_perplexity_of_new_sentences_is_below_100(lm):
-    # Written for this test, so in no training text.
+    # These sentences were written for this test, so that they are in no training text.
     sentences = [
         "the old man opened the door slowly and asked us to come in",
         "there was nothing in the letter that could explain her silence",
@@ -63,17 +63,17 @@ def test_probabilities_sum_to_one_and_bos_is_improbable():
 
 
 def test_the_estimated_normaliser_is_close_to_the_exact_one(lm):
-    exact = load(normalize=True)
+    exact_lm = load(normalize=True)
     sentence = ["the", "old", "man", "opened", "the", "door", "slowly", "and", "asked", "us", "to", "come", "in"]
-    slots = lm.start(1), exact.start(1)
+    slots = lm.start(1), exact_lm.start(1)
     differences = []
     for word in lm.vocabulary.ids(sentence):
         word = np.array([word], np.int32)
-        differences.append(lm.logprob(slots[0], word)[0] - exact.logprob(slots[1], word)[0])
-        slots = lm.advance(slots[0], word), exact.advance(slots[1], word)
-    assert (lm.normalized, exact.normalized) == (False, True)
+        differences.append(lm.logprob(slots[0], word)[0] - exact_lm.logprob(slots[1], word)[0])
+        slots = lm.advance(slots[0], word), exact_lm.advance(slots[1], word)
+    assert (lm.normalized, exact_lm.normalized) == (False, True)
     assert np.sqrt(np.mean(np.square(differences))) < 0.3
-    assert np.ptp(differences) > 0  # it is an estimate
+    assert np.ptp(differences) > 0  # an estimate is not exact
 
 
 def test_the_model_card_states_the_perplexity_of_the_checkpoint():

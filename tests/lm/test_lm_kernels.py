@@ -85,14 +85,14 @@ CELLS = given(
 )
 
 
-def slow_lstm_cell(gates, old):
+def slow_lstm_cell(gates, old_cell):
     """Return an LSTM's outputs and new cells, in float64, from gates in the order input, forget, output, candidate."""
     with np.errstate(over="ignore"):
         input_gate, forget_gate, output_gate = (
             1 / (1 + np.exp(-gate)) for gate in np.split(gates.astype(np.float64), 4, axis=1)[:3]
         )
     candidate = np.tanh(np.split(gates.astype(np.float64), 4, axis=1)[3])
-    cell = forget_gate * old + input_gate * candidate
+    cell = forget_gate * old_cell + input_gate * candidate
     return output_gate * np.tanh(cell), cell
 
 
@@ -107,26 +107,30 @@ def test_an_lstm_cell_agrees_with_its_slow_twin(num_rows, cells, gap, spread, se
     assert result.dtype == np.float32
     assert result == pytest.approx(expected, abs=2e-6)
     assert new[:, gap : gap + cells] == pytest.approx(cell, abs=2e-6)
-    assert (new[:, :gap] == 7).all()  # nothing beside the cells is written
+    assert (new[:, :gap] == 7).all()  # the columns beside the cells are unchanged
     assert (new[:, gap + cells :] == 7).all()
 
 
 @CELLS
 def test_a_step_from_two_summands_agrees_with_its_slow_twin(num_rows, cells, gap, spread, seed):
     random = np.random.default_rng(seed)
-    below, before = (random.normal(0, spread, (rows, 4 * cells)).astype(np.float32) for rows in (3, 2))
-    below_row, before_row = random.integers(3, size=num_rows), random.integers(2, size=num_rows)
+    input_part, recurrent_part = (random.normal(0, spread, (rows, 4 * cells)).astype(np.float32) for rows in (3, 2))
+    input_row, recurrent_row = random.integers(3, size=num_rows), random.integers(2, size=num_rows)
     slab = random.normal(0, 1, (9, cells + 2 * gap)).astype(np.float32)
     old_row, new_row = random.integers(4, size=num_rows), 4 + random.permutation(5)[:num_rows]
-    expected, cell = slow_lstm_cell(below[below_row] + before[before_row], slab[old_row, gap : gap + cells])
+    expected, cell = slow_lstm_cell(
+        input_part[input_row] + recurrent_part[recurrent_row], slab[old_row, gap : gap + cells]
+    )
     unchanged = np.ones(slab.shape, np.bool_)
     unchanged[new_row, gap : gap + cells] = False
     old_values = slab[unchanged]
-    result = _networks.lstm_step(below, below_row, before, before_row, slab[:, gap : gap + cells], old_row, new_row)
+    result = _networks.lstm_step(
+        input_part, input_row, recurrent_part, recurrent_row, slab[:, gap : gap + cells], old_row, new_row
+    )
     assert result.dtype == np.float32
     assert result == pytest.approx(expected, abs=2e-6)
     assert slab[new_row, gap : gap + cells] == pytest.approx(cell, abs=2e-6)
-    assert np.array_equal(slab[unchanged], old_values)  # nothing beside the new cells is written
+    assert np.array_equal(slab[unchanged], old_values)  # everything except the new cells is unchanged
 
 
 def test_steps_with_invalid_rows_are_refused():
@@ -188,7 +192,7 @@ def test_silu_agrees_with_its_definition(size, spread, seed):
     assert x == pytest.approx(expected, abs=1e-5)
 
 
-def slow_peephole_cell(gates, old, peephole):
+def slow_peephole_cell(gates, old_cell, peephole):
     """Return the new cells and outputs of a Kaldi LSTM, in float64; gates: input, forget, candidate, output."""
     input_gate, forget_gate, candidate, output_gate = np.split(gates.astype(np.float64), 4, axis=1)
 
@@ -196,7 +200,8 @@ def slow_peephole_cell(gates, old, peephole):
         with np.errstate(over="ignore"):
             return 1 / (1 + np.exp(-x))
 
-    cell = sigmoid(forget_gate + peephole[1] * old) * old + sigmoid(input_gate + peephole[0] * old) * np.tanh(candidate)
+    cell = sigmoid(forget_gate + peephole[1] * old_cell) * old_cell
+    cell += sigmoid(input_gate + peephole[0] * old_cell) * np.tanh(candidate)
     return np.concatenate((cell, sigmoid(output_gate + peephole[2] * cell) * np.tanh(cell)), 1)
 
 

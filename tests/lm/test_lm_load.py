@@ -1,4 +1,4 @@
-"""Model files: written files are read back; files that are damaged or not models are rejected with a reason."""
+"""Model files: they are read as written; damaged files and other file types are rejected with a reason."""
 
 import gzip
 import io
@@ -301,9 +301,9 @@ def test_an_inconsistent_checkpoint_is_refused(path, content, keys, value, reaso
 
 
 def test_a_tensor_cannot_read_beyond_its_storage(path, content):
-    """A storage declares more numbers than the file has, or a tensor more than its storage."""
+    """The storage declares more numbers than the file has, or the tensor more than its storage."""
     torch.save(change(content, "state", "bias", to=torch.arange(251.0)), path)
-    count, claim = b"K\xfb", b"M\xff\xff"  # 251 and 65535, as pickle writes them
+    count, claim = b"K\xfb", b"M\xff\xff"  # 251 and 65535 in the encoding of pickle
     replacements = {
         "declares 65535 numbers, but has 1004 bytes": (count + b"tq", claim + b"tq"),
         "a tensor that extends beyond its storage": (count + b"\x85q", claim + b"\x85q"),

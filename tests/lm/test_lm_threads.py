@@ -1,4 +1,4 @@
-"""One language model gives the same scores to several threads at once as to one."""
+"""Threads that share a language model get the same scores as one thread."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(6))]
 @pytest.fixture(autouse=True)
 def quick_switches() -> Iterator[None]:
     """Switch threads 100 times as often as usual, which makes races more likely."""
-    before = sys.getswitchinterval()
+    interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     yield
-    sys.setswitchinterval(before)
+    sys.setswitchinterval(interval)
 
 
 def fake(_: Path) -> LanguageModel:
@@ -127,8 +127,8 @@ def history(_: Path) -> LanguageModel:
 MODELS = [fake, lstm, transformer, ngram, classes, kenlm, kaldi, causal, multiwords, onnx, caffe2, module, history]
 
 
-def in_threads(work: Callable[[int], Any]) -> list[Any]:
-    """Return the result of each thread; all start together."""
+def run_in_threads(work: Callable[[int], Any]) -> list[Any]:
+    """Start all threads at the same time, and return the result of each."""
     barrier = threading.Barrier(THREADS)
 
     def begin(number: int) -> Any:
@@ -162,7 +162,7 @@ def test_threads_sharing_a_model_get_the_costs_of_one_thread(build, tmp_path):
     expected = best(build(tmp_path / "alone"), lattices)
     lm = build(tmp_path / "shared")
     for _ in range(1 if slow else RUNS):
-        for paths in in_threads(lambda _: best(lm, lattices)):
+        for paths in run_in_threads(lambda _: best(lm, lattices)):
             assert_close_paths(paths, expected)
 
 
@@ -174,7 +174,7 @@ def test_threads_can_share_mixtures_and_old_models(build, tmp_path):
     expected = mixed(build(tmp_path), lstm(tmp_path))
     lm, old = build(tmp_path), lstm(tmp_path)
     for _ in range(RUNS):
-        for paths in in_threads(lambda _: mixed(lm, old)):
+        for paths in run_in_threads(lambda _: mixed(lm, old)):
             assert_close_paths(paths, expected)
 
 
@@ -203,7 +203,7 @@ def test_direct_calls_and_sentence_scoring_can_run_concurrently(build, tmp_path)
         return scores
 
     for _ in range(RUNS):
-        for logprobs in in_threads(work):
+        for logprobs in run_in_threads(work):
             assert logprobs == pytest.approx(expected, abs=1e-3)
 
 
@@ -235,7 +235,7 @@ def test_threads_can_share_a_tracker_and_a_contextual_model():
                 scores.append(float(gain[0]))
         return scores
 
-    def shared(lm: LanguageModel, ids: PhraseListIds) -> list[float]:
+    def mark_scores(lm: LanguageModel, ids: PhraseListIds) -> list[float]:
         mark = ids.of(phrases)
         assert mark is not None
         scores = []
@@ -253,16 +253,16 @@ def test_threads_can_share_a_tracker_and_a_contextual_model():
         tiny_pointer.TABLE, tiny_pointer.PENALTY
     )
     tracker = PointerTracker(tiny_pointer.TABLE, tiny_pointer.BASE, tiny_pointer.POINTER)
-    expected = follow(tracker), shared(lm, ids)
+    expected = follow(tracker), mark_scores(lm, ids)
     for _ in range(RUNS):
-        for tracker_scores, lm_scores in in_threads(lambda _: (follow(tracker), shared(lm, ids))):
+        for tracker_scores, lm_scores in run_in_threads(lambda _: (follow(tracker), mark_scores(lm, ids))):
             assert tracker_scores == pytest.approx(expected[0], abs=1e-3)
             assert lm_scores == pytest.approx(expected[1], abs=1e-3)
 
 
 def test_threads_can_share_a_lexical_model():
-    inner = FakeLM()
-    lm = LexicalLM(inner, LexicalForms("basic"))
+    unit_lm = FakeLM()
+    lm = LexicalLM(unit_lm, LexicalForms("basic"))
     words = np.array(lm.vocabulary.ids(["W1,", ",", "w2-w3", ",", "W4-w1!", ",", "w5"]), np.int32)
 
     def score(_: int) -> list[float]:
@@ -279,14 +279,14 @@ def test_threads_can_share_a_lexical_model():
 
     expected = score(0)
     for _ in range(15 * RUNS):
-        assert all(scores == expected for scores in in_threads(score))
-    assert inner.history == {}  # every slot is released once
+        assert all(scores == expected for scores in run_in_threads(score))
+    assert unit_lm.history == {}  # every slot is released once
 
 
 def test_words_added_by_several_threads_get_distinct_ids(tmp_path):
     lm = multiwords(tmp_path)
     words = [f"w{first}_w{second}" for first in range(30) for second in range(30)]
-    for ids in in_threads(lambda number: lm.vocabulary.ids(words[number:] + words[:number])):
+    for ids in run_in_threads(lambda number: lm.vocabulary.ids(words[number:] + words[:number])):
         assert len(set(ids)) == len(words)
     assert [lm.vocabulary.word(number) for number in lm.vocabulary.ids(words)] == words
 
@@ -304,7 +304,7 @@ def test_copies_of_a_model_do_not_share_its_lock():
         future = pool.submit(lm.start, 1)
         assert entered.wait(30)
         for lm_copy in (copy.copy(lm), copy.deepcopy(lm)):
-            lm_copy.advance(np.empty(0, np.int64), np.empty(0, np.int32))  # returns while `lm` is in use
+            lm_copy.advance(np.empty(0, np.int64), np.empty(0, np.int32))  # returns while a thread uses `lm`
         proceed.set()
         assert len(future.result()) == 1
     assert pickle.loads(pickle.dumps(FakeLM())).vocabulary == FakeLM().vocabulary

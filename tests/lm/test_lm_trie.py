@@ -15,7 +15,7 @@ SENTENCES = st.lists(st.lists(st.integers(3, 7), max_size=5), min_size=1, max_si
 
 
 def trie_of(sentences, eos=1):
-    """Build a trie of sentences, each ended by </s>; return it with the node of each word of each sentence."""
+    """Return a trie of sentences with </s>, and the node of each word of each sentence."""
     trie = WordTrie()
     sentences_with_eos = [[*sentence, eos] for sentence in sentences]
     begin = np.cumsum([0, *map(len, sentences_with_eos)])
@@ -87,14 +87,14 @@ def test_each_level_needs_one_call():
 
 
 def test_a_model_that_scores_tries_is_called_once():
-    class Whole(FakeLM):
+    class TrieLM(FakeLM):
         scores_tries = True
 
         def score_trie(self, parent, word):
             return -np.arange(len(parent), dtype=np.float32)
 
     trie, _ = trie_of([[3, 4], [3, 5]])
-    lm = Whole()
+    lm = TrieLM()
     assert score_trie(lm, trie.parent, trie.word).tolist() == [0, -1, -2, -3, -4]
     assert lm.next_slot == 0
 

@@ -51,8 +51,8 @@ def test_a_mixture_of_mixtures_equals_enumeration_of_all_paths(lattice: Lattice,
     lattice = replace(lattice, words=TABLE)
     a, b, c = models()
     mixture = Mixture(((Mixture(((a, 0.6), (b, 0.4)), "linear"), 1.0), (c, weight)))
-    inner = mixture_logprob([(penalized_logprob(a), 0.6), (penalized_logprob(b), 0.4)], "linear")
-    definition = mixture_logprob([(inner, 1.0), (penalized_logprob(c), weight)], "loglinear")
+    inner_logprob = mixture_logprob([(penalized_logprob(a), 0.6), (penalized_logprob(b), 0.4)], "linear")
+    definition = mixture_logprob([(inner_logprob, 1.0), (penalized_logprob(c), weight)], "loglinear")
     costs = path_costs(run(lattice, mixture))
     assert close(costs, path_costs_under(lattice, definition, EXACT, 1 - EXACT.lm_weight))
 
@@ -106,22 +106,22 @@ def test_all_slots_of_all_models_are_released() -> None:
     assert not any(lm.history for lm in lms)
 
 
-class Failing(FakeLM):
+class FailingLM(FakeLM):
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         raise ValueError("a bug")
 
 
-class Short(FakeLM):
+class ShortResultLM(FakeLM):
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         return super().advance(slots[:-1], words[:-1])
 
 
-@pytest.mark.parametrize(("kind", "error"), [(Failing, ValueError), (Short, ModelError)])
+@pytest.mark.parametrize(("kind", "error"), [(FailingLM, ValueError), (ShortResultLM, ModelError)])
 def test_a_failing_model_releases_the_new_slots_of_the_others(kind: type[FakeLM], error: type[Exception]) -> None:
-    good, bad = FakeLM(), kind(salt=1)
+    good_lm, bad_lm = FakeLM(), kind(salt=1)
     with pytest.raises(error, match=r"a bug|language model 2: advance returned shape \(0,\) for a batch of 1"):
-        run(random_lattice(1), Mixture(((good, 0.5), (bad, 0.5))))
-    assert not good.history
+        run(random_lattice(1), Mixture(((good_lm, 0.5), (bad_lm, 0.5))))
+    assert not good_lm.history
 
 
 @pytest.mark.parametrize(
@@ -140,29 +140,29 @@ def test_invalid_mixture_weights_are_refused(weights: tuple[float, ...], combina
 
 
 def test_a_model_with_weight_zero_is_not_called() -> None:
-    idle = Failing(salt=1)
-    run(random_lattice(1), Mixture(((FakeLM(), 1.0), (idle, 0.0))), RescoreOptions(max_unknown=1.0))
+    unused_lm = FailingLM(salt=1)
+    run(random_lattice(1), Mixture(((FakeLM(), 1.0), (unused_lm, 0.0))), RescoreOptions(max_unknown=1.0))
     with pytest.raises(OptionError, match="all weights of the mixture are 0"):
-        Mixture(((idle, 0.0),)).over(TABLE)
+        Mixture(((unused_lm, 0.0),)).over(TABLE)
 
 
 def test_an_unknown_word_without_unk_fails_only_its_lattice() -> None:
-    good = replace(random_lattice(5, num_states=5, fan=1), key="good")
-    good = replace(good, word=np.minimum(good.word, 7))
-    bad = replace(good, key="bad", word=np.full_like(good.word, 8))
+    good_lattice = replace(random_lattice(5, num_states=5, fan=1), key="good")
+    good_lattice = replace(good_lattice, word=np.minimum(good_lattice.word, 7))
+    bad_lattice = replace(good_lattice, key="bad", word=np.full_like(good_lattice.word, 8))
     errors: list[ninja.NinjaError] = []
-    mixture = Mixture(((FakeLM(), 0.5), (FakeLM(unk=False, salt=1), 0.5)), names=("the one", "the other"))
+    mixture = Mixture(((FakeLM(), 0.5), (FakeLM(unk=False, salt=1), 0.5)), names=("first", "second"))
     results = dict(
         rescore(
-            [("good", good), ("bad", bad)],
+            [("good", good_lattice), ("bad", bad_lattice)],
             mixture,
-            replace(EXACT, batch_arcs=good.num_arcs),  # the models are compared with the words of "good"
+            replace(EXACT, batch_arcs=good_lattice.num_arcs),  # the coverage is checked with the words of "good"
             report=RescoreReport(on_error=errors.append),
         )
     )
     assert list(results) == ["good"]
     assert [str(error) for error in errors] == [
-        "key 'bad': the other contains neither 'unheard-of' nor <unk>; set map_words if the model uses another spelling"
+        "key 'bad': second contains neither 'unheard-of' nor <unk>; set map_words if the model uses another spelling"
     ]
     assert isinstance(errors[0], VocabularyError)
 
@@ -171,30 +171,35 @@ def test_coverage_is_reported_and_checked_per_model() -> None:
     report = RescoreReport()
     mixture = Mixture(((FakeLM(8), 0.5), (FakeLM(3, salt=1), 0.5)), names=("big", "small"))
     list(rescore([("a", random_lattice(7))], mixture, RescoreOptions(max_unknown=1.0), report=report))
-    big, small = report.coverages
-    assert (big.model, small.model) == ("big", "small")
-    assert big.unknown_words < small.unknown_words
-    assert str(big).startswith(
-        f"{big.share:.1%} of arcs have words unknown to big (1 of 8 words; most frequent: unheard"
+    big_coverage, small_coverage = report.coverages
+    assert (big_coverage.model, small_coverage.model) == ("big", "small")
+    assert big_coverage.unknown_words < small_coverage.unknown_words
+    assert str(big_coverage).startswith(
+        f"{big_coverage.share:.1%} of arcs have words unknown to big (1 of 8 words; most frequent: unheard"
     )
     with pytest.raises(VocabularyError, match="unknown to small"):
         list(rescore([("a", random_lattice(7))], mixture, RescoreOptions()))
 
 
 def test_nan_and_probability_zero_fail_only_their_lattice() -> None:
-    class Broken(FakeLM):
+    class BrokenLM(FakeLM):
         def score(self, history: tuple[int, ...], word: int) -> float:
             if word == self.vocabulary.id("w7"):
                 return math.nan
             return -math.inf if word == self.vocabulary.id("w6") else super().score(history, word)
 
-    good = random_lattice(5, num_states=5, fan=1)
-    good = replace(good, key="good", word=np.minimum(good.word, 5))
-    pairs = [(key, replace(good, key=key, word=np.full_like(good.word, word))) for key, word in (("six", 6), ("7", 7))]
-    for new, old in ((FakeLM(), Broken(salt=1)), (Broken(), FakeLM(salt=1)), (Broken(), Broken(salt=1))):
+    good_lattice = random_lattice(5, num_states=5, fan=1)
+    good_lattice = replace(good_lattice, key="good", word=np.minimum(good_lattice.word, 5))
+    pairs = [
+        (key, replace(good_lattice, key=key, word=np.full_like(good_lattice.word, word)))
+        for key, word in (("six", 6), ("7", 7))
+    ]
+    for new, old in ((FakeLM(), BrokenLM(salt=1)), (BrokenLM(), FakeLM(salt=1)), (BrokenLM(), BrokenLM(salt=1))):
         errors: list[ninja.NinjaError] = []
         results = dict(
-            rescore([*pairs, ("good", good)], new, EXACT, old_lm=old, report=RescoreReport(on_error=errors.append))
+            rescore(
+                [*pairs, ("good", good_lattice)], new, EXACT, old_lm=old, report=RescoreReport(on_error=errors.append)
+            )
         )
         assert list(results) == ["good"]
         assert [error.key for error in errors] == ["six", "7"]
@@ -207,7 +212,7 @@ def test_a_run_accepts_lattices_with_different_symbol_tables() -> None:
     second = replace(second, words=second_table)
     lms, weights = models(), (0.5, 0.3, 0.2)
     nested = Mixture(((Mixture(((lms[0], 0.5), (lms[1], 0.5)), "linear"), 0.8), (lms[2], 0.2)))
-    inner = mixture_logprob([(penalized_logprob(lms[0]), 0.5), (penalized_logprob(lms[1]), 0.5)], "linear")
+    inner_logprob = mixture_logprob([(penalized_logprob(lms[0]), 0.5), (penalized_logprob(lms[1]), 0.5)], "linear")
     for mixture, definition in (
         (
             Mixture(tuple(zip(lms, weights, strict=True))),
@@ -215,7 +220,7 @@ def test_a_run_accepts_lattices_with_different_symbol_tables() -> None:
                 [(penalized_logprob(lm), weight) for lm, weight in zip(lms, weights, strict=True)], "loglinear"
             ),
         ),
-        (nested, mixture_logprob([(inner, 0.8), (penalized_logprob(lms[2]), 0.2)], "loglinear")),
+        (nested, mixture_logprob([(inner_logprob, 0.8), (penalized_logprob(lms[2]), 0.2)], "loglinear")),
     ):
         pairs = [(lattice.key, lattice) for lattice in (first, second, first)]
         for (_, source), (_, result) in zip(pairs, rescore(pairs, mixture, EXACT), strict=True):
@@ -238,7 +243,7 @@ def test_symbol_tables_may_have_gaps_and_lack_epsilon(first: list[tuple[str, int
 
 
 def test_a_model_that_scores_whole_tries_does_so_in_a_mixture() -> None:
-    class Whole(FakeLM):
+    class TrieLM(FakeLM):
         scores_tries = True
         tries = 0
 
@@ -247,16 +252,16 @@ def test_a_model_that_scores_whole_tries_does_so_in_a_mixture() -> None:
             histories: list[tuple[int, ...]] = [()]
             for parent_node, word_id in zip(parent.tolist(), word.tolist(), strict=True):
                 histories.append((*histories[parent_node + 1], word_id))
-            return np.array([self.score(word_id[:-1], word_id[-1]) for word_id in histories[1:]], np.float32)
+            return np.array([self.score(words[:-1], words[-1]) for words in histories[1:]], np.float32)
 
-    plain, whole = FakeLM(5), Whole(salt=1)
-    step = Mixture(((plain, 0.5), (FakeLM(salt=1), 0.5)), "linear").over(TABLE)
-    lm = Mixture(((plain, 0.5), (whole, 0.5)), "linear").over(TABLE)
+    plain_lm, trie_lm = FakeLM(5), TrieLM(salt=1)
+    step = Mixture(((plain_lm, 0.5), (FakeLM(salt=1), 0.5)), "linear").over(TABLE)
+    lm = Mixture(((plain_lm, 0.5), (trie_lm, 0.5)), "linear").over(TABLE)
     parent = np.array([-1, -1, 0, 0, 2, 1], np.int32)
     word = np.array([1, 2, 3, 8, lm.eos, lm.eos], np.int32)
     assert not step.scores_tries
     assert score_trie(lm, parent, word).tolist() == score_trie(step, parent, word).tolist()
-    assert (whole.tries, lm.num_slots, plain.history, whole.history) == (1, 0, {}, {})
+    assert (trie_lm.tries, lm.num_slots, plain_lm.history, trie_lm.history) == (1, 0, {}, {})
 
 
 def test_map_words_finds_words_by_case_and_spelling_of_unk() -> None:

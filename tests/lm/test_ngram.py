@@ -53,7 +53,7 @@ def word_logprobs(lm, words):
 
 
 def assert_agrees_with_slow_model(lm: NgramLM, model, longest=3, state_of=None):
-    """Check scores after every history, and that equivalent histories have equal slots."""
+    """Check the scores after every history, and that exactly the equivalent histories share a slot."""
     words = [*inner_words(model), "</s>"]
     slots_by_state = {}
     for history in histories(model, longest):
@@ -84,17 +84,17 @@ def test_const_arpa_scores_agree_with_the_slow_twin(tmp_path_factory, model, far
 
 
 @given(models(), st.booleans(), st.booleans())
-def test_grammar_scores_agree_with_the_slow_twin(tmp_path_factory, model, disambiguated, spelled):
+def test_grammar_scores_agree_with_the_slow_twin(tmp_path_factory, model, disambiguated, with_names):
     model = model.closed()
     ids = ID if disambiguated else {word: number for word, number in ID.items() if word != "#0"}
-    content = write_grammar(model, ids, spelled=spelled)
+    content = write_grammar(model, ids, spelled=with_names)
     lm = read_grammar(write_file(tmp_path_factory.mktemp("fst"), content), SymbolTable(ids.items()))
     assert_agrees_with_slow_model(lm, model)
 
 
-@pytest.mark.parametrize("missing", [(), ("a",), ("a", "b"), ("b", "a", "a")])
-def test_contexts_and_suffixes_of_ngrams_may_be_missing(tmp_path, missing):
-    ngrams = {ngram: scores for ngram, scores in TRIGRAM.ngrams.items() if len(ngram) == 1 or ngram != missing}
+@pytest.mark.parametrize("ngram_to_remove", [(), ("a",), ("a", "b"), ("b", "a", "a")])
+def test_contexts_and_suffixes_of_ngrams_may_be_missing(tmp_path, ngram_to_remove):
+    ngrams = {ngram: scores for ngram, scores in TRIGRAM.ngrams.items() if len(ngram) == 1 or ngram != ngram_to_remove}
     model = SlowNgram(3, ngrams)
     assert_agrees_with_slow_model(read_arpa(write_file(tmp_path, write_arpa(model))), model)
 
@@ -115,7 +115,7 @@ def test_missing_contexts_enlarge_the_state_table(tmp_path):
 
 
 def draw_queries(lm, count, seed=0):
-    """Draw some states and words."""
+    """Return random states and words."""
     random = np.random.default_rng(seed)
     slots = lm.start(64)
     words = np.array([lm.vocabulary.id(word) for word in ("a", "b", "</s>")], np.int32)
@@ -162,7 +162,7 @@ def test_a_model_without_bos_starts_with_the_empty_history(tmp_path):
     a = np.array([lm.vocabulary.id("a")], np.int32)
     assert lm.logprob(lm.start(1), a)[0] == pytest.approx(-math.log(10))
     slot_after_bos = lm.advance(lm.advance(lm.start(1), a), np.array([lm.vocabulary.id("<s>")], np.int32))
-    assert lm.logprob(slot_after_bos, a)[0] == pytest.approx(-math.log(10))  # no back-off weight is paid
+    assert lm.logprob(slot_after_bos, a)[0] == pytest.approx(-math.log(10))  # no back-off weight is added
 
 
 @pytest.mark.parametrize("chunk", [64, 65, 100, 1000])

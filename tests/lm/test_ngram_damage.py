@@ -142,7 +142,7 @@ def test_an_overlong_line_is_refused(path, monkeypatch):
 
 @pytest.fixture
 def little_memory():
-    """Let the process grow by at most a quarter of a gigabyte."""
+    """Limit the growth of the process to a quarter of a gigabyte."""
     with open("/proc/self/statm") as statm:
         num_bytes = int(statm.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -165,14 +165,14 @@ def test_implausible_counts_allocate_no_memory(path, little_memory):
         assert_refused(path, gzip.compress(content), "announces 99999999999999", read_arpa)
     states, unigrams = len(CARPA.split(b"<LmStates> ")[1].split(b"</LmStates>")[0]) // 4 - 2, 6
     reader = READERS["carpa"][1]
-    for huge in (2**60, -1):
-        content = replace_count(CARPA, b"<LmStates> \x08", states, huge, "<q")
-        assert_refused(path, content, f"LmStates declares {huge} entries", reader)
-    for huge in (2**31 - 1, -1):
-        content = replace_count(CARPA, b"<LmUnigram> \x04", unigrams, huge, "<i")
-        assert_refused(path, content, f"LmUnigram declares {huge} entries", reader)
-        content = replace_count(CARPA, b"<LmOverflow> \x04", 0, huge, "<i")
-        assert_refused(path, content, f"LmOverflow declares {huge} entries", reader)
+    for count in (2**60, -1):
+        content = replace_count(CARPA, b"<LmStates> \x08", states, count, "<q")
+        assert_refused(path, content, f"LmStates declares {count} entries", reader)
+    for count in (2**31 - 1, -1):
+        content = replace_count(CARPA, b"<LmUnigram> \x04", unigrams, count, "<i")
+        assert_refused(path, content, f"LmUnigram declares {count} entries", reader)
+        content = replace_count(CARPA, b"<LmOverflow> \x04", 0, count, "<i")
+        assert_refused(path, content, f"LmOverflow declares {count} entries", reader)
 
 
 LEAF_STATE = struct.pack("<ffi", -1.0, 0.0, 0)  # a state of a const-arpa without children

@@ -18,7 +18,7 @@ RNNLM = SHARED / "data" / "rnnlm"
 ENGLISH = SHARED / "data" / "english"
 FILES = ["lm_bg.arpa.gz", "G_bg.carpa.gz", "G_bg.fst.gz"]
 
-# In CI conftest refuses to run without them.
+# conftest.py requires these models and lattices in CI.
 needs_rnnlm = pytest.mark.skipif(not RNNLM.is_dir(), reason="the shared models are not here (in CI they must be)")
 needs_english = pytest.mark.skipif(not ENGLISH.is_dir(), reason="the shared lattices are not here (in CI they must be)")
 
@@ -86,7 +86,7 @@ def first_pass():
 
 
 def extreme_path(lattice, sign):
-    """Return the smallest product of `sign` and the graph cost of a path."""
+    """Return the minimum over all paths of `sign` times the graph cost."""
     cost = np.full(lattice.num_states, np.inf)
     cost[0] = 0.0
     graph = sign * lattice.graph.astype(np.float64)

@@ -90,7 +90,7 @@ def test_a_damaged_binary_is_refused(tmp_path):
         with pytest.raises(ModelError, match="lm: "):
             load(tmp_path / "lm")
     (tmp_path / "lm").write_bytes(content.replace(b"</s>\0", b"</x>\0"))
-    assert vocabulary(load(tmp_path / "lm")) == ALL_WORDS  # KenLM looks words up by hash: </s> is still there
+    assert vocabulary(load(tmp_path / "lm")) == ALL_WORDS  # KenLM looks words up by hash, which did not change for </s>
 
 
 def test_a_missing_library_is_reported(monkeypatch):

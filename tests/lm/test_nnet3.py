@@ -29,21 +29,21 @@ def run(graph, inputs, kernels=None):
     for time in range(inputs.shape[1]):
         old_row = row.clone()
         new_row = torch.cat(network.step(row, torch.from_numpy(inputs[:, time].copy())), 1)
-        assert torch.equal(row, old_row), "a step has changed the state it came from"
+        assert torch.equal(row, old_row), "a step changed its input state"
         row = new_row
         outputs.append(row[:, : network.output_dim].clone())
     return torch.stack(outputs, 1).numpy()
 
 
 def run_on_numpy(graph, inputs):
-    """Process sentences as `run` does."""
+    """Process sentences as `run`, with the NumPy backend."""
     network = Network(graph, LIBRARY)
     row = np.zeros((len(inputs), network.width), np.float32)
     outputs = []
     for time in range(inputs.shape[1]):
         old_row = row.copy()
         new_row = np.concatenate(network.step(row, inputs[:, time].copy()), 1)
-        assert np.array_equal(row, old_row), "a step has changed the state it came from"
+        assert np.array_equal(row, old_row), "a step changed its input state"
         row = new_row
         outputs.append(row[:, : network.output_dim].copy())
     return np.stack(outputs, 1)
@@ -66,7 +66,7 @@ def test_steps_agree_with_the_slow_twin_over_sentences(folder, network, binary):
     model = parse(folder, writer.network(lines, components, binary))
     outputs = run(model.graph, inputs, Kernels(linear, _lstm_cell))
     expected = np.array([Twin(lines, components, sentence).outputs() for sentence in inputs])
-    assume(np.abs(expected).max() < 1e4)  # products that feed themselves soon leave what float32 can hold
+    assume(np.abs(expected).max() < 1e4)  # recurrent products soon overflow float32
     assert run_on_numpy(model.graph, inputs) == pytest.approx(expected, rel=2e-3, abs=2e-4)
     assert outputs == pytest.approx(expected, rel=2e-3, abs=2e-4)
 
@@ -96,18 +96,18 @@ def test_unused_nodes_are_not_computed(tmp_path):
     ]
     graph = parse(tmp_path, writer.network(lines, {"c": ("TanhComponent", {"<Dim>": 2})})).graph
     assert [node.name for node in graph.nodes] == ["a", "r", "output"]
-    assert Network(graph, LIBRARY).width == 1 + 2  # the output, and the input of the step before
+    assert Network(graph, LIBRARY).width == 1 + 2  # the output, and the input of the previous step
 
 
 def lstm_layer():
-    """Return Kaldi's older ``lstm-layer``, each gate of which is a node."""
+    """Return the old ``lstm-layer`` of Kaldi, in which each gate is a node."""
     builder = Builder(7)
     cells = 3
     for gate in "ifoc":
         weights = builder.affine(cells, DIM + cells)
         builder.node(weights, "Append(input, IfDefined(Offset(l.m_trunc, -1)))", f"l.W_{gate}")
-    before = "IfDefined(Offset(l.c_trunc, -1))"
-    for gate, cell in (("i", before), ("f", before), ("o", "l.c")):
+    old_cell = "IfDefined(Offset(l.c_trunc, -1))"
+    for gate, cell in (("i", old_cell), ("f", old_cell), ("o", "l.c")):
         scale = builder.component("NaturalGradientPerElementScale", Params=reals(builder.random, cells))
         builder.node(scale, cell, f"l.w_{gate}c")
         builder.node(builder.component("Sigmoid", Dim=cells), f"Sum(l.W_{gate}, l.w_{gate}c)", f"l.{gate}")

@@ -57,7 +57,7 @@ def test_exported_lstms_of_other_shapes_keep_their_scores(tmp_path, checkpoint):
 
 
 def counting_row(words):
-    """Compute the scores of all words after a history slowly."""
+    """Return the expected scores of all words after a history."""
     state = np.zeros((LAYERS, WIDTH))
     for word in words:
         state = DECAY[:, 0] * state + EMBEDDING[word]
@@ -71,7 +71,7 @@ def summing_row(words, lengths=False):
 
 
 def expected(row, sentences=SENTENCES, normalize=True, bos=0, eos=1):
-    """Compute the scores of whole sentences slowly."""
+    """Return the expected scores of whole sentences."""
     scores = []
     for sentence in sentences:
         total = 0.0
@@ -232,7 +232,7 @@ def test_errors_of_onnxruntime_are_reported(tmp_path):
     path = write_stateless(tmp_path / "model.onnx", metadata={"words": "\n".join([*WORDS, "one-too-many"])})
     with pytest.raises(ModelError, match="the vocabulary has 12 words, but the network scores 11"):
         load(path)
-    nodes = [helper.make_node("Gather", ["e", "words"], ["logits"])]  # it knows one word only
+    nodes = [helper.make_node("Gather", ["e", "words"], ["logits"])]  # the embedding has a single row
     save(path, nodes, [value("words", ["n", "t"], I64)], [value("logits", ["n", "t", NUM_WORDS])], {"e": OUT[:1]})
     lm = load(path)
     with pytest.raises(ModelError, match=r"onnxruntime cannot run this model: .*indices"):

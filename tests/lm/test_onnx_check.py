@@ -60,7 +60,7 @@ def test_an_attribute_without_a_type_is_refused(tmp_path):
 
 
 def save_changed_model(path, change):
-    """Save the model of `write_stateless` after a change."""
+    """Change and save the model of `write_stateless`."""
     model = onnx.load(write_stateless(path))
     change(model)
     path.write_bytes(model.SerializeToString())
@@ -141,7 +141,7 @@ def test_incomplete_external_weights_are_refused(tmp_path, entries, message):
 
 
 def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
-    """onnxruntime marks weights that another program holds in memory; the offset is then an address."""
+    """onnxruntime reserves this file name for weights in memory, for which the offset is an address."""
     secret = np.full((NUM_WORDS, 3), 2.5, np.float32)
     model = with_external_weight(tmp_path / "model.onnx", "*/_ORT_MEM_ADDR_/*")
     tensor = next(initializer for initializer in model.graph.initializer if initializer.name == "embedding")

@@ -39,7 +39,7 @@ def without_unk(model):
 
 
 def slow_score(model, words, oov):
-    """Return ln P of a sentence and its end: unknown words score `oov`, and the history starts again after them."""
+    """Return ln P of a sentence and its end; an unknown word scores `oov` and starts an empty history."""
     history, total = ("<s>",), 0.0
     for word in (*words, "</s>"):
         if (word,) in model.ngrams:
@@ -99,7 +99,8 @@ def test_composition_gives_unknown_words_the_same_scores(tmp_path_factory, latti
     composed, arc_map = compose_ngram(
         lattice, lm, word_map=WordMap(SymbolTable.from_words(words), lm), return_arc_map=True
     )
-    oov = {"skip": 0.0, "spread": -math.log(4) - math.log(2)}.get(score, score)  # 4 words; the table has 2 unknown ones
+    # The model has 4 words, and the table 2 unknown words.
+    oov = {"skip": 0.0, "spread": -math.log(4) - math.log(2)}.get(score, score)
     for path in paths(composed):
         source_path = tuple(int(arc_map[arc]) for arc in path)
         path_words = [

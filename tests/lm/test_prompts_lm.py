@@ -27,8 +27,8 @@ NAMED = SymbolTable.from_words(["<eps>", "the", "cat", "sat", "catalogue", "satu
 SMALL = [(f"utt{i}", replace(random_lattice(i, 6, 1), key=f"utt{i}", words=NAMED)) for i in range(4)]
 
 
-class Whole:
-    """Scores of the library for the whole text, with a space between the prompt and the first word."""
+class TransformersScores:
+    """Scores by transformers of the whole text, with a space between the prompt and the first word."""
 
     def __init__(self, kind, prompt=PROMPT):
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder(kind))
@@ -41,14 +41,14 @@ class Whole:
 
     @torch.no_grad()
     def _logprob(self, history, word):
-        before = self.pieces(history)
-        whole = [*before, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
-        ids = [self.tokenizer.bos_token_id, *whole]
+        history_pieces = self.pieces(history)
+        pieces = [*history_pieces, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
+        ids = [self.tokenizer.bos_token_id, *pieces]
         scores = self.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
-        return float(sum(scores[place, ids[place + 1]] for place in range(len(before), len(whole))))
+        return float(sum(scores[place, ids[place + 1]] for place in range(len(history_pieces), len(pieces))))
 
 
-whole = functools.cache(Whole)
+cached_scores = functools.cache(TransformersScores)
 
 
 def below_prompt(lm, parent, word, prompt=PROMPT):
@@ -60,14 +60,14 @@ def below_prompt(lm, parent, word, prompt=PROMPT):
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama", "mistral", "bloom", "mamba", "gemma2"])
 def test_words_after_a_prompt_have_the_scores_of_the_whole_text(kind):
-    lm, logprob = load_model(kind), Whole(kind).logprob
+    lm, logprob = load_model(kind), TransformersScores(kind).logprob
     parent, word = make_trie(lm, 25)
     paths = []
     for parent_node, word_id in zip(parent.tolist(), word.tolist(), strict=True):
         paths.append([*(paths[parent_node] if parent_node >= 0 else ()), lm.vocabulary.word(word_id)])
     expected = np.array([logprob(tuple(path[:-1]), path[-1]) for path in paths])
     trie = below_prompt(lm, parent, word)
-    assert abs(lm.score_trie(parent, word) - expected).max() > 0.1  # the prompt matters
+    assert abs(lm.score_trie(parent, word) - expected).max() > 0.1  # the prompt changes the scores
     np.testing.assert_allclose(lm.score_trie(*trie)[1:], expected, atol=1e-4)
     np.testing.assert_allclose(score_by_levels(lm, *trie)[1:], expected, atol=1e-4)
 
@@ -91,7 +91,7 @@ def test_a_prompt_is_read_once(algorithm, monkeypatch):
         return network(**arguments)
 
     monkeypatch.setattr(lm._pieces, "_network", counting)
-    options = replace(EXACT, algorithm=algorithm, batch_arcs=1)  # every lattice is a batch
+    options = replace(EXACT, algorithm=algorithm, batch_arcs=1)  # each lattice is a separate batch
     assert len(list(rescore(SMALL, lm, options, prompts=Prompts("the cat " * 20)))) == len(SMALL)
     [length] = prompt_lengths
     num_pieces_without: list[int] = []
@@ -104,10 +104,10 @@ def test_a_prompt_is_read_once(algorithm, monkeypatch):
 @pytest.mark.parametrize("mixture", [False, True])
 def test_every_path_is_scored_after_the_prompt(algorithm, mixture):
     prompt, lm = "the cat sat", load_model("gpt2")
-    logprob = whole("gpt2", prompt).logprob
-    if mixture:  # one more model reads the prompt, with other ids; the last ignores it
+    logprob = cached_scores("gpt2", prompt).logprob
+    if mixture:  # the second model reads the prompt with different ids; the third ignores it
         models = [(lm, 0.7), (load_model("llama"), 0.8), (FakeLM(0, extra_words=tuple(dict(NAMED))[1:]), -0.5)]
-        lm, logprobs = Mixture(models), [logprob, whole("llama", prompt).logprob, word_logprob(models[2][0])]
+        lm, logprobs = Mixture(models), [logprob, cached_scores("llama", prompt).logprob, word_logprob(models[2][0])]
         logprob = mixture_logprob(
             [(part, weight) for part, (_, weight) in zip(logprobs, models, strict=True)], "loglinear"
         )
@@ -161,6 +161,6 @@ def test_lexical_models_read_the_prompt_unchanged():
     lexical = LexicalLM(lm, LexicalForms("basic", lambda note: None))
     lexical.vocabulary.ids(["The,", "cat", "it's"])
     word = np.array([lexical.prompt(PROMPT), *lexical.vocabulary.ids(["The,", "cat"]), lexical.eos], np.int32)
-    inner = np.array([lm.prompt(PROMPT), *lm.vocabulary.ids(["the", "cat"]), lm.eos], np.int32)
+    unit_ids = np.array([lm.prompt(PROMPT), *lm.vocabulary.ids(["the", "cat"]), lm.eos], np.int32)
     parent = np.array([-1, 0, 1, 2], np.int32)
-    np.testing.assert_allclose(lexical.score_trie(parent, word), lm.score_trie(parent, inner), atol=1e-5)
+    np.testing.assert_allclose(lexical.score_trie(parent, word), lm.score_trie(parent, unit_ids), atol=1e-5)

@@ -1,4 +1,4 @@
-"""Files of safetensors: read and written as by the library, within the file's size; errors give the position."""
+"""Safetensors files: they are read and written as by the library; errors give the position."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def file_bytes(content: dict[str, Any], metadata: dict[str, str]) -> bytes:
 
 
 def raw_file(header: object, payload: bytes = b"", size: int | None = None) -> bytes:
-    """Return a file with this header; bytes are used unchanged."""
+    """Return a file with a header, which is JSON or raw bytes."""
     header_bytes = header if isinstance(header, bytes) else json.dumps(header).encode()
     return (len(header_bytes) if size is None else size).to_bytes(8, "little") + header_bytes + payload
 
@@ -47,7 +47,7 @@ def assert_equal_arrays(tensors: dict[str, Any], expected: dict[str, Any]) -> No
     for name, array in expected.items():
         assert tensors[name].dtype == array.dtype
         assert tensors[name].shape == array.shape
-        assert tensors[name].tobytes() == array.tobytes()  # NaN included
+        assert tensors[name].tobytes() == array.tobytes()  # compares NaN, too
 
 
 @given(ARRAYS, METADATA)
@@ -102,7 +102,7 @@ def test_every_flipped_bit_is_detected() -> None:
                 file = read_safetensors(bytes(damaged))
             except FormatError:
                 continue
-            # A flipped bit in the name of the checksum makes it a string like others; one of the spaces means nothing.
+            # A flipped bit in the name of the checksum turns it into ordinary metadata; one in a space has no effect.
             if CHECKSUM.encode() in damaged:
                 assert file.metadata == {"kind": "lstm", "words": "a\nb"}
             assert_equal_arrays(file.arrays, SMALL)

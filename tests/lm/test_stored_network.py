@@ -112,7 +112,7 @@ def test_matrices_are_checked_with_their_scales(path):
 
 
 def rewrite_metadata(path, **entries):
-    """Change entries of the metadata; None removes one."""
+    """Change entries of the metadata; None removes an entry."""
     content = read_safetensors(path.read_bytes())
     metadata = {key: value for key, value in {**content.metadata, **entries}.items() if value is not None}
     path.write_bytes(b"".join(image(content.arrays, metadata)))

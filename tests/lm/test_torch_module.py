@@ -1,4 +1,4 @@
-"""Torch modules as language models, and archives of TorchScript, which are rejected."""
+"""Torch modules as language models; archives of TorchScript and torch.export are rejected."""
 
 import re
 import warnings
@@ -57,7 +57,7 @@ class OneTensor(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """A causal network without a state that torch.export can trace for any length, with both kinds of buffers."""
+    """A causal network without a state, with both kinds of buffers, that torch.export can trace for any length."""
 
     def __init__(self):
         super().__init__()

@@ -28,7 +28,7 @@ from ninja.train import objective  # noqa: E402
 
 
 def make_trie(random, size, reach=8):
-    """Draw a trie: (parent, word), int32 [size] each."""
+    """Return a random trie: (parent, word), int32 [size] each."""
     parent = [int(random.integers(max(-1, node - reach), node)) for node in range(size)]
     return np.array(parent, np.int32), random.integers(1, len(WORDS), size).astype(np.int32)
 
@@ -104,13 +104,15 @@ def test_gathering_in_pieces_gives_the_same_scores(monkeypatch):
 
 def test_scores_do_not_depend_on_the_batch():
     lm = make_lm()
-    long = lm.start(1)
+    long_slot = lm.start(1)
     for number in range(9):
-        long = lm.advance(long, np.array([3 + number]))
-    short = lm.advance(lm.start(1), np.array([5]))
+        long_slot = lm.advance(long_slot, np.array([3 + number]))
+    short_slot = lm.advance(lm.start(1), np.array([5]))
     word = np.array([7])
-    expected = np.concatenate((lm.logprob(lm.advance(long, word), word), lm.logprob(lm.advance(short, word), word)))
-    slots = lm.advance(np.concatenate((long, short)), np.array([7, 7]))
+    expected = np.concatenate(
+        (lm.logprob(lm.advance(long_slot, word), word), lm.logprob(lm.advance(short_slot, word), word))
+    )
+    slots = lm.advance(np.concatenate((long_slot, short_slot)), np.array([7, 7]))
     np.testing.assert_allclose(lm.logprob(slots, np.array([7, 7])), expected, atol=1e-5)
 
 
@@ -122,9 +124,10 @@ def test_slots_are_kept_while_longer_histories_use_them():
     expected = lm.logprob(lm.advance(cat, np.array([6])), np.array([7]))
     lm.release(root)
     lm.release(the)
-    extra_slots = lm.advance(lm.start(600), np.full(600, 8))  # would take the place of slots given up too early
+    extra_slots = lm.advance(lm.start(600), np.full(600, 8))  # would overwrite slots that are released too early
     np.testing.assert_array_equal(lm.logprob(lm.advance(cat, np.array([6])), np.array([7])), expected)
-    assert lm.num_slots == 1200 + 2 + 3  # the two advances just made, and <s> the cat
+    # 600 starts and their continuations, two continuations of `cat`, and <s> the cat
+    assert lm.num_slots == 1200 + 2 + 3
     lm.release(extra_slots)
     assert lm.num_slots == 600 + 2 + 3
     with pytest.raises(AssertionError, match="released twice"):
@@ -146,13 +149,13 @@ def test_a_failing_step_leaks_no_slots(monkeypatch):
 
 def test_probabilities_sum_to_one_if_normalised():
     all_words = np.arange(len(WORDS), dtype=np.int32)
-    for lm, exact in ((make_lm(), True), (make_lm(normalize=False), False)):
+    for lm, is_normalised in ((make_lm(), True), (make_lm(normalize=False), False)):
         slot = lm.advance(lm.start(1), np.array([4]))
         total = np.exp(lm.logprob(np.repeat(slot, len(WORDS)), all_words).astype(np.float64)).sum()
-        assert (total == pytest.approx(1, abs=1e-5)) == exact
+        assert (total == pytest.approx(1, abs=1e-5)) == is_normalised
         trie = np.concatenate(([-1], np.zeros(len(WORDS)))).astype(np.int32), np.concatenate(([4], all_words))
         total = np.exp(lm.score_trie(*trie)[1:].astype(np.float64)).sum()
-        assert (total == pytest.approx(1, abs=1e-5)) == exact
+        assert (total == pytest.approx(1, abs=1e-5)) == is_normalised
 
 
 def test_a_trie_may_be_flat_or_a_single_chain():
@@ -196,7 +199,7 @@ def test_forest_blocks_keep_all_paths_and_contain_each_node_once(draws, size, ma
         assert forest.node[block.rank].tolist() == path_to(forest.node[block.rank[-1]])
 
 
-# Training, and the file
+# Training and checkpoints
 
 
 SMALL = toy(architecture="transformer", hidden=32, heads=2, epochs=10, learning_rate=1e-2, samples=0)
@@ -214,7 +217,7 @@ def texts(tmp_path):
 
 def test_a_transformer_is_trained_stored_and_loaded(tmp_path, texts):
     result = train.train(*texts, tmp_path / "lm.pt", SMALL)
-    assert result.perplexity < 4.5  # at best (9 · 8) ** (1 / 4) = 2.9
+    assert result.perplexity < 4.5  # the minimum is (9 · 8) ** (1 / 4) = 2.9
     stored = checkpoint.read(tmp_path / "lm.pt")
     assert isinstance(stored.module, TransformerLanguageModel)
     assert stored.card["architecture"] == "transformer"

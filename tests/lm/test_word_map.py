@@ -1,4 +1,4 @@
-"""`WordMap.grown`: the map of a table that has grown is that of a new map."""
+"""`WordMap.grown`: the map of a table with new words equals a new map of the table."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_a_grown_map_equals_a_new_map(
     lm = model()
     word_map = WordMap(table, lm, penalty, map_words=map_words)
     for part in parts:
-        before = word_map.lm_word.copy()
+        old_lm_word = word_map.lm_word.copy()
         table.intern(part)
-        grown = word_map.grown()
-        assert np.array_equal(word_map.lm_word, before)  # lattices in flight use it
-        assert equal_maps(grown, WordMap(table, lm, penalty, map_words=map_words))
-        word_map = grown
+        grown_map = word_map.grown()
+        assert np.array_equal(word_map.lm_word, old_lm_word)  # lattices in progress use the old map
+        assert equal_maps(grown_map, WordMap(table, lm, penalty, map_words=map_words))
+        word_map = grown_map
 
 
 def test_a_grown_map_looks_up_only_new_words(monkeypatch: pytest.MonkeyPatch) -> None:
