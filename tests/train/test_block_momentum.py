@@ -31,14 +31,14 @@ def batch(rank, step):
 
 def linear(dtype=torch.float64):
     module = torch.nn.Linear(INPUTS, OUTPUTS, dtype=dtype)
-    random = np.random.default_rng(3)  # that of torch is shared by threads
+    random = np.random.default_rng(3)  # threads share the random state of torch
     for weight in module.parameters():
         weight.data.copy_(torch.from_numpy(random.normal(size=weight.shape)))
     return module
 
 
 def fit(model, optimizer, rank, steps, dtype=torch.float64):
-    """Make the steps of a worker in a plain loop."""
+    """Train a model on the batches of a worker."""
     for step in steps:
         inputs, targets = (torch.from_numpy(array).to(dtype) for array in batch(rank, step))
         optimizer.zero_grad()
@@ -63,7 +63,7 @@ def vector_of(module):
 
 
 class NumpyWorker:
-    """The slow twin of a worker: a linear layer with its gradient and optimiser by their formulas."""
+    """The slow twin of a worker: a linear layer with explicit formulas for its gradient and optimiser."""
 
     def __init__(self, rank, kind, weights):
         self.rank, self.kind, self.weights = rank, kind, weights.copy()
@@ -281,7 +281,7 @@ def test_training_resumed_from_a_state_is_bit_identical(at, block_optimizer):
         fit(weights, second_optimizer, rank, range(at, STEPS), torch.float32)
         for wrapper in (model, weights):
             wrapper.synchronize()
-            wrapper.synchronize()  # no step since the last one: nothing changes
+            wrapper.synchronize()  # has no effect, because no step was made since
         with model.result(), weights.result():
             return vector_of(module), vector_of(second_module)
 
@@ -297,10 +297,10 @@ def test_the_result_is_loaded_only_inside_the_context():
         optimizer = OPTIMIZERS["adam"](module.parameters())
         model = BlockMomentum(module, optimizer, momentum=0.5, rate=1.0, block_steps=3)
         fit(model, optimizer, 0, range(7))
-        before = copy.deepcopy(module.state_dict())
+        expected = copy.deepcopy(module.state_dict())
         with model.result():
-            assert not torch.equal(module.weight, before["weight"])
-        assert torch.equal(module.weight, before["weight"])
+            assert not torch.equal(module.weight, expected["weight"])
+        assert torch.equal(module.weight, expected["weight"])
     finally:
         dist.destroy_process_group()
 
@@ -351,7 +351,7 @@ def test_options_out_of_range_are_refused(options, message):
         BlockMomentum(module, OPTIMIZERS["sgd"](module.parameters()), **options)
 
 
-# The path of GPUs
+# GPUs
 
 
 @pytest.mark.parametrize(

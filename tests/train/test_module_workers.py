@@ -1,4 +1,4 @@
-"""Training of any module by several processes, which meet by a file or by TCP, in a user's own loop."""
+"""Training of any module by several processes, connected by a file or TCP, in a user's training loop."""
 
 import re
 import signal
@@ -21,7 +21,7 @@ def join(processes):
     return [process.exitcode for process in processes]
 
 
-def ends(folder):
+def end_states(folder):
     return [torch.load(folder / f"end{rank}", weights_only=True) for rank in range(SIZE)]
 
 
@@ -39,11 +39,11 @@ def test_eight_processes_resumed_after_a_kill_have_identical_weights(tmp_path):
     join(processes)
     codes = join(module_workers.start(SIZE, work, f"file://{tmp_path}/meet3", str(tmp_path / "killed"), None))
     assert codes == [0] * SIZE
-    whole, resumed = ends(tmp_path / "whole"), ends(tmp_path / "killed")
-    assert whole[0]["first"] == 0
+    uninterrupted, resumed = end_states(tmp_path / "whole"), end_states(tmp_path / "killed")
+    assert uninterrupted[0]["first"] == 0
     assert resumed[0]["first"] == 12  # within a block of five steps
-    for name, weight in whole[0]["weights"].items():
-        for end in (*whole, *resumed):
+    for name, weight in uninterrupted[0]["weights"].items():
+        for end in (*uninterrupted, *resumed):
             assert torch.equal(end["weights"][name], weight)
 
 
@@ -53,15 +53,15 @@ def test_pairwise_averaging_over_tcp_loses_no_update(tmp_path):
         url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     size = 3
     assert join(module_workers.start(size, module_workers.train_pairs, url, str(tmp_path))) == [0] * size
-    ends = [torch.load(tmp_path / f"pairs{rank}", weights_only=True) for rank in range(size)]
+    end_states = [torch.load(tmp_path / f"pairs{rank}", weights_only=True) for rank in range(size)]
     updates = sum(-0.125 * (rank + 1) * (4 + rank) for rank in range(size))
-    for end in ends:
+    for end in end_states:
         assert (end["begin"] == 0.0).all()  # the weights of the first worker
         assert (end["table"] == 0).all()
         torch.testing.assert_close(end["weight"], torch.full_like(end["weight"], updates / size), rtol=0, atol=1e-12)
         assert end["seen"].item() == pytest.approx(sum(4 + rank for rank in range(size)) / size, abs=1e-12)
-    assert sum(end["exchanges"] for end in ends) >= 4
-    assert ends[1]["exchanges"] == ends[0]["exchanges"] + ends[2]["exchanges"]
+    assert sum(end["exchanges"] for end in end_states) >= 4
+    assert end_states[1]["exchanges"] == end_states[0]["exchanges"] + end_states[2]["exchanges"]
 
 
 def test_the_example_learns(tmp_path):

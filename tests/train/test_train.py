@@ -30,7 +30,7 @@ from ninja.train.objective import Sampler  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 
 
-# What is minimised
+# Objective
 
 
 def make_module(vocabulary=50):
@@ -56,7 +56,7 @@ def test_the_explicit_gradient_agrees_with_the_plain_softmax(monkeypatch, penalt
     monkeypatch.setattr(objective, "ROWS", 7)
     module = make_module()
 
-    def plain(output):
+    def loss_of_softmax(output):
         logits = module.logits(output)
         normaliser = logits.logsumexp(-1)
         loss = torch.nn.functional.cross_entropy(logits, TARGET)
@@ -64,7 +64,7 @@ def test_the_explicit_gradient_agrees_with_the_plain_softmax(monkeypatch, penalt
         return loss.item()
 
     sampler = Sampler.of_counts(np.ones(50), 0)
-    expected_loss, expected_slopes = gradients(module, plain)
+    expected_loss, expected_slopes = gradients(module, loss_of_softmax)
     loss, slopes = gradients(module, lambda output: objective.backward(module, output, TARGET, sampler, penalty))
     assert loss == pytest.approx(expected_loss, abs=1e-6)
     for expected_slope, slope in zip(expected_slopes, slopes, strict=True):
@@ -94,7 +94,7 @@ def test_inclusion_probabilities_sum_to_the_number_of_samples(count, data):
     assert inclusion.sum() == pytest.approx(samples, rel=1e-3)
     assert inclusion.min() > 0
     assert inclusion.max() <= 1
-    assert (np.diff(inclusion[np.argsort(count)]) >= -1e-6).all()  # commoner words are likelier
+    assert (np.diff(inclusion[np.argsort(count)]) >= -1e-6).all()  # more frequent words have higher probabilities
 
 
 @torch.no_grad()
@@ -128,10 +128,9 @@ def test_training_learns_and_reports_the_stored_model(tmp_path, texts):
     reports = []
     result = train.train(*texts, tmp_path / "lm.pt", toy(layers=1, embedding=32, hidden=48, epochs=20), reports.append)
     perplexities = [report.perplexity for report in reports if report.perplexity is not None]
-    assert (
-        result.perplexity == min(perplexities) < 4 < perplexities[0]
-    )  # (9 subjects × 8 verbs × 2 endings) in 4.5 tokens: 3 at best
-    assert result.unknown == 1 / len(texts[1].read_text().split())  # sleeps
+    # The lowest possible perplexity is 3: 9 subjects × 8 verbs × 2 endings in 4.5 tokens.
+    assert result.perplexity == min(perplexities) < 4 < perplexities[0]
+    assert result.unknown == 1 / len(texts[1].read_text().split())  # "sleeps" is unknown
     assert reports[-1].step == reports[-1].num_steps
     assert reports[-1].epoch == 20
     stored = checkpoint.read(tmp_path / "lm.pt")
@@ -150,9 +149,9 @@ def test_training_learns_and_reports_the_stored_model(tmp_path, texts):
 @pytest.mark.parametrize("self_normalize", [0.0, 0.3])
 def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normalize):
     train.train(*texts, tmp_path / "lm.pt", toy(self_normalize=self_normalize, samples=0, epochs=20))
-    raw, exact = load(tmp_path / "lm.pt", normalize=False), load(tmp_path / "lm.pt")
+    raw_lm, exact_lm = load(tmp_path / "lm.pt", normalize=False), load(tmp_path / "lm.pt")
     word = np.arange(3, 29, dtype=np.int32)
-    log_normaliser = [lm.logprob(lm.advance(lm.start(26), word), word) for lm in (raw, exact)]
+    log_normaliser = [lm.logprob(lm.advance(lm.start(26), word), word) for lm in (raw_lm, exact_lm)]
     difference = np.abs(log_normaliser[0] - log_normaliser[1]).mean()
     assert difference < 0.2 if self_normalize else difference > 0.5
 
@@ -160,13 +159,13 @@ def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normaliz
 def test_a_normaliser_is_trained_without_changing_the_other_weights(tmp_path, texts):
     train.train(*texts, tmp_path / "plain.pt", toy(epochs=6, seed=5))
     train.train(*texts, tmp_path / "lm.pt", toy(epochs=6, normaliser=16, seed=5))
-    plain, stored = checkpoint.read(tmp_path / "plain.pt"), checkpoint.read(tmp_path / "lm.pt")
+    plain_checkpoint, stored = checkpoint.read(tmp_path / "plain.pt"), checkpoint.read(tmp_path / "lm.pt")
     weights = stored.module.state_dict()
-    assert all((weights[name] == weight).all() for name, weight in plain.module.state_dict().items())
-    assert (plain.module.config.normaliser, stored.module.config.normaliser) == (0, 16)
-    estimated_lm, exact = load(tmp_path / "lm.pt"), load(tmp_path / "lm.pt", normalize=True)
+    assert all((weights[name] == weight).all() for name, weight in plain_checkpoint.module.state_dict().items())
+    assert (plain_checkpoint.module.config.normaliser, stored.module.config.normaliser) == (0, 16)
+    estimated_lm, exact_lm = load(tmp_path / "lm.pt"), load(tmp_path / "lm.pt", normalize=True)
     word = np.arange(3, 26, dtype=np.int32)
-    scores = [lm.logprob(lm.advance(lm.start(23), word), word) for lm in (estimated_lm, exact)]
+    scores = [lm.logprob(lm.advance(lm.start(23), word), word) for lm in (estimated_lm, exact_lm)]
     difference = np.sqrt(np.square(scores[0] - scores[1]).mean())
     assert difference < 0.4
     assert stored.card["normaliser_error"] < 0.4
@@ -200,7 +199,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one(tmp_path, texts):
     with pytest.raises(KeyboardInterrupt):
         train.train(*texts, resumed_path, toy(dropout=0.2), stop_at(16))
     assert (tmp_path / "halves.pt.state").exists()
-    torch.manual_seed(99)  # a new process would have other random numbers
+    torch.manual_seed(99)  # a new process has a different random state
     reports = []
     train.train(*texts, resumed_path, toy(dropout=0.2, resume=True), reports.append)
     assert reports[0].step > 16
@@ -223,7 +222,7 @@ def test_equal_seeds_give_equal_models_and_keep_the_global_random_state(tmp_path
 
 
 def test_training_stops_when_the_held_out_text_gets_worse(tmp_path, texts):
-    (tmp_path / "dev.txt").write_text("object1 object1 gladly gladly\n" * 5)  # nothing of it can be learned
+    (tmp_path / "dev.txt").write_text("object1 object1 gladly gladly\n" * 5)  # the training text does not predict it
     reports = []
     result = train.train(*texts, tmp_path / "lm.pt", toy(epochs=500, patience=2, check_steps=5), reports.append)
     assert result.step < reports[-1].step < reports[-1].num_steps
@@ -251,7 +250,7 @@ def test_a_training_interrupted_after_its_last_step_is_not_continued(tmp_path, t
 
 
 def test_training_ends_at_the_time_limit_with_a_low_learning_rate(tmp_path, texts, monkeypatch):
-    clock = count()  # seconds, one per reading
+    clock = count()  # each reading advances the clock by one second
     monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     reports = []
     train.train(*texts, tmp_path / "lm.pt", toy(epochs=10_000, max_minutes=3, patience=10**6), reports.append)
@@ -277,7 +276,7 @@ def test_resuming_needs_the_state_of_the_same_training(tmp_path, texts):
 
 def test_without_a_held_out_text_every_twentieth_sentence_is_held_out(tmp_path, texts):
     lines = texts[0].read_text().splitlines()
-    lines[19] = "subject1 sleeps"  # a word of the held-out part alone
+    lines[19] = "subject1 sleeps"  # a word that occurs only in the held-out part
     texts[0].write_text("\n".join(lines))
     result = train.train(texts[0], None, tmp_path / "found.pt", toy(epochs=1))
     (tmp_path / "rest.txt").write_text("\n".join(line for place, line in enumerate(lines, 1) if place % 20))
@@ -310,7 +309,7 @@ def test_a_diverging_training_raises_an_error(tmp_path, texts):
         train.train(*texts, tmp_path / "lm.pt", toy(learning_rate=1e30, epochs=50))
 
 
-@pytest.mark.parametrize("rate", [1e3, 1e6])  # perplexities are too large for a number, or NaN
+@pytest.mark.parametrize("rate", [1e3, 1e6])  # the perplexities are infinite or NaN
 def test_a_training_without_a_finite_perplexity_has_diverged(tmp_path, texts, ninja, rate):
     arguments = toy_command(learning_rate=rate, clip=1e30, epochs=1, check_steps=2)
     log = tmp_path / "log"
@@ -424,7 +423,7 @@ def test_an_lstm_without_projection_may_have_few_cells(tmp_path, texts, cells, p
     stored = checkpoint.read(tmp_path / "lm.pt")
     assert stored.module.config.hidden == cells
     assert stored.module.config.width == cells
-    assert stored.card["perplexity"] < 20  # of 60 words
+    assert stored.card["perplexity"] < 20  # the vocabulary has 60 words
     words = text.encode(texts[1], stored.words)
     sentences = [words.word[begin:end].tolist() for begin, end in pairwise(words.begin)]
     mean = -sum(sentence_logprobs(load(tmp_path / "lm.pt"), sentences)) / (len(words.word) + len(words))

@@ -18,7 +18,7 @@ CHOICE = Choice(8, 1, hold_out=False)
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """Write a text that is treated as a large one, in a separate folder."""
+    """Write a text that counts as large into a separate folder."""
     monkeypatch.setattr(corpus, "LARGE", 0)
     monkeypatch.setattr(corpus, "PIECE", 16)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -90,7 +90,7 @@ def test_ids_of_a_read_only_folder_are_cached_or_kept_in_memory(path, tmp_path, 
     assert str(mapped_corpus.sentences.word.filename).startswith(str(tmp_path / "cache" / "ninja-asr"))
     assert open_corpus(path, CHOICE, first=False).sentences.word.filename == mapped_corpus.sentences.word.filename
     (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # in which no folder can be made
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # a file, in which no folder can be created
     memory_corpus = open_corpus(path, CHOICE)
     assert not isinstance(memory_corpus.sentences.word, np.memmap)
     assert_equal_corpora(memory_corpus, mapped_corpus)

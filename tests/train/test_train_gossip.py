@@ -18,7 +18,7 @@ class Queues:
     """Message passing within a process, with random delays."""
 
     def __init__(self, rank, boxes, seed, patience):
-        self.own, self.boxes, self.patience = rank, boxes, patience
+        self.rank, self.boxes, self.patience = rank, boxes, patience
         self.random = np.random.default_rng((seed, rank))
 
     def delay(self):
@@ -26,16 +26,16 @@ class Queues:
             time.sleep(self.random.random() * 1e-3)
 
     def ask(self, partner, vector):
-        self.boxes[partner, "requests"].put((self.own, vector.clone()))
+        self.boxes[partner, "requests"].put((self.rank, vector.clone()))
         self.delay()
-        return self.boxes[self.own, "answers"].get(timeout=self.patience)
+        return self.boxes[self.rank, "answers"].get(timeout=self.patience)
 
     def stop(self, partner):
-        self.boxes[partner, "requests"].put((self.own, None))
+        self.boxes[partner, "requests"].put((self.rank, None))
 
     def receive(self):
         self.delay()
-        return self.boxes[self.own, "requests"].get(timeout=self.patience)
+        return self.boxes[self.rank, "requests"].get(timeout=self.patience)
 
     def answer(self, partner, vector):
         self.delay()
@@ -43,7 +43,7 @@ class Queues:
 
 
 def learners(count, seed, size=5, patience=30):
-    """Create learners with random weights, the even ones active."""
+    """Return learners with random weights; those with even numbers are active."""
     boxes = {(learner, kind): queue.SimpleQueue() for learner in range(count) for kind in ("requests", "answers")}
     weights = [
         SharedWeights(torch.from_numpy(np.random.default_rng((seed, n)).normal(size=size))) for n in range(count)
@@ -58,7 +58,7 @@ def learners(count, seed, size=5, patience=30):
 
 
 def end(exchanges):
-    """End the active ones first: the passive ones wait for them."""
+    """End the active learners first, because the passive learners wait for them."""
     for exchange in (*exchanges[::2], *exchanges[1::2]):
         exchange.end()
 
@@ -77,7 +77,7 @@ def test_averaging_preserves_the_sum_and_reduces_the_spread(count):
     weights, exchanges = learners(count, seed=count)
     weight_sum, spreads = total(weights), [spread(weights)]
     for _ in range(60):
-        for exchange in exchanges[::2]:  # one at a time: what two do at once may move them apart for a while
+        for exchange in exchanges[::2]:  # not in parallel, which may increase the spread temporarily
             exchange.want()
             exchange.settle()
             torch.testing.assert_close(total(weights), weight_sum, rtol=0, atol=1e-12)
@@ -100,15 +100,15 @@ def test_an_exchange_averages_both_learners():
 
 def test_steps_during_an_exchange_are_preserved():
     weights, partner = (SharedWeights(torch.full((3,), value, dtype=torch.float64)) for value in (1.0, 5.0))
-    weights_before, exchanges = weights.read()
+    weights_before, exchanges_before = weights.read()
     message, _ = weights.read()
     weights.mix(message, partner.answer(message))
-    weights.add_step(weights_before, weights_before + 0.25, exchanges)
+    weights.add_step(weights_before, weights_before + 0.25, exchanges_before)
     assert weights.vector.tolist() == [3.25] * 3
     assert partner.vector.tolist() == [3.0] * 3
-    weights_before, exchanges = weights.read()
-    weights.add_step(weights_before, torch.full((3,), 0.1, dtype=torch.float64), exchanges)
-    assert weights.vector.tolist() == [0.1] * 3  # without rounding, where nothing came between
+    weights_before, exchanges_before = weights.read()
+    weights.add_step(weights_before, torch.full((3,), 0.1, dtype=torch.float64), exchanges_before)
+    assert weights.vector.tolist() == [0.1] * 3  # exact, because no exchange happened in between
 
 
 @pytest.mark.parametrize("count", range(3, 9))
@@ -121,32 +121,31 @@ def test_learners_with_random_delays_never_deadlock(count):
     def train(rank):
         random = np.random.default_rng((rank, 7))
         for _ in range(num_exchanges // len(active)):
-            weights_before, num_seen = weights[rank].read()
+            weights_before, exchanges_before = weights[rank].read()
             if random.random() < 0.01:
                 time.sleep(random.random() * 1e-3)
-            weights[rank].add_step(weights_before, weights_before + 1.0, num_seen)
+            weights[rank].add_step(weights_before, weights_before + 1.0, exchanges_before)
             num_steps[rank] += 1
             exchanges[rank].want()
             if rank % 2 == 0:
                 exchanges[rank].settle()
 
-    threads = [threading.Thread(target=train, args=(own,), daemon=True) for own in range(count)]
-    for learner_weights in threads:
-        learner_weights.start()
-    for learner_weights in threads:
-        learner_weights.join(120)
-        assert not learner_weights.is_alive(), "a learner waits for ever"
+    threads = [threading.Thread(target=train, args=(rank,), daemon=True) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a learner is deadlocked"
     end(exchanges)
-    assert sum(learner_weights.exchanges for learner_weights in weights) == 2 * len(active) * (
-        num_exchanges // len(active)
-    )
+    num_averages = sum(learner_weights.exchanges for learner_weights in weights)
+    assert num_averages == 2 * len(active) * (num_exchanges // len(active))
     torch.testing.assert_close(total(weights), start + sum(num_steps), rtol=1e-9, atol=1e-6)
 
 
 def test_an_error_of_the_partner_is_raised_in_the_learner():
     _, exchanges = learners(2, seed=1, patience=0.05)
-    exchanges[1].want()  # nothing for a passive one
-    time.sleep(0.2)  # the passive one has waited too long, so nobody answers
+    exchanges[1].want()  # has no effect for a passive learner
+    time.sleep(0.2)  # longer than the patience of the passive learner, so no reply comes
     with pytest.raises(queue.Empty):
         exchanges[1].settle()
     exchanges[0].want()

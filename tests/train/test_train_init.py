@@ -1,4 +1,4 @@
-"""Trainings that start with the weights of a checkpoint: same words and sizes, and never a worse result."""
+"""Trainings that start with the weights of a checkpoint keep its words and sizes and never end with a worse model."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ def general_path(tmp_path, texts):
 
 @pytest.fixture
 def domain_paths(tmp_path):
-    """Write texts of another domain, with a word that the general one lacks."""
+    """Write texts of another domain, with a word that the general model lacks."""
     lines = [f"object{number % 8} verb{number % 5} subject{number % 3}" for number in range(120)]
     lines[7] += " promptly"
     (tmp_path / "domain.txt").write_text("\n".join(lines))

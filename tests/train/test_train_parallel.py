@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 
 
 def blocks(count=20, size=7, seed=0):
-    """Return the changes of blocks, for given W_g."""
+    """Return the difference between the mean of the workers and W_g for each block."""
     return np.random.default_rng(seed).normal(size=(count, size))
 
 
@@ -144,7 +144,7 @@ def weights(path):
     return checkpoint.read(path).module.state_dict()
 
 
-def assert_same(state, expected):
+def assert_equal_weights(state, expected):
     for name, weight in state.items():
         assert torch.equal(weight, expected[name]), name
 
@@ -154,7 +154,7 @@ def test_one_worker_of_any_method_equals_plain_training(tmp_path, texts, method)
     options = toy(epochs=1, dropout=0.2)
     loop.train(*texts, tmp_path / "plain.pt", options)
     result = loop.train(*texts, tmp_path / "lm.pt", dataclasses.replace(options, parallel=method))
-    assert_same(weights(tmp_path / "plain.pt"), weights(tmp_path / "lm.pt"))
+    assert_equal_weights(weights(tmp_path / "plain.pt"), weights(tmp_path / "lm.pt"))
     assert result.perplexity == checkpoint.read(tmp_path / "plain.pt").card["perplexity"]
     assert not torch.distributed.is_initialized()
 
@@ -168,27 +168,27 @@ METHODS = {
     "cbm": {"parallel": "bmuf", "classical_momentum": True, "block_optimizer": "reset", "block_momentum": 0.3},
     "keep": {"parallel": "bmuf", "block_optimizer": "keep", "block_rate": 0.8},
 }
-ROUNDED = 16  # times that a step rounds what a weight depends on: sums, clipping, Adam, the mean over workers
+ROUNDED = 16  # roundings per step and weight: in sums, clipping, Adam, and the mean over workers
 HALF = {"half precision": {"parallel": "bmuf", "precision": "bfloat16"}}
 GOSSIP = {"adpsgd": {"parallel": "adpsgd"}, "h-adpsgd": {"parallel": "h-adpsgd", "node_size": 2}}
 
 
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory):
-    """Train networks with two workers by each method, complete and resumed; all but one in single precision."""
+    """Train two workers with each method, without interruption and resumed; all but one method in single precision."""
     folder = tmp_path_factory.mktemp("workers")
     text_paths = tuple(map(str, toy_texts(folder)))
     methods = METHODS | HALF | GOSSIP
     shared_options = {"workers": 2, "epochs": 3, "dropout": 0.2, "precision": "float32"}
     options = {name: toy(**shared_options | method_options) for name, method_options in methods.items()}
     work = [(text_paths, str(folder / f"{name}.pt"), method_options) for name, method_options in options.items()]
-    reports, resumed = launch.run(train_workers.train_and_resume, (work,), 2, "cpu", lambda report: None)
+    reports, resumed_reports = launch.run(train_workers.train_and_resume, (work,), 2, "cpu", lambda report: None)
     return (
         folder,
         text_paths,
         options,
         dict(zip(options, reports, strict=True)),
-        dict(zip(options, resumed, strict=True)),
+        dict(zip(options, resumed_reports, strict=True)),
     )
 
 
@@ -197,13 +197,12 @@ def state_of(path):
 
 
 def relative_distance(weights, reference, initial):
-    """Return the distance of two trainings from the same weights, relative to the distance that one of them moved."""
+    """Return the distance between the results of two trainings, relative to the change by the first."""
     return np.linalg.norm(weights - reference) / np.linalg.norm(weights - initial)
 
 
 def rounding(steps):
-    """Return the largest effect of another order of sums: each step rounds each weight, its gradient and its
-    moments."""
+    """Return a bound of rounding errors: each step rounds each weight, its gradient and its moments."""
     return np.finfo(np.float32).eps * ROUNDED * steps
 
 
@@ -253,19 +252,19 @@ def test_the_stored_weights_are_those_without_the_look_ahead(trainings):
     momentum = state["sharing"]["outer"]["state"][0]["momentum_buffer"]
     stored_weights = torch.cat([weight.flatten() for weight in weights(folder / "nbm.pt").values()])
     assert momentum.abs().max() > 1e-3
-    torch.testing.assert_close(
-        stored_weights, (begin + 0.5 * momentum).half().float(), rtol=1e-3, atol=1e-6
-    )  # η is 1 − 1/2
+    expected = (begin + 0.5 * momentum).half().float()  # η is 1 − 1/2
+    torch.testing.assert_close(stored_weights, expected, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", METHODS | HALF)
 def test_resumed_workers_equal_uninterrupted_workers(trainings, name):
-    folder, _, _, reports, resumed = trainings
+    folder, _, _, reports, resumed_reports = trainings
     expected, resumed_state = state_of(folder / f"{name}.pt.whole"), state_of(folder / f"{name}.pt.end")
     expected["counters"]["minutes"] = resumed_state["counters"]["minutes"]
     assert_equal(expected, resumed_state)
     expected_perplexities, perplexities = (
-        [report.perplexity for report in reports_of[name] if report.perplexity] for reports_of in (reports, resumed)
+        [report.perplexity for report in reports_of[name] if report.perplexity]
+        for reports_of in (reports, resumed_reports)
     )
     assert 0 < len(perplexities) < len(expected_perplexities)
     assert perplexities == expected_perplexities[-len(perplexities) :]
@@ -293,11 +292,11 @@ def test_a_node_of_all_workers_is_synchronous(trainings):
 
 @pytest.mark.parametrize("name", GOSSIP)
 def test_asynchronous_workers_use_every_batch_and_can_be_resumed(trainings, name):
-    folder, _, _, reports, resumed = trainings
-    for report in (reports[name][-1], resumed[name][-1]):
+    folder, _, _, reports, resumed_reports = trainings
+    for report in (reports[name][-1], resumed_reports[name][-1]):
         assert (report.step, report.epoch) == (report.num_steps, reports["ssgd"][-1].epoch)
         assert report.perplexity < 1.3 * reports["ssgd"][-1].perplexity
-    assert len(resumed[name]) < len(reports[name])
+    assert len(resumed_reports[name]) < len(reports[name])
     state = state_of(folder / f"{name}.pt.end")
     learners = state["sharing"]["learners"]
     mean = torch.cat([weight.flatten() for weight in state["module"].values()])
@@ -317,7 +316,7 @@ def test_reports_include_the_work_of_all_workers(trainings):
 
 
 def test_the_error_names_a_killed_worker():
-    # The other worker would wait for a day, which is longer than the time limit of a test.
+    # The other worker would wait for a day, longer than the time limit of a test.
     with pytest.raises(WorkerError, match=r"worker 1 \(SIGKILL, process \d+\) was killed by signal 9"):
         launch.run(train_workers.kill_worker, (1,), 2, "cpu", None)
 

@@ -1,4 +1,4 @@
-"""Training that is killed, and under torchrun: slow, because each process imports torch."""
+"""Killed trainings and torchrun; the tests are slow, because each process imports torch."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from toy_training import toy, toy_command, toy_texts  # noqa: E402
 
 from ninja.train import loop  # noqa: E402
 
-# Each starts processes that import torch, minutes in all; CI runs that of two machines.
+# These tests start processes that import torch and take minutes; CI runs only the test of two machines.
 SLOW = "kills trainings for a minute: NINJA_SLOW=1"
 slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason=SLOW)
 slow_or_ci = pytest.mark.skipif(not {"NINJA_SLOW", "CI"} & os.environ.keys(), reason="starts seven processes")
@@ -35,7 +35,7 @@ def folder(tmp_path):
 def command(folder, output, method, *arguments, **options):
     options_of_training = toy_command(parallel=method, epochs=options.pop("epochs", 12), patience=1000, **options)
     texts = [str(folder / "train.txt"), "--dev", str(folder / "dev.txt"), "-o", str(folder / output)]
-    # Without -- torchrun would take --log for one of its own options.
+    # Without --, torchrun would parse --log as its own option.
     return ["-m", "ninja", "--", "train", *texts, *options_of_training, *map(str, arguments)]
 
 
@@ -43,7 +43,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def start(arguments):
-    # Messages go to a file, because a process that fills a pipe waits for ever.
+    # Messages go to a file, because a full pipe would block the process.
     log = tempfile.TemporaryFile("w+")  # noqa: SIM115
     process = subprocess.Popen(
         [sys.executable, *arguments], env=ENVIRONMENT, stderr=log, stdout=subprocess.DEVNULL, text=True
@@ -58,10 +58,10 @@ def messages(process):
 
 
 def wait_until(condition, processes):
-    """Wait until a condition holds; if it cannot hold any more or time is up, stop all and report their messages."""
+    """Wait until a condition holds; after an exit or a timeout, stop all processes and report their messages."""
     deadline = time.monotonic() + 120
     while True:
-        codes = [process.poll() for process in processes]  # before the condition, which may hold at the end
+        codes = [process.poll() for process in processes]  # before the condition, which may hold when a process ends
         if condition():
             return
         if any(codes) or None not in codes or time.monotonic() > deadline:
@@ -82,7 +82,7 @@ def wait_for_file(path, process):
 
 
 def children(process):
-    """Return the workers of a training, by the first line of each."""
+    """Return the process ids of the workers of a training."""
     processes = []
     for process_id in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         if b"spawn_main" in Path(f"/proc/{process_id}/cmdline").read_bytes():
@@ -123,7 +123,7 @@ def test_the_documented_options_are_passed_to_ninja_not_torchrun(ninja):
     arguments = get_args_parser().parse_args(shlex.split(line)[1:])
     assert (arguments.module, arguments.training_script, arguments.log_dir) == (True, "ninja", None)
     assert arguments.training_script_args[-2:] == ["--log", "train.jsonl"]
-    assert ninja("--", "train", "--help")[0] == 0  # as newer Pythons leave it
+    assert ninja("--", "train", "--help")[0] == 0  # newer versions of Python keep the --
 
 
 TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
@@ -146,7 +146,7 @@ def test_torchrun_restarts_the_workers_from_the_last_state(folder, method):
 def test_two_machines_of_one_worker_equal_one_machine_of_two(folder):
     texts = folder / "train.txt", folder / "dev.txt"
     loop.train(*texts, folder / "here.pt", toy(parallel="bmuf", epochs=2, workers=2))
-    # The store is here, because another program could take a free port before a machine opens it.
+    # This process hosts the store, because another program could take a free port before a machine opens it.
     store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", f"localhost:{store.port}"]
     arguments += ["--rdzv-id", "7", "--rdzv-conf", "is_host=0", "--local-addr", "localhost"]
@@ -156,7 +156,7 @@ def test_two_machines_of_one_worker_equal_one_machine_of_two(folder):
     assert all(torch.equal(weight, result[name]) for name, weight in expected.items())
 
 
-# Prints the names of the threads that remain, which could abort the process at exit.
+# Prints the names of remaining threads, which could abort the process at exit.
 THREADS = """
 from pathlib import Path
 from toy_training import toy

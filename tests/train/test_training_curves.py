@@ -1,4 +1,4 @@
-"""The curves of docs/training.md: simulated learning curves, and the section that is made from stored measurements."""
+"""The curves of docs/training.md: simulated learning curves, and the section generated from stored measurements."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_a_curve_falls_and_ends_with_the_result_of_the_training(corpus, dev, cha
 def test_ring_partners_differ_from_random_partners(corpus, dev):
     options = toy(workers=4, parallel="adpsgd", epochs=1)
     assert curve(options, corpus, dev, ring=True) != curve(options, corpus, dev)
-    pair_options = toy(workers=2, parallel="adpsgd", epochs=1)  # each has a single partner
+    pair_options = toy(workers=2, parallel="adpsgd", epochs=1)  # each worker has a single partner
     assert curve(pair_options, corpus, dev, ring=True) == curve(pair_options, corpus, dev)
 
 
