@@ -68,15 +68,15 @@ def test_a_wrapped_masked_model_scores_whole_sentences():
 
 
 @pytest.mark.parametrize("family", ["FNet", "ConvBert"])
-def test_other_sentences_do_not_change_the_score_of_a_network_that_ignores_masks(family):
+def test_sentence_scores_of_networks_without_masks_do_not_depend_on_the_batch(family):
     tokenizer = model_and_tokenizer("bert", "AutoModelForMaskedLM")[1]
     config = getattr(transformers, f"{family}Config")(
         vocab_size=len(tokenizer), intermediate_size=32, initializer_range=0.3, **SIZES
     )
     lm = wrap(getattr(transformers, f"{family}ForMaskedLM")(config), tokenizer)
     sentences = [lm.vocabulary.ids(text.split()) for text in ("the cat", "the dog sat on the mat", "a dog saw")]
-    alone = [lm.score_sentences([sentence])[0] for sentence in sentences]
-    assert lm.score_sentences(sentences) == pytest.approx(alone, abs=1e-4)
+    expected = [lm.score_sentences([sentence])[0] for sentence in sentences]
+    assert lm.score_sentences(sentences) == pytest.approx(expected, abs=1e-4)
 
 
 def test_positions_begin_after_the_padding_piece_in_roberta():
@@ -92,7 +92,7 @@ def test_positions_begin_after_the_padding_piece_in_roberta():
     assert np.isfinite(package.lm.sentence_logprobs(causal, [causal.vocabulary.ids(sentence)])).all()
 
 
-def test_a_network_of_text_and_images_has_the_window_of_its_text_part():
+def test_a_network_of_text_and_images_uses_the_window_of_its_text_part():
     tokenizer = model_and_tokenizer("llama")[1]
     sizes = {**SIZES, "intermediate_size": 32, "num_attention_heads": 2}
     image = {"vision_config": {**sizes, "image_size": 16, "patch_size": 8}, "image_token_index": 3}

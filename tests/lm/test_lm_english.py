@@ -100,7 +100,7 @@ def test_english_ngram_loads_by_name_and_matches_its_card(tmp_path, monkeypatch,
         load("english-ngram")
 
 
-def test_it_is_converted_by_its_name(tmp_path, lm):
+def test_the_english_model_is_converted_by_its_name(tmp_path, lm):
     pytest.importorskip("torch")
     from ninja.lm.convert import convert
 

@@ -239,7 +239,7 @@ def test_errors_of_onnxruntime_are_reported(tmp_path):
         sentence_logprobs(lm, [[5]])
 
 
-def test_a_lack_of_memory_is_one_that_smaller_batches_may_avoid(tmp_path):
+def test_onnxruntime_out_of_memory_raises_memory_error(tmp_path):
     nodes = [
         helper.make_node("Shape", ["word"], ["num"]),
         helper.make_node("Mul", ["num", "many"], ["size"]),
