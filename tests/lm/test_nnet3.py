@@ -77,7 +77,8 @@ def test_steps_agree_with_the_slow_twin_over_sentences(folder, network, binary):
 def test_each_component_agrees_with_the_slow_twin(folder, kind, data):
     builder = Builder(data.draw(st.integers(0, 99)))
     builder.add(data.draw, kind=kind)
-    lines = [*builder.lines, f"output-node name=output input={builder.nodes[-1]}"]
+    affine = builder.node(builder.affine(DIM, DIM), builder.nodes[-1])  # reads the component's output in memory
+    lines = [*builder.lines, f"output-node name=output input=Sum({affine}, {builder.nodes[-1]})"]
     inputs = np.random.default_rng(1).normal(size=(2, 4, DIM)).astype(np.float32)
     graph = parse(folder, writer.network(lines, builder.components)).graph
     outputs = run(graph, inputs)

@@ -132,7 +132,7 @@ def _sum_group(component: Component, writable: list[bool]) -> Operation:
 
 def _permute(component: Component, writable: list[bool]) -> Operation:
     columns = component.arrays["columns"]
-    return lambda parts: concatenate(parts)[:, columns]
+    return lambda parts: np.take(concatenate(parts), columns, axis=1)  # indexing would return a transposed layout
 
 
 OPERATIONS: dict[str, Callable[[Component, list[bool]], Operation]] = {
