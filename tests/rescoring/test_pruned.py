@@ -88,17 +88,6 @@ def test_an_exact_look_ahead_keeps_the_paths_within_the_beam(seed: int) -> None:
             assert any(close([cost], [expected]) for expected in result)
 
 
-def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order() -> None:
-    options = replace(PRUNED, max_ngram_order=4)
-    pairs = [(lattice.key, lattice) for lattice in map(random_lattice, range(40))]
-    expected = {key: run(lattice, options) for key, lattice in pairs}
-    for order, batch_arcs in ((pairs, 2000), (pairs[::-1], 2000), (pairs[:5], 1)):
-        batch = list(rescore(order, FakeLM(), replace(options, batch_arcs=batch_arcs)))
-        assert [key for key, _ in batch] == [key for key, _ in order]
-        for key, lattice in batch:
-            assert lattice.identical(expected[key])
-
-
 def test_every_slot_is_released() -> None:
     lm = FakeLM()
     pairs = [(f"{i}", random_lattice(i)) for i in range(20)]

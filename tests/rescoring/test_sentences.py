@@ -25,7 +25,7 @@ from ninja.rescoring import CarryOver, RescoreOptions, RescoreReport, rescore
 from ninja.rescoring.sentences import NO_NODE, Unfolded, unfold_best_paths, unfold_cover, unfold_prefixes
 
 ALGORITHMS = ("nbest", "cover", "trie")
-ALL = ("arcbeam", "pushforward", *ALGORITHMS)
+ALL = ("arcbeam", "pushforward", "pruned", *ALGORITHMS)
 EVERYTHING = RescoreOptions(
     lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
     num_best=100_000, min_posterior=0.0, max_trie_nodes=0, merge_order=0, beam=math.inf, prune_beam=math.inf,
