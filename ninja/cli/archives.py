@@ -69,9 +69,10 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
 @reads("--utt2spk", "Speaker of each key; all lattices of a speaker are written to the same part.")
 @lattice_output(
-    "Output for the parts, where JOB is replaced with the number of a part, or SPK with its speaker",
+    "Output for the parts, where JOB is replaced with the number of the part or, without --nj, SPK with the speaker",
     resume=False,
     per_input=False,
+    required=True,
 )
 @reads_lattices_alone
 def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | None) -> None:
@@ -188,8 +189,8 @@ def convert(inputs: Inputs, destination: Output, kind: str | None) -> None:
     """Convert lattices between formats.
 
     The format of SOURCE is detected from its content; the output format is selected by --to or by the extension of -o.
-    Formats that store one lattice per file write to a folder. docs/formats.md lists the options of each format and the
-    fields that it cannot store.
+    For formats that store one lattice per file, -o is a folder, or a file if there is only one lattice. docs/formats.md
+    lists the options of each format and the fields that it cannot store.
 
     \b
     Examples:

@@ -149,20 +149,24 @@ def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
     return click.option(name, cls=Switch, type=click.BOOL, default=default, metavar="BOOL", help=text)
 
 
-def output_file(description: str, kind: OutputFile | None = None, advice: str = "") -> Callable[[Command], Command]:
-    """Add ``-o``, which defaults to stdout.
+def output_file(
+    description: str, kind: OutputFile | None = None, advice: str = "", *, required: bool = False
+) -> Callable[[Command], Command]:
+    """Add ``-o``, which defaults to stdout unless it is required.
 
     Args:
         description: Beginning of the help text of ``-o``.
         kind: Parameter type of the option.  [default: any output file]
         advice: End of the help text, with a leading space.
+        required: Require the option, for a command that cannot write to stdout.
     """
-    option = writes("-o", f"{description}; - is stdout.{advice}", "--output-file", kind=kind, default="-")
+    stdout, default = ("", {"required": True}) if required else ("; - is stdout", {"default": "-"})
+    option = writes("-o", f"{description}{stdout}.{advice}", "--output-file", kind=kind, **default)
     return section(LAST_SECTIONS[0], option)
 
 
 def lattice_output(
-    description: str = "Output for the lattices", *, resume: bool = True, per_input: bool = True
+    description: str = "Output for the lattices", *, resume: bool = True, per_input: bool = True, required: bool = False
 ) -> Callable[[Command], Command]:
     """Add ``-o`` for lattices and the other output options; the command receives them as ``destination``.
 
@@ -170,12 +174,14 @@ def lattice_output(
         description: Beginning of the help text of ``-o``.
         resume: Add ``--resume``, which continues an unfinished output.
         per_input: Allow a separate output for each input file; see `Output.is_per_file`.
+        required: See `output_file`.
     """
     options: list[Callable[[Command], Command]] = [
         output_file(
             f"{description}: an archive, a wspecifier such as ark,t:FILE, or a file whose extension selects the format",
             LatticeFile(per_input=per_input),
             " To write one output per input, use lat.JOB.gz or folder/." if per_input else "",
+            required=required,
         ),
         click.option(
             "--to", metavar="FORMAT[:OPTION=VALUE,...]", help="Output format.  [default: inferred from the extension]"
@@ -185,7 +191,7 @@ def lattice_output(
             type=click.Choice(["allow", "refuse"]),
             default="allow",
             help="Treatment of fields that the format cannot store: drop them with a warning (allow), or report "
-            "lattices that contain them as errors (refuse).",
+            "an error for each lattice that contains them (refuse).",
         ),
         writes("--words-out", "Write the symbol table of the words to FILE."),
     ]

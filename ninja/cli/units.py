@@ -24,7 +24,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @section(
         "Units",
-        reads("--tokens", "File of unit names: tokens.txt, vocab.json, or a text with one name per line."),
+        reads("--tokens", "File of unit names: tokens.txt, vocab.json, or a text file with one name per line."),
         click.option("--letters", metavar="TEXT", help="The units are the characters of TEXT."),
         reads("--sentencepiece", "SentencePiece model whose pieces are the units."),
         click.option(

@@ -247,14 +247,14 @@ class _Interpreter:
     def _append(self, values: list[Any]) -> None:
         target = self._stack[-1]
         if type(target) is not list:
-            raise ValueError("an element outside a list")
+            raise ValueError("an element is outside a list")
         target.extend(values)
 
     def _set(self, values: list[Any]) -> None:
         target, keys = self._stack[-1], values[::2]
         # Only simple keys are allowed, because hashing deeply nested tuples could overflow the stack.
         if type(target) is not dict or not all(type(key) in (str, int) for key in keys):
-            raise ValueError("an entry outside a dictionary, or with a key that is neither a string nor an integer")
+            raise ValueError("an entry is outside a dictionary, or its key is neither a string nor an integer")
         target.update(zip(keys, values[1::2], strict=True))
 
     def _import(self, argument: str) -> None:
@@ -267,7 +267,7 @@ class _Interpreter:
         """Load a storage from the tuple ("storage", type, key, device, count) on the stack."""
         tag, kind, key, _, count = self._stack.pop()
         if tag != "storage" or type(kind) is not _Name or type(key) is not str or type(count) is not int:
-            raise ValueError("an invalid storage")
+            raise ValueError("a storage is invalid")
         place = (kind.name, key)
         if place not in self._storages:
             part = self._saved.part(f"data/{key}")
@@ -281,13 +281,13 @@ class _Interpreter:
     def _call(self) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
         if type(function) is not _Name or type(arguments) is not tuple:
-            raise ValueError("a call without a function")
+            raise ValueError("a call has no function")
         self._stack.append(_build(function.name, arguments))
 
     def _instance(self) -> None:
         arguments, cls = self._stack.pop(), self._stack.pop()
         if type(cls) is not _Name or cls.name in PLAIN or cls.name in STORAGES or arguments != ():
-            raise ValueError("an instance without a class")
+            raise ValueError("an instance has no class")
         self._stack.append(Instance(cls.name))
 
     def _set_state(self) -> None:
@@ -295,7 +295,7 @@ class _Interpreter:
         if type(target) is Instance:
             target.state = state
         elif type(target) is not dict:  # an OrderedDict may have a state, which torch uses for versions
-            raise ValueError("a state for an object that cannot have one")
+            raise ValueError("an object has a state, but cannot have one")
 
 
 def _build(name: str, arguments: tuple[Any, ...]) -> Any:
@@ -315,16 +315,16 @@ def _build(name: str, arguments: tuple[Any, ...]) -> Any:
 def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
     """Create a tensor after checking that it lies within its storage."""
     if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
-        raise ValueError("an invalid tensor")
+        raise ValueError("a tensor is invalid")
     if len(shape) != len(strides) or len(shape) > 16:
-        raise ValueError("a tensor with over 16 axes, or without a stride per axis")
+        raise ValueError("a tensor has over 16 axes, or does not have one stride per axis")
     if not all(type(number) is int and 0 <= number < 1 << 62 for number in (begin, *shape, *strides)):
-        raise ValueError("a tensor whose shape, strides or offset is not a valid number")
+        raise ValueError("the shape, strides or offset of a tensor contain an invalid number")
     if math.prod(max(length, 1) for length in shape) >= 1 << 59:
-        raise ValueError("a tensor with too many elements")
+        raise ValueError("a tensor has too many elements")
     last = begin + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     if 0 not in shape and last >= len(storage.numbers):
-        raise ValueError("a tensor that extends beyond its storage")
+        raise ValueError("a tensor extends beyond its storage")
     return Tensor(storage.numbers, begin, shape, strides, storage.is_bfloat16)
 
 

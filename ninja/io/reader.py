@@ -244,7 +244,7 @@ class Reading:
             self.options.on_note(f"{words} with the preceding word; start times were moved to the end of that word")
 
     def _read_files(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
-        """Yield the batches in files; their `position` is the byte offset from the start of the first file."""
+        """Yield the batches in files; the `position` of a batch is the byte offset from the start of the first file."""
         sizes = [file.size for file in files]
         self._size = None if self._size is None or None in sizes else self._size + sum(filter(None, sizes))
         for file, size in zip(files, sizes, strict=True):

@@ -166,7 +166,7 @@ class Batch:
             yield error.key or "", error
 
     def map(self, function: Callable[[Lattice], Lattice]) -> Batch:
-        """Return a batch in which a function is applied to each lattice; faults are kept."""
+        """Apply a function to each lattice; return a batch of the results with the same faults."""
         return Batch(
             None, origins=tuple(map(function, self)), faults=self.faults, size=self.size, position=self.position
         )

@@ -232,7 +232,8 @@ class Scorer:
         entities = Entities.read(path, words=self.vocabularies.current().words, normalizer=self._normalizer())
         if entities.keys:
             raise OptionError(
-                f"the phrase list {name} has phrases for single utterances; specify phrases for all utterances", path
+                f"the phrase list {name} contains phrases for individual utterances; it must apply to all utterances",
+                path,
             )
         return entities.of("")
 

@@ -88,7 +88,7 @@ def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDA
 
 
 def _best_to(src: list[int], dst: list[int], cost: list[float], num_states: int) -> tuple[list[float], list[int]]:
-    """Return ``(costs, last arcs)`` of the best path to each state; -1 for no arc."""
+    """Return ``(costs, last arcs)`` of the best path to each state; the arc is -1 for an empty path."""
     best, arc_of = [inf] * num_states, [-1] * num_states
     best[0] = 0.0
     for arc, arc_cost in enumerate(cost):
@@ -98,7 +98,7 @@ def _best_to(src: list[int], dst: list[int], cost: list[float], num_states: int)
 
 
 def _best_from(src: list[int], dst: list[int], cost: list[float], final: list[float]) -> tuple[list[float], list[int]]:
-    """Return ``(costs, first arcs)`` of the best path from each state to a final state; -1 for no arc."""
+    """Return ``(costs, first arcs)`` of the best path from each state to the end; the arc is -1 for an empty path."""
     best, arc_of = list(final), [-1] * len(final)
     for arc in range(len(cost) - 1, -1, -1):
         if (total := cost[arc] + best[dst[arc]]) < best[src[arc]]:

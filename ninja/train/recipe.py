@@ -24,7 +24,9 @@ class TrainOptions:
     min_count: int = described(2, "Replace words that occur less often than this with <unk>.")
     embedding: int = described(256, "Width of embeddings and, without --projection, of each layer's output.")
     hidden: int = described(768, "Number of LSTM cells per layer, or width of the hidden layer in a Transformer block.")
-    projection: int = described(0, "LSTM: width of each layer's output; 0 uses --embedding, but at most --hidden.")
+    projection: int = described(
+        0, "Width of each LSTM layer's output; 0 means the smaller of --embedding and --hidden."
+    )
     layers: int = described(2, "Number of LSTM layers or Transformer blocks.")
     heads: int = described(
         4, "Number of attention heads per Transformer block; --embedding must be a multiple of twice this number."

@@ -60,7 +60,7 @@ def test_tune_writes_the_options_of_search_and_phrases(ninja, bed, command, tmp_
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
-def test_nbest_lists_start_from_the_default_weights_of_rescoring(ninja, bed, command, tmp_path):
+def test_tuning_on_nbest_lists_starts_from_the_default_rescoring_weights(ninja, bed, command, tmp_path):
     code, _, errors = ninja("tune", bed / "lists.jsonl", *command[2:], "-o", tmp_path / "w.toml")
     assert code == 0, errors
     values = read_toml(tmp_path / "w.toml")

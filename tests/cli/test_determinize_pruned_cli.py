@@ -64,7 +64,7 @@ def test_a_failed_determinization_does_not_affect_the_others(ninja, tmp_path: Pa
     assert "1 lattice" in err
 
 
-def test_determinize_phone_pruned_and_determinize_run(ninja, tmp_path: Path) -> None:
+def test_phone_and_word_determinization_agree_and_a_reduced_beam_is_reported(ninja, tmp_path: Path) -> None:
     write_all(f"ark:{tmp_path}/raw.ark", [exponential_lattice(10)])
     transitions()  # skips the test if there is no model
     code, _, err = ninja(

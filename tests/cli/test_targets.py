@@ -165,7 +165,7 @@ SEVERAL_PER_FILE += ["parquet", "transcripts", *TIMED_FORMS]
 SINGLE_PER_FILE = ["slf", "sphinx", "openfst", "fst-text", "mesh", "srilm"]
 
 
-def test_every_format_has_one_layout():
+def test_every_output_format_is_classified_by_lattices_per_file():
     assert {*SEVERAL_PER_FILE, *SINGLE_PER_FILE, "espnet"} == {*OUTPUT_FORMATS}
     assert {*SINGLE_PER_FILE} == {form for form in OUTPUT_FORMATS if by_name(form, "write").write.files == "each"}
 

@@ -115,6 +115,7 @@ def test_split_refuses_invalid_options_keys_and_speakers(ninja, small, tmp_path)
     out = tmp_path / "JOB.ark"
     for arguments, message in (
         ((small, "-o", out), "specify --nj, --utt2spk, or both"),
+        ((small, "--nj=2"), "Missing option '-o' / '--output-file'"),
         ((small, "--nj=2", "-o", tmp_path / "a.ark"), "must contain JOB to give each part a different name"),
         ((small, "--nj=9", "-o", out), "the number of parts is 9, but must be from 1 to 5, the number of lattices"),
         (("-", "--nj=2", "-o", out), "--nj reads SOURCE twice, so SOURCE cannot be - or a pipe"),

@@ -234,7 +234,7 @@ def test_accuracies_with_the_alignments_of_the_best_paths(ninja, korean, tmp_pat
     assert "all 60 lattices failed" in errors
 
 
-def test_project_reverse_and_topsort_write_lattices(ninja, small, tmp_path):
+def test_project_gives_raw_acceptors_and_reverse_with_topsort_reverses_paths(ninja, small, tmp_path):
     assert ninja("project", small, "-o", tmp_path / "words.ark")[0] == 0
     assert ninja("project", small, "--project-output=false", "-o", tmp_path / "ids.ark")[0] == 0
     for (_, lattice), (_, ids) in zip(

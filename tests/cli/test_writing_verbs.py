@@ -73,7 +73,7 @@ def with_option(to, option):
 
 @pytest.mark.parametrize("to", [*ONE_COST, *SINGLE_SCORE])
 @pytest.mark.parametrize("verb", VERBS)
-def test_costs_are_combined_with_the_scale_of_the_command_or_format(ninja, cwd, verb, to):
+def test_costs_are_combined_with_the_format_scale_or_else_the_command_scale(ninja, cwd, verb, to):
     run(ninja, VERBS[verb], "--acoustic-scale", "0.1", "-o", "expected.ark")
     expected = read("expected.ark", None)
     for option, factor in ((None, 0.1), ("acoustic_scale=0.5", 0.5), ("lm_scale=1", 1.0)):

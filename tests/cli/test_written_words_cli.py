@@ -99,7 +99,7 @@ def test_oracle_counts_lexical_words(ninja, source, tmp_path):
     assert "[ 2 / 6" in err
 
 
-def test_oracle_accepts_written_references_of_lexical_lattices(ninja, tmp_path):
+def test_oracle_with_lexical_lattices_normalizes_written_references(ninja, tmp_path):
     lattices = write_list(tmp_path / "a.jsonl", ["ann is here", "anne is here"])
     (tmp_path / "text").write_text("utt Anne is here.\n")
     code, out, err = ninja("oracle", lattices, "--ref", tmp_path / "text")

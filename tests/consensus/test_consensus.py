@@ -285,7 +285,7 @@ def test_times_that_contradict_each_other_are_refused() -> None:
         mbr_decode(lattice)
 
 
-def test_a_narrow_band_decodes_a_long_recording_like_a_full_comparison() -> None:
+def test_decoding_within_a_narrow_band_agrees_with_decoding_without_a_band() -> None:
     for timed in (True, False):
         lattice = long_lattice(400, timed)
         every, near = (within(lattice, limits) for limits in ((1 << 40, 0), (0, 24)))

@@ -272,7 +272,7 @@ def test_context_model_of_another_language_model_raises_model_error(tmp_path, na
         stage(entities([])).over(Mixture(((BASE, 1.0),)))
 
 
-def test_submitted_phrases_apply_to_their_lattice():
+def test_phrases_passed_to_submit_apply_only_to_that_lattice():
     lattice = Lattice.from_arrays("one", [0, 2, 2], [1, 1], [1, 2], [0.0, 0.0], [0.0, 0.0], [np.inf, 0.0])
     lattice = lattice.replace(words=TABLE)
     expected = [path_costs_under(lattice, slow(phrases).logprob, EXACT, 0.25) for phrases in ([("w1",)], [("w2",)])]

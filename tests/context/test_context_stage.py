@@ -294,7 +294,7 @@ def test_old_model_with_too_many_unknown_words_is_refused(ninja, archive, write_
     assert ninja("context", archive, *options, "--max-unknown", 1)[0] == 0
 
 
-def test_old_model_is_shared_and_extended_by_added_words(write_file):
+def test_context_and_rescorer_share_an_old_model_that_scores_added_words(write_file):
     entities, lexicon = (
         write_file("e.json", '{"@name": ["zed"]}'),
         write_file("lex.txt", "a Z EH D\nb B\nc S IY\nzed Z EH D\n"),

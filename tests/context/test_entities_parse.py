@@ -444,7 +444,7 @@ def test_arbitrary_content_raises_only_format_or_input_errors(
         Entities.read(path, words=WORDS)
 
 
-def test_positions_of_duplicates_name_the_list_file(folder: Path) -> None:
+def test_messages_about_duplicate_entities_name_the_list_file_and_line(folder: Path) -> None:
     (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": [{"text": "rome", "weight": 2}]}')
     duplicates = next(problem for problem in Entities.read(folder / "e").problems if "twice in a list" in problem)
     assert f"in list 'p' at {folder}/pools/p.tsv.gz, line 3 and line 1, entry 1" in duplicates

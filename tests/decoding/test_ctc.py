@@ -205,7 +205,7 @@ def test_word_costs_sum_to_the_cost_of_the_best_alignment(logprob):
         assert all(end <= begin for end, begin in zip(hypothesis.end[:-1], hypothesis.begin[1:], strict=True))
 
 
-def test_times_of_words_and_states():
+def test_word_times_and_state_times_match_the_ctc_frames():
     spelled = [3, 3, 1, 1, 2, 3, 0, 3, 2, 2, 3, 3]  # "ab" at 2..5, "b" at 8..10
     logprob = log_probabilities(10.0 * np.eye(4)[spelled], "logit")
     best = ctc_nbest(logprob, LETTERS)[0]

@@ -141,7 +141,7 @@ def test_letters_receive_partial_boosts_that_other_words_pay_back():
     assert steps(tracker, start, ids("toms")) == pytest.approx([2, 2, 2, -6, 0])
 
 
-def test_partial_boosts_of_phrases_with_several_words():
+def test_partial_boosts_of_multi_word_phrases_are_withdrawn_on_a_mismatch():
     tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
     start = tracker.start([names("al chen", "to")])
     assert steps(tracker, start, ids("al chen")) == pytest.approx([3, 3, 0, 1.5, 1.5, 1.5, 1.5, 0])
@@ -229,7 +229,7 @@ def test_a_class_model_without_unk_is_refused(loaded):
         SpelledTracker(PIECES, loaded(model))
 
 
-def test_a_word_that_the_class_model_forbids_ends_a_history(tmp_path):
+def test_a_word_forbidden_by_the_class_model_scores_minus_infinity(tmp_path):
     words = SymbolTable.from_words(["<eps>", "<unk>", "ab", "ba"])
     path = tmp_path / "G.fst"
     path.write_bytes(write_fst([(0.25, [(2, 2, 0.5, 1), (1, 1, 0.5, 0)]), (0.25, [(3, 3, 0.5, 0)])]))

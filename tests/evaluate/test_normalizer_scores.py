@@ -157,7 +157,7 @@ def test_entities_match_by_lexical_form_and_written_forms_are_counted(
     assert (f"%ENTITY-FORM {'-' if not correct else format(100 * in_form / correct, '.2f')} [" in str(report)) is True
 
 
-def test_inserted_entities_have_the_spelling_of_their_list() -> None:
+def test_insertions_report_entities_as_spelled_in_the_entity_list() -> None:
     phrases = Phrases([Entity("@name", "Kathy Clendenin")])
     report = score_entities({"u": ["is"]}, {"u": ["kathy", "clendenin"]}, {"u": [phrases]}, normalizer="basic")
     assert [insertion.entity.text for insertion in report.insertions] == ["Kathy Clendenin"]

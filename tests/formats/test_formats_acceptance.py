@@ -120,7 +120,7 @@ def test_every_first_best_of_an4_is_a_path_of_its_lattice():
 
 
 @pytest.mark.parametrize("graph", [("l",), ("n",), ("l", "n")])
-def test_the_best_path_of_ami_agrees_with_a_plain_reader(graph):
+def test_the_best_path_of_an_ami_lattice_agrees_with_an_independent_reader(graph):
     content = read_unpacked(AMI)
     lattice = read_slf(content, "k", options=SlfOptions(graph=graph))
     reference = real.slf(content, graph)

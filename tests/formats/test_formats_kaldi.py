@@ -164,7 +164,7 @@ def test_a_dead_end_is_printed_as_by_openfst():
     assert parse(content)[0].identical(lattice)
 
 
-def test_double_costs_become_single(tmp_path):
+def test_double_precision_costs_are_read_as_single_precision(tmp_path):
     arcs = [[(1, 3, 0.1, 1 / 3, [5])], []]
     finals = [slow.NOT_FINAL, (0.2, 1e-9, [])]
     lattice = parse(slow.write_binary("k", 0, finals, arcs, "compactlattice84"))[0]

@@ -66,7 +66,7 @@ def test_a_single_object_without_a_key_has_the_name_of_its_file(folder, form):
     assert keys("a.json", "b.x.json", "line.jsonl", "list.json", form=form) == ["a", "b.x", "line", "list"]
 
 
-def test_keys_of_several_objects_are_the_file_name_and_a_number(folder):
+def test_lists_without_keys_are_named_by_file_name_and_number(folder):
     rows = [{"nbest": ["a"]}, {"nbest": ["b"]}, {"nbest": []}, {"nbest": ["c"]}]
     Path("f.jsonl").write_text(lines(*rows))
     Path("f.json").write_text(json.dumps([rows[:1], rows[1:]]))

@@ -233,7 +233,7 @@ def networks(draw):
 
 
 @given(st.lists(networks(), min_size=1, max_size=3))
-def test_lattices_of_meshes_have_the_posteriors_of_networks(drawn_networks):
+def test_lattices_read_from_meshes_keep_the_posteriors(drawn_networks):
     results = read("".join(map(write_mesh, drawn_networks)).encode())
     for lattice, network in zip(results, drawn_networks, strict=True):
         check(lattice)

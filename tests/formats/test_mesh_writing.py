@@ -327,7 +327,7 @@ def test_raw_lattices_are_converted_to_compact_first():
     assert [row for row in text.splitlines() if row.startswith("align")] == ["align 0 the 1", "align 1 cat 1"]
 
 
-def test_words_without_a_table_are_spelled_as_numbers():
+def test_word_ids_are_written_if_there_is_no_symbol_table():
     assert "align 0 5 1\n" in lattice_mesh(row([(5, 0.0, 0.0)]))
 
 

@@ -237,7 +237,7 @@ def open_content(path):
     return Content(open_stream(Place(str(path))), str(path))
 
 
-def test_a_file_is_stored_in_memory_once(tmp_path):
+def test_reading_a_whole_file_keeps_one_copy_in_memory(tmp_path):
     size = 24 << 20
     (tmp_path / "plain").write_bytes(b"\xef\xbb\xbf" + b"x" * size)
     for path in (tmp_path / "plain", tmp_path / "packed.gz"):

@@ -209,7 +209,7 @@ def test_times_are_rounded_to_frames():
     assert read_slf(SMALL.replace(b" t=0.10", b""), "k").time is None
 
 
-def test_sub_lattices_replace_their_nodes():
+def test_nodes_that_refer_to_sub_lattices_are_expanded():
     _, lattice = check_against_reference(SUBLATTICES)
     unit = math.log(10)
     expected = {

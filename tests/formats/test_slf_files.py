@@ -73,7 +73,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_bad_files_are_refused_with_their_line(text):
+def test_errors_in_bad_files_name_the_line_number(text):
     content = f"{text}\n".encode()
     with pytest.raises(FormatError) as caught:
         read_slf(content, "k", "bad.slf")

@@ -106,7 +106,7 @@ def test_a_wrong_option_is_reported_once(ninja, archive, tmp_path):
     assert failures == []
 
 
-def test_a_model_cannot_be_overwritten(ninja, archive, tmp_path):
+def test_an_output_that_would_overwrite_the_transition_model_is_refused(ninja, archive, tmp_path):
     (tmp_path / "final.mdl").write_text(MODEL)
     for verb in ("arc-post", "nbest-to-prons", "to-phone-lattice", "add-trans-probs", "determinize-phone-pruned"):
         code, _, errors = ninja(verb, archive, "--model", tmp_path / "final.mdl", "-o", tmp_path / "final.mdl")

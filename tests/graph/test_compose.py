@@ -140,7 +140,7 @@ def test_composition_beyond_max_arcs_is_refused() -> None:
         compose(lattice, machine, max_arcs=100)
 
 
-def test_composition_checks_max_arcs_within_a_state() -> None:
+def test_compose_stops_at_max_arcs_in_linear_time() -> None:
     def make(count: int) -> Callable[[], None]:
         lattice = from_arcs("wide", [0] * count, [1] * count, [1] * count, [0.0] * count, finals={1: 0.0})
 

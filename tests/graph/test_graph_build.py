@@ -84,7 +84,7 @@ def test_states_are_sorted_as_openfst_sorts_them() -> None:
     assert top_sort([0, 0, 1], [0], 0).tolist() == [0, -1]
 
 
-def test_a_cycle_is_refused_with_its_states() -> None:
+def test_the_error_for_a_cycle_names_its_states() -> None:
     with pytest.raises(LatticeError, match="key 'utt': the arcs form a cycle: 2 → 4 → 2; a lattice must be acyclic"):
         from_arcs("utt", [0, 2, 4, 4], [2, 4, 2, 5], [1, 1, 1, 1], [0] * 4, finals={5: 0})
     with pytest.raises(LatticeError, match="cycle: 1 → 1"):

@@ -25,7 +25,7 @@ def results(lattice: Lattice) -> tuple[object, ...]:
     return arc_map.tolist(), pruned.dst.tolist(), best_path(lattice).arcs.tolist(), sequences, posteriors(lattice).sum()
 
 
-def test_four_threads_give_the_results_of_one() -> None:
+def test_kernels_give_the_same_results_on_four_threads_as_on_one() -> None:
     lattices = [random_lattice(seed) for seed in range(60)]
     expected = [results(lattice) for lattice in lattices]
     with ThreadPoolExecutor(4) as threads:

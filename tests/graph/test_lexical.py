@@ -35,7 +35,7 @@ def test_paths_of_a_lexical_lattice_have_the_lexical_words(lattice):
         assert labels_of(lexical.lattice, lexical_path) == labels_of(lattice, path)
 
 
-def test_times_of_a_chain_are_divided_evenly():
+def test_the_duration_of_a_written_word_is_split_evenly_among_its_lexical_words():
     lattice = ninja.from_nbest("utt", [(["a-b", "c"], -1.0)]).replace(time=np.array([0, 10, 20], np.int32))
     lexical = lexical_lattice(lattice, LexicalTable(lattice.words, BASIC)).lattice
     assert isinstance(lexical, ListLattice)

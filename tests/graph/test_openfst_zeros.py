@@ -186,7 +186,7 @@ def test_fstprint_prints_and_saves_the_symbols(tmp_path: Path) -> None:
     assert SymbolTable.read(tmp_path / "in") == SymbolTable.read(tmp_path / "out") == table
 
 
-def test_writing_option_symbols_stores_the_symbol_table(tmp_path: Path) -> None:
+def test_symbols_true_stores_the_symbol_table_in_the_fst(tmp_path: Path) -> None:
     path, archive = tmp_path / "utt.fst", tmp_path / "a.fsts"
     write_all(str(path), [lattice_with_symbols()], to="openfst:symbols=true")
     ((_, lattice),) = ninja.read(str(path))

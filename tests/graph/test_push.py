@@ -204,7 +204,7 @@ def test_minimize_bounds_the_comparisons_of_similar_states() -> None:
     assert minimize(from_arcs("k", src, dst, word, cost, finals={count + 1: 0.0})).num_states == count + 2
 
 
-def test_push_that_would_multiply_labels_is_refused() -> None:
+def test_push_that_would_create_too_many_labels_is_refused() -> None:
     # 2,000 states lead to one state, after which 2,000 frames follow on a single path.
     count, frames = 2000, 2000
     src = [*[0] * count, *range(1, count + 1), count + 1]

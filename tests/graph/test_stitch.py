@@ -340,7 +340,7 @@ def test_a_scale_of_zero_is_refused():
         join_windows(windows, [0.0, 0.75], "rec", 0.01, Scales(0.5, lm=0.0))
 
 
-def test_a_window_whose_paths_have_no_boundary_at_both_seams_is_refused():
+def test_a_window_without_a_path_with_boundaries_at_both_seams_is_refused():
     middle = from_arcs(
         "m", [0, 0, 1, 2], [1, 2, 3, 3], [1, 2, 3, 4], [1.0] * 4, finals={3: 0.0}, time=[0, 20, 80, 100], words=WORDS
     )

@@ -341,7 +341,7 @@ def test_a_killed_run_is_resumed(first, tmp_path):
     assert all(lattice.identical(expected) for (_, lattice), expected in zip(pairs, lattices, strict=True))
 
 
-def test_the_words_of_an_output_may_be_a_path():
+def test_write_accepts_the_path_of_a_symbol_table_as_words():
     Path("words.txt").write_text("<eps> 0\nzero 1\none 2\ntwo 3\n")
     write_target("a.jsonl", LATTICES[:1], words="words.txt")
     assert '"two"' in Path("a.jsonl").read_text()

@@ -346,7 +346,7 @@ def test_reading_batches_continues_after_damage(tmp_path):
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("compact", [None, True, False])
 @given(examples=st.lists(lattices(), max_size=4))
-def test_batch_is_written_as_its_lattices_in_sequence(text, compact, examples):
+def test_append_all_writes_the_same_bytes_as_appending_each_lattice(text, compact, examples):
     writer, single_writer = TableWriter(text=text), TableWriter(text=text)
     begins = writer.append_all(Batch.of(examples).items, compact)
     kinds = [(lattice.kind == "compact") if compact is None else compact for lattice in examples]

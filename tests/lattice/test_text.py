@@ -230,7 +230,7 @@ def test_missing_lexical_words_are_those_of_no_word_in_the_table():
     st.lists(st.text("abA'.-$\x01é÷\ufb01\u00ad", min_size=1, max_size=5), unique=True),
     st.lists(st.text("abfi'.-$é", min_size=1, max_size=4), max_size=20),
 )
-def test_parts_of_the_words_of_a_table_are_known(names, words):
+def test_parts_among_returns_the_words_that_occur_in_lexical_forms_of_a_table(names, words):
     forms = {form for name in names if (form := BASIC(name)) != (name,)}
     expected = {part for form in forms for part in form}.intersection(words)
     assert BASIC.parts_among(words, SymbolTable.from_words(names)) == expected

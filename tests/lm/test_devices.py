@@ -44,7 +44,7 @@ def record_calls(lm, monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_replicas_share_lattices_and_give_identical_results(monkeypatch, threads):
+def test_splitting_lattices_across_replicas_does_not_change_results(monkeypatch, threads):
     lm, replica = on_two_devices()
     batch_sizes = [record_calls(model, monkeypatch) for model in (lm, replica)]
     assert identical(run(lm, threads=threads), run(make_lm()))

@@ -275,7 +275,7 @@ def test_the_api_key_comes_only_from_the_environment(monkeypatch):
 def test_options_that_do_not_fit_the_server_are_refused():
     with run_server("vllm") as server:
         for values, message in (
-            ({"eos": None}, "the server does not report the token that ends a text; set endpoint_eos"),
+            ({"eos": None}, "the server does not report the end-of-text token; set endpoint_eos"),
             ({"eos": "the cat"}, "endpoint_eos is 'the cat', which consists of 2 tokens"),
             ({"model": "large"}, "the server has no model 'large'; set endpoint_model to one of tiny"),
         ):

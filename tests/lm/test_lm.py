@@ -228,7 +228,7 @@ def test_released_slots_are_reused_without_their_old_state(lm):
     assert lm.logprob(restart, array(7))[0] == pytest.approx(whole_sentence(MODULE, [7])[0], abs=1e-5)
 
 
-def test_states_survive_the_growth_of_the_slab(monkeypatch):
+def test_scores_are_unchanged_when_the_slot_pool_grows(monkeypatch):
     monkeypatch.setattr(protocol, "FIRST_CAPACITY", 2)
     lm = LstmLM(MODULE, VOCABULARY)
     slot = lm.advance(lm.start(2), array(5, 6))

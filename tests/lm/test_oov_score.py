@@ -62,7 +62,7 @@ def write_model(model, folder, kind):
 
 @settings(max_examples=12)
 @given(models(), st.sampled_from(["arpa", "const", "grammar"]), st.sampled_from(["skip", "spread", -4.5]))
-def test_scores_of_unknown_words_agree_with_the_slow_twin(tmp_path_factory, model, kind, score):
+def test_scores_of_unknown_words_agree_with_a_slow_implementation(tmp_path_factory, model, kind, score):
     model = without_unk(model)
     path, words = write_model(model, tmp_path_factory.mktemp("oov"), kind)
     lm = load(path, words=words, oov_score=score)

@@ -33,7 +33,7 @@ def test_test_and_guard_exist(promise: Promise):
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="takes guards out for minutes: NINJA_SLOW=1")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("promise", ALL, ids=lambda promise: promise.guarantee)
-def test_the_test_fails_without_the_guard(promise: Promise, tmp_path):
+def test_each_security_test_fails_when_its_guard_is_removed(promise: Promise, tmp_path):
     for name in ("ninja", "tests", "examples", "models", "docs", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
     (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")

@@ -64,7 +64,7 @@ def test_each_verb_and_option_of_a_row_exists(row):
             assert option in options(option_verb or "version"), f"{kaldi}: {option_verb} has no {option}"
 
 
-def test_verbs_of_the_page_exist():
+def test_every_command_on_the_kaldi_page_exists():
     for verb in re.findall(r"`ninja ([\w-]+)", PAGE):
         assert verb in COMMANDS, verb
 

@@ -26,7 +26,7 @@ TABLE = symbols()
 
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_with_an_old_model_the_difference_is_added_to_first_pass_costs(lattice: Lattice) -> None:
+def test_new_minus_old_lm_scores_are_added_to_first_pass_costs(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
     new, old, _ = models()
     [(_, result)] = rescore([("k", lattice)], new, EXACT, old_lm=old)

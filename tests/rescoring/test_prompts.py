@@ -10,7 +10,7 @@ from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.rescoring import Prompts, RescoreOptions, Rescorer, rescore
 
 
-def test_a_table_has_a_prompt_per_utterance(tmp_path):
+def test_from_table_reads_one_prompt_per_utterance(tmp_path):
     table = tmp_path / "prompts.tsv"
     table.write_text("id\tspeaker\tturn\nu1\tann\tHello.\\nB:\\\\n\nu2\tbob\t\n\n")
     assert Prompts.from_table(table, "turn").by_key == {"u1": "Hello.\nB:\\n", "u2": ""}
@@ -28,7 +28,7 @@ def test_a_table_has_a_prompt_per_utterance(tmp_path):
         ("u1\ta\n", 1, "the prompt column is 1, but must be 2 or more"),
     ],
 )
-def test_a_faulty_table_is_refused_with_file_and_line(tmp_path, text, column, message):
+def test_from_table_refuses_invalid_tables_and_columns(tmp_path, text, column, message):
     (tmp_path / "prompts.tsv").write_text(text)
     with pytest.raises((FormatError, OptionError), match=message):
         Prompts.from_table(tmp_path / "prompts.tsv", column)

@@ -64,7 +64,7 @@ def test_hypotheses_of_equal_form_are_merged_and_the_best_one_is_written():
     assert paths == pytest.approx({"w1, w2.": -np.logaddexp(-1.0, -0.5), "w3": 1.2})
 
 
-def test_written_words_are_not_unknown_to_lexical_models():
+def test_the_default_normalizer_lets_lexical_models_score_written_words():
     lattice = ninja.from_nbest("utt", [(["Kathy", "Clendenin,", "W1."], -1.0), (["W1", "w2,"], -2.0)])
     notes: list[str] = []
     report = RescoreReport(on_note=notes.append)

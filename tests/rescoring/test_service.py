@@ -156,7 +156,7 @@ def test_a_model_that_cannot_be_loaded_fails_every_lattice() -> None:
                 future.result()
 
 
-def test_a_model_of_other_words_is_refused() -> None:
+def test_every_future_fails_if_the_model_lacks_too_many_words() -> None:
     lm = FakeLM(num_words=1)
     with Rescorer(lm, RescoreOptions()) as rescorer:
         for future in [rescorer.submit(random_lattice(seed, 300, 4)) for seed in range(3)]:

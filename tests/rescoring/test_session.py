@@ -216,6 +216,6 @@ def test_prefix_posteriors_of_long_lattices_take_little_memory() -> None:
     assert len(posteriors) == count
 
 
-def test_the_number_of_compared_updates_is_bounded() -> None:
+def test_an_agreement_option_that_is_too_large_is_refused() -> None:
     with pytest.raises(OptionError, match="agreement"):
         StreamOptions(agreement=10**12)

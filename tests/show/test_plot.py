@@ -37,7 +37,7 @@ def test_equal_curves_are_written_as_equal_bytes(tmp_path, kind, head) -> None:
     assert (tmp_path / f"other.{kind}").read_bytes() != pictures[0]
 
 
-def test_unsupported_picture_formats_are_refused(tmp_path) -> None:
+def test_unsupported_image_formats_are_refused(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     with pytest.raises(OptionError, match=r"x\.pdf: pictures can be written only as \.svg or \.png"):
         plot_trade_off(tmp_path / "x.pdf", tuned_context())

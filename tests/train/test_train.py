@@ -193,7 +193,7 @@ def stop_at(step):
     return progress
 
 
-def test_a_resumed_training_equals_an_uninterrupted_one(tmp_path, texts):
+def test_resumed_training_gives_the_weights_of_an_uninterrupted_run(tmp_path, texts):
     whole_path, resumed_path = tmp_path / "whole.pt", tmp_path / "halves.pt"
     train.train(*texts, whole_path, toy(dropout=0.2))
     with pytest.raises(KeyboardInterrupt):
@@ -304,7 +304,7 @@ def test_a_text_of_one_sentence_requires_a_held_out_text(tmp_path):
         train.train(tmp_path / "text", None, tmp_path / "lm.pt", TOY)
 
 
-def test_a_diverging_training_raises_an_error(tmp_path, texts):
+def test_diverging_training_raises_model_error(tmp_path, texts):
     with pytest.raises(ModelError, match=r"diverged at step \d+; use a learning rate below"):
         train.train(*texts, tmp_path / "lm.pt", toy(learning_rate=1e30, epochs=50))
 

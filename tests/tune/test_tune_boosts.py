@@ -115,7 +115,7 @@ def test_curve_has_both_error_rates_of_each_boost() -> None:
     assert figures[9.0] == Figures(0.0, pytest.approx(100 / 3), 100.0, 1)
 
 
-def test_no_boost_is_chosen_if_every_helpful_one_is_harmful() -> None:
+def test_a_warning_explains_why_no_boost_lowers_contextual_wer() -> None:
     result = tune(near=LARGE_BOOST, max_general_rise=0.0)
     assert result.settings is not None
     assert result.settings.options.keyword_boost < 8

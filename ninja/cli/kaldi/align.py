@@ -84,8 +84,10 @@ def _label(name: str, text: str) -> Callable[[Command], Command]:
 _reorder = switch(
     "--reorder", True, "Whether self-loops follow the transition out of their state in the decoding graph."
 )
-_output_error_lats = switch("--output-error-lats", True, "Write the aligned part of damaged lattices.")
-_partial_word_label = _label("--partial-word-label", "Word id for an incomplete word at the end of a damaged lattice.")
+_output_error_lats = switch(
+    "--output-error-lats", True, "Write the aligned part of lattices that cannot be aligned completely."
+)
+_partial_word_label = _label("--partial-word-label", "Word id for an incomplete word at the end of a lattice.")
 _max_expand = "Report an error if the result has more than 1000 + FACTOR × (input states) states;"
 
 
@@ -149,8 +151,9 @@ def align_words_lexicon(
 ) -> None:
     """Align arcs with words using a lexicon.
 
-    Each arc of the result has one word, and exactly the frames of its phones. This works with any model. Each line of
-    the lexicon contains a word id, the word id to output, and phone ids.
+    Each arc of the result has one word or silence, and exactly the frames of its phones. Unlike ninja align-words, this
+    command does not require word-position-dependent phones. Each line of the lexicon contains a word id, the word id to
+    output, and phone ids.
 
     \b
     Example:

@@ -96,7 +96,7 @@ def reverse() -> Operation:
 def topsort() -> Operation:
     """Sort the states of lattices topologically.
 
-    A lattice with a cycle is reported and skipped. All other commands also write sorted lattices.
+    A lattice with a cycle is reported and skipped. All other commands that write lattices sort them as well.
 
     \b
     Example:

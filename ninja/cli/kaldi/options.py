@@ -21,7 +21,9 @@ lat_weights_option = click.option(
     metavar="W:W...",
     help="Weights of the systems, separated by colons.  [default: equal]",
 )
-word_symbol_table_option = reads("--word-symbol-table", "Symbol table; also print the words on stderr.")
+word_symbol_table_option = reads(
+    "--word-symbol-table", "Also print each key and its words on stderr, with this symbol table."
+)
 
 
 def parse_id(text: str) -> int:

@@ -20,7 +20,8 @@ class AugmentOptions:
     max_distance: float = described(0.25, "Maximum distance per phone between a phrase and the words that it replaces.")
     penalty: float = described(12.0, "Cost of an added phrase per unit of its distance, in nats.")
     choice_penalty: float = described(
-        1.0, "Factor of ln N in the cost of an added phrase, in nats; N is the number of phrases of the utterance."
+        1.0,
+        "Factor applied to ln N in the cost of an added phrase, in nats; N is the number of phrases of the utterance.",
     )
     acoustic_scale: float = 0.1  # factor applied to acoustic costs when paths are compared
     place_weight: float | None = described(

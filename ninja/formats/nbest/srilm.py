@@ -117,11 +117,12 @@ def write_srilm(
     options: SrilmWriteOptions = SrilmWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Encode an n-best list as the content of a file.
+    """Encode an n-best list in the format that ``options.variant`` selects; alignments are not written.
 
-    "NBestList1.0" rounds the sum of both costs to integer bytelogs (0.1 nats). "NBestList2.0" rounds the costs of each
-    word, and requires times; a word of duration 0 gets a frame from the next or previous word. "scores" writes both
-    costs of a sentence with nine digits. Alignments are not written.
+    * ``NBestList1.0``: The sum of both costs is rounded to whole bytelogs (about 0.1 nats).
+    * ``NBestList2.0``: The costs of each word are rounded to whole bytelogs. Words must have times; a word of duration
+      0 takes a frame from the next or a previous word.
+    * ``scores``: Both costs of each hypothesis are written with nine significant digits.
 
     Raises:
         LatticeError: NBestList2.0 is requested for words without times, or a cost is not a number.

@@ -25,7 +25,7 @@ class EndpointOptions:
         None, "Token that begins a text, such as <s>.  [default: as reported by the server, else the end token]"
     )
     eos: str | None = described(
-        None, "Token that ends a text, such as </s>; required for servers that do not report it, such as vLLM."
+        None, "End-of-text token, such as </s>; required for servers that do not report it, such as vLLM."
     )
     cache: str | None = described(None, "File that stores scores for later runs; delete it when the model changes.")
     max_requests: int = described(10_000, "Stop the run after this many requests.")

@@ -19,8 +19,9 @@ from ninja.lm.protocol import LanguageModel
 class EndpointPieces(LanguageModel):
     """A language model over a server's tokens; the server computes the scores.
 
-    A slot stores the tokens of a history, so advancing a history needs no request. `score_trie` sends the fewest texts;
-    all algorithms except ``nbest``, ``cover`` and ``trie`` send each history again whenever it grows.
+    A slot stores the tokens of a history, so advancing a history needs no request. `score_trie` sends the fewest tokens
+    to the server. Rescoring algorithms other than ``nbest``, ``cover`` and ``trie`` send each history again whenever it
+    grows.
     """
 
     scores_tries = True

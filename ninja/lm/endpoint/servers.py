@@ -39,8 +39,8 @@ class Server(ABC):
     model: str  # name of the model
     longest = UNLIMITED  # maximum number of tokens per text
     num_pieces = UNLIMITED  # size of the vocabulary
-    bos: int  # id of the token that begins a text
-    eos: int  # id of the token that ends a text
+    bos: int  # id of the beginning-of-text token
+    eos: int  # id of the end-of-text token
 
     def __init__(self, client: Client, options: EndpointOptions) -> None:
         """Request the model and the special tokens from the server.
@@ -56,7 +56,7 @@ class Server(ABC):
         eos = options.eos or names.get("eos_token")
         if not eos:
             raise OptionError(
-                "the server does not report the token that ends a text; set endpoint_eos, for example to </s>",
+                "the server does not report the end-of-text token; set endpoint_eos, for example to </s>",
                 client.url,
             )
         self.eos = self._special(eos, "endpoint_eos")
@@ -70,7 +70,7 @@ class Server(ABC):
 
     @abstractmethod
     def _describe(self) -> dict[str, Any]:
-        """Set the model's properties; return ``bos_token`` and ``eos_token`` as texts if the server reports them."""
+        """Set the model's properties; return the ``bos_token`` and ``eos_token`` that the server reports, by name."""
 
     @abstractmethod
     def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:

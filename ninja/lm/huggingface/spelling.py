@@ -48,7 +48,7 @@ class Spelling:
         Args:
             tokenizer: A tokenizer from the transformers library.
             bos: Id of the piece that begins a text.
-            eos: Id of the piece that ends a text.
+            eos: Id of the end-of-text piece.
             num_pieces: Number of pieces in the network's vocabulary.
             transform: Transformation applied to words before they are split; ``"lower"`` for lattices in upper case.
             multi_char: Character that separates the parts of multiwords; it is replaced with a space.

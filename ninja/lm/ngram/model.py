@@ -86,7 +86,7 @@ class NgramLM(LanguageModel):
         return np.full(count, self.model.start, np.int64)
 
     def advance(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """See `LanguageModel.advance`; histories that the model does not distinguish get equal slots."""
+        """See `LanguageModel.advance`; histories that the model does not distinguish get the same slot."""
         return self.model.advance(*_batch(slots, words))
 
     def logprob(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:

@@ -157,7 +157,7 @@ def test_letters_split_between_tokens_are_read_and_kept(tmp_path):
     assert b'"text": " est\xc3"' in target.read_bytes()
 
 
-def test_text_that_is_not_utf_8_is_an_error_of_its_utterance(tmp_path):
+def test_text_that_is_not_utf_8_fails_only_its_utterance(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b'{"segments": [{"text": "caf\xe9", "start": 0, "end": 1}, {"text": "b", "start": 1, "end": 2}]}')
     keys, errors = read(path, "whisper")

@@ -91,7 +91,7 @@ def test_several_recordings_and_other_formats_are_written_as_json_lists(folder, 
     assert (folder / "b.json").read_text().startswith('{"key": "whisper-1"')
 
 
-def test_results_without_a_record_are_written_to_their_utterance(folder):
+def test_lattices_that_lost_their_source_record_are_matched_to_utterances(folder):
     stage = pipeline.OnLattices(lambda lattice: Lattice.replace(lattice))
     assert not isinstance(Lattice.replace(next(iter(package.read(WHISPER)))[1]), ListLattice)
     pipeline.run(pipeline.Inputs(str(WHISPER)), stage, Output("out.json"))

@@ -93,7 +93,7 @@ def test_editing_items_agrees_with_editing_the_loaded_list(value, style, data):
     assert json.loads(after) == with_value(value, path, [*result, *old[at:]])
 
 
-def test_an_item_is_inserted_after_a_removed_first_item():
+def test_removing_the_first_item_and_inserting_after_it_keeps_the_array_valid():
     edits = Edits(items={(): [ItemSplice(0, 1, ()), ItemSplice(1, 1, ("7",))]})
     assert rewritten("[1, 2]", edits, ascii_only=True) == "[7, 2]"
 
