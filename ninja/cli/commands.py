@@ -69,7 +69,9 @@ SECTIONS = {
         "prune": Entry("prune", "Remove arcs outside a beam from lattices."),
         "limit-depth": Entry("kaldi.operations", "Limit the number of arcs that cross any frame of a lattice."),
         "determinize-pruned": Entry("kaldi.determinize", "Keep the best path of each word sequence within a beam."),
-        "determinize-phone-pruned": Entry("kaldi.determinize", "Determinize phones, then words, within a beam."),
+        "determinize-phone-pruned": Entry(
+            "kaldi.determinize", "Determinize lattices over phones and words, then over words, within a beam."
+        ),
         "determinize": Entry("kaldi.determinize", "Keep the best path of each word sequence."),
         "minimize": Entry("kaldi.operations", "Minimize lattices by merging equivalent states."),
         "push": Entry("kaldi.operations", "Push alignments and costs towards the start of lattices."),

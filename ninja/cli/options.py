@@ -146,7 +146,7 @@ class Switch(click.Option):
 
 def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
     """Add a boolean option in Kaldi's syntax."""
-    return click.option(name, cls=Switch, type=click.BOOL, default=default, metavar="BOOL", help=text)
+    return click.option(name, cls=Switch, type=click.BOOL, default=default, metavar="[BOOL]", help=text)
 
 
 def output_file(

@@ -35,7 +35,7 @@ class Words:
     """Symbol tables of the lattices in a run.
 
     Args:
-        table: Symbol table. If it grows, the words that files contain as text are added to it; otherwise it must
+        table: Symbol table. If it grows, words in files that contain no word ids are added to it; otherwise it must
             contain them. None creates a growing table for the first file that contains words as text.
         of_ids: Function that finds the symbol table for sources that contain ids; it is called when the first such
             source is read. None uses `table`, unless it grows.
@@ -65,7 +65,7 @@ class Words:
 
     @property
     def table(self) -> SymbolTable:
-        """Symbol table for words that files contain as text."""
+        """Symbol table for files that contain words rather than word ids."""
         if self._table is None:
             self._table = SymbolTable.growing(others=self._others)
         return self._table

@@ -316,7 +316,7 @@ def refuse_other_facts(place: str, facts: Facts) -> set[str]:
     except (OSError, LookupError, ValueError, TypeError):
         unknown = f"{part_of(place)} was written by an unknown run; remove it, or {advice}"
         raise OptionError(unknown) from None
-    message = f"an earlier attempt was run with {change}; use the same options, or {advice}"
+    message = f"an earlier attempt used {change}; use the same options, or {advice}"
     raise OptionError(f"{place}: {message}")
 
 

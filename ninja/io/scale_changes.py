@@ -29,7 +29,7 @@ def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
     old = " and ".join(f"{name} {_value(then, name)}" for name in differ)
     new = " and ".join(_value(now, name) for name in differ) if now else "no scales"
     advice = "use the same options, or omit --resume (resume=) to start again"
-    raise OptionError(f"{place}: an earlier attempt was run with {old}, but this attempt with {new}; {advice}")
+    raise OptionError(f"{place}: an earlier attempt used {old}, but this attempt uses {new}; {advice}")
 
 
 def _value(values: dict[str, float], name: str) -> str:

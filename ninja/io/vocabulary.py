@@ -20,7 +20,7 @@ def keys(
 def vocabulary(
     source: Source, *, format: str | None = None, encoding: str = "utf-8", allow_pipes: bool = False
 ) -> SymbolTable | None:
-    """Return a symbol table for the words that files contain as text, not as ids, in order of first occurrence.
+    """Return a symbol table of the words in files that contain no word ids, in order of first occurrence.
 
     All files are read completely, so use this only if all words must be known before the first lattice is processed.
     Lattices with errors are skipped. For arguments and other errors, see ``read``.

@@ -95,15 +95,15 @@ class Corrections:
     ) -> tuple[ListLattice, CorrectedUtterance]:
         """Return ``(corrected utterance, changes to its best hypothesis)``.
 
-        All calls must come from the same thread. The first call loads the models, which takes some seconds.
+        All calls must come from the same thread. The first call loads the models, which takes a few seconds.
 
         Args:
             lattice: An utterance in a transcript.
             lists: Phrase lists.
-            until: Time on the clock ``time.monotonic`` after which no further hypotheses are corrected.
+            until: Value of ``time.monotonic()`` after which no further hypotheses are corrected.
 
         Raises:
-            Problem: The time limit has passed, or a hypothesis is too long.
+            Problem: The time limit was exceeded, or a hypothesis is too long.
             VocabularyError: The utterance contains word ids instead of words.
             NinjaError: The first call cannot load the models.
         """

@@ -43,10 +43,10 @@ def test_an_interrupted_output_is_not_resumed_with_other_scales(name):
     assert interrupt(name).num_saved == 2
     before = contents()
     with pytest.raises(
-        OptionError, match=r"was run with lm_weight 0\.5, but this attempt with 0\.9; use the same options, or omit"
+        OptionError, match=r"used lm_weight 0\.5, but this attempt uses 0\.9; use the same options, or omit"
     ):
         interrupt(name, HIGHER_WEIGHT)
-    with pytest.raises(OptionError, match=r"run with acoustic_scale 0\.1 and .*, but this attempt with no scales; use"):
+    with pytest.raises(OptionError, match=r"used acoustic_scale 0\.1 and .*, but this attempt uses no scales; use"):
         interrupt(name, None)
     assert contents() == before
     with package.write(name, resume=True, chosen=HALF_WEIGHT) as output:
@@ -59,9 +59,7 @@ def test_an_interrupted_output_is_not_resumed_with_other_scales(name):
 def test_a_finished_output_is_not_resumed_with_other_scales():
     write_all("a.gz", [lattice("a")], chosen=HALF_WEIGHT)
     before = contents()
-    with pytest.raises(
-        OptionError, match=r"a\.gz: an earlier attempt was run with lm_weight 0\.5, but this attempt with 0\.9"
-    ):
+    with pytest.raises(OptionError, match=r"a\.gz: an earlier attempt used lm_weight 0\.5, but this attempt uses 0\.9"):
         interrupt(chosen=HIGHER_WEIGHT)
     assert contents() == before
     with package.write("a.gz", resume=True, chosen=HALF_WEIGHT) as output:
@@ -136,7 +134,7 @@ def test_no_output_is_written_if_one_of_several_has_other_scales(ninja):
     command = ["context", "lat.JOB.gz", "--words", "words.txt", "--entities", "names.txt", "-o", "out/lat.JOB.gz"]
     code, _, errors = ninja(*command, "--resume")
     assert code == 2
-    message = "out/lat.2.gz: an earlier attempt was run with --acoustic-scale 0.5, but this attempt with 0.1"
+    message = "out/lat.2.gz: an earlier attempt used --acoustic-scale 0.5, but this attempt uses 0.1"
     assert errors == f"ninja: error: {message}; use the same options, or omit --resume to start again\n"
     assert sorted(os.listdir("out")) == [".lat.2.gz.part", ".lat.2.gz.scales.toml.part"]
 
@@ -175,7 +173,7 @@ def touch(name):
     [
         (RESCORE, [*RESCORE[:5], "two.arpa", *RESCORE[6:]], None, r"another --rnnlm"),
         (RESCORE, [*RESCORE, "--beam", "3"], None, r"another --beam"),
-        (RESCORE, [*RESCORE, "--lm-weight", "0.9"], None, r"--lm-weight 0\.5, but this attempt with 0\.9"),
+        (RESCORE, [*RESCORE, "--lm-weight", "0.9"], None, r"--lm-weight 0\.5, but this attempt uses 0\.9"),
         (RESCORE, RESCORE, "one.arpa", r"another --rnnlm: one\.arpa has changed"),
         (RESCORE, RESCORE, "words.txt", r"another --words: words\.txt has changed"),
         (RESCORE_WITHOUT_WORDS, RESCORE_WITHOUT_WORDS, "words.txt", r"another --words: words\.txt has changed"),
@@ -200,7 +198,7 @@ def test_a_run_does_not_resume_the_output_of_a_different_run(
     before = {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
     code, _, errors = ninja(*second, "--resume")
     assert code == 2, errors
-    assert re.search(rf"an earlier attempt was run with {message}", errors), errors
+    assert re.search(rf"an earlier attempt used {message}", errors), errors
     assert "use the same options, or omit --resume to start again" in errors
     assert {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
     if touched_file is not None:
@@ -211,7 +209,7 @@ def test_a_run_does_not_resume_the_output_of_a_different_run(
     assert (code, "resuming after 2 lattices of an earlier attempt" in errors) == (0, True), errors
     code, _, errors = ninja(*second, "--resume")  # a finished output is refused, too
     assert code == 2
-    assert re.search(rf"an earlier attempt was run with {message}", errors), errors
+    assert re.search(rf"an earlier attempt used {message}", errors), errors
     assert [path.suffix for path in Path().rglob(".*")] == [".run"]
 
 

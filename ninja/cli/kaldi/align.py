@@ -166,7 +166,7 @@ def align_words_lexicon(
 @command
 @model_option
 @switch("--replace-output-symbols", False, "Replace words with phones.")
-@switch("--remove-epsilon", True, "Merge phones without a word into the next phone that has a word.")
+@switch("--remove-epsilon", True, "Merge phones without a word into the next arc with a word.")
 @_reorder
 @_output_error_lats
 @lattice_output()
@@ -176,8 +176,9 @@ def align_phones(
 ) -> None:
     """Align arcs with phones.
 
-    Each arc of the result has one phone, and exactly its frames. A word is on the arc of the phone during which the
-    decoder output the word; this is not necessarily a phone of that word.
+    Each phone becomes an arc with exactly its frames. By default, --remove-epsilon then merges phones without a word
+    into the next arc with a word. A word is on the arc of the phone during which the decoder output the word; this is
+    not necessarily a phone of that word.
 
     \b
     Example:

@@ -93,7 +93,7 @@ def determinize_pruned(**values: Any) -> Determinization:
 def determinize_phone_pruned(
     model: str, phone_determinize: bool, word_determinize: bool, **values: Any
 ) -> Determinization:
-    """Determinize phones, then words, within a beam.
+    """Determinize lattices over phones and words, then over words, within a beam.
 
     A first pass determinizes over phones and words; a second pass determinizes over words, like `ninja
     determinize-pruned`. The first pass reduces the work of the second, so deeper lattices stay within the limits on

@@ -67,7 +67,7 @@ def nbest_paths(batch: Batch, n: int, scales: Scales, forms: LexicalForms) -> Ba
 @scales
 @click.option("--n", type=click.IntRange(1), default=1, help="Number of paths per lattice.")
 @switch("--random", False, "Draw random paths, with equal probabilities for all arcs that leave a state.")
-@click.option("--srand", default=0, help="With --random: seed of the random numbers.")
+@click.option("--srand", default=0, help="With --random: seed for the random number generator.")
 @normalizer_option
 @lattice_output(resume=False)
 @reads_lattices
@@ -77,8 +77,8 @@ def to_nbest(
     """Write the n best paths of each lattice as lattices.
 
     The keys of the paths end in -1, -2, …, and costs are unchanged. Unless --random is set, the paths of a lattice have
-    distinct word sequences; with a normalizer, the sequences of lexical words are distinct as well. As in Kaldi, scales
-    have no effect on random paths.
+    distinct word sequences or, with a normalizer, distinct sequences of lexical words. As in Kaldi, scales have no
+    effect on random paths.
 
     \b
     Example:

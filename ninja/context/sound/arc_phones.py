@@ -48,7 +48,7 @@ class ArcPhones:
 
     @classmethod
     def read(cls, model: str | os.PathLike[str], phones: str | os.PathLike[str], known: Collection[str]) -> ArcPhones:
-        """Read a transition model and its ``phones.txt``; see the class for `known`."""
+        """Read a transition model and its ``phones.txt``; the docstring of the class describes `known`."""
         return cls(read_transition_model(model), SymbolTable.read(phones), known)
 
     def of_arcs(self, lattice: Lattice) -> list[tuple[int, ...]]:

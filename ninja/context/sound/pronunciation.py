@@ -206,7 +206,7 @@ def _letter_to_sound() -> Callable[[str], Iterable[str]]:
 
 
 def _guessed(model: Callable[[str], Iterable[str]], word: str) -> Sequence[Phones]:
-    """Return the pronunciation predicted by a letter-to-sound model, without regard to accents and apostrophes.
+    """Return the pronunciation predicted by a letter-to-sound model, ignoring diacritics and apostrophes in the word.
 
     The result is empty if the word contains characters other than English letters, or if the model predicts a phone
     that is not in the CMU dictionary's phone set.

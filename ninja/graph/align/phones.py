@@ -1,4 +1,4 @@
-"""Phone alignment of lattices: each arc becomes one phone with its labels."""
+"""Phone alignment of lattices: each phone becomes an arc with its labels."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class PhoneAligner:
 
 
 def align_phones(lattice: Lattice, model: TransitionModel, options: PhoneAlignment | None = None) -> Lattice:
-    """Align a lattice so that each arc is one phone with exactly its labels.
+    """Align a lattice so that each phone is an arc with exactly its labels, unless ``remove_epsilon`` joins arcs.
 
     Returns:
         A lattice with the same word sequences (or, with ``replace_output_symbols``, phone sequences), costs and labels.

@@ -151,8 +151,8 @@ class Spelling:
     def has_written_pieces(self) -> bool:
         """Whether the pieces come from cased or punctuated text.
 
-        The result is True if a piece of several characters is not in lower case, or if there is a piece "," but no
-        piece "A". Single characters are ignored, because byte-level tokenizers contain all of them.
+        The result is True if a piece of several letters is not in lower case, or if there is a piece "," but no piece
+        "A". Other single characters are ignored, because byte-level tokenizers contain all of them.
         """
         pieces = {piece.lstrip("Ġ▁#") for piece in self._tokenizer.get_vocab()}
         words = [piece for piece in pieces if len(piece) > 1 and piece.isalpha()]
