@@ -130,6 +130,16 @@ class LatticeFile(OutputFile):
         return [first, *others] if first == STDOUT else [first, *others, table_beside(first), scales_path(first)]
 
 
+class ModelFile(OutputFile):
+    """Parameter type for the output of a model, which is a file or, if allowed, a folder, but not stdout."""
+
+    def check(self, name: str) -> None:
+        """See `OutputFile.check`; raise OptionError for stdout."""
+        if STDOUT in self.targets(name):
+            raise OptionError("a model cannot be written to stdout; specify the name of a file")
+        super().check(name)
+
+
 class OutputFolder(OutputFile):
     """Parameter type for output folders, which are created if necessary."""
 

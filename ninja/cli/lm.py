@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ninja.cli.command import Command, InputFile, OutputFile, Sectioned
+from ninja.cli.command import Command, InputFile, ModelFile, Sectioned
 from ninja.cli.main import Console
 from ninja.cli.models import (
     DEVICE_HELP,
@@ -206,7 +206,7 @@ def score(
     "-o",
     "Output: a checkpoint, an .onnx file, or folder/ for Caffe2 nets.",
     "--output-file",
-    kind=OutputFile(allow_folder=True),
+    kind=ModelFile(allow_folder=True),
     required=True,
 )
 def convert(model: str, output_file: str) -> None:

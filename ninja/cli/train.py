@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.command import InputFile, given_on_command_line
+from ninja.cli.command import InputFile, ModelFile, given_on_command_line
 from ninja.cli.main import Console
 from ninja.cli.options import ListType, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 @command
 @click.argument("text", type=InputFile())
 @reads("--dev", "Held-out text, which determines the best checkpoint.  [default: every 20th sentence of TEXT]")
-@writes("-o", "Output checkpoint in safetensors or torch format (.safetensors, .pt).", "--output-file", required=True)
+@writes(
+    "-o",
+    "Output checkpoint in safetensors or torch format (.safetensors, .pt).",
+    "--output-file",
+    kind=ModelFile(),
+    required=True,
+)
 @writes("--log", "Write progress as JSON lines; --resume appends to the file.")
 @from_fields(TrainOptions)
 def train(text: str, dev: str | None, output_file: str, log: str | None, **values: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.command import InputFile, given_on_command_line
+from ninja.cli.command import InputFile, ModelFile, given_on_command_line
 from ninja.cli.main import Console
 from ninja.cli.options import command, from_fields, reads, writes
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOptions
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @command
 @click.argument("phrases", nargs=-1, type=InputFile())
-@writes("-o", "Output context model.", "--output-file", required=True)
+@writes("-o", "Output context model.", "--output-file", kind=ModelFile(), required=True)
 @reads("--lexicon", "Pronunciations that take precedence over cmudict.")
 @reads("--confusion", "Costs of phone confusions.")
 @reads("--held-out", "Phrases to exclude from training, one per line.")
@@ -91,7 +91,9 @@ def context(
 @click.argument("text", type=InputFile())
 @reads("--rnnlm", "Language model for which the pointer is trained.  [default: shipped model]")
 @reads("--context-model", "Phrase encoder.  [default: shipped model]")
-@writes("-o", "Output context model, with the encoder and the pointer.", "--output-file", required=True)
+@writes(
+    "-o", "Output context model, with the encoder and the pointer.", "--output-file", kind=ModelFile(), required=True
+)
 @from_fields(PointerOptions)
 def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_file: str, **chosen: Any) -> None:
     """Train a pointer network, which adds the phrases of an utterance to a language model.

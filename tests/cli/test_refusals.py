@@ -196,3 +196,13 @@ def test_invalid_calls_raise_their_error(message: str, tmp_path: Path) -> None:
     with pytest.raises(kind) as caught:
         call(tmp_path)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["train", "train context", "train context-lm", "lm convert"])
+def test_models_are_not_written_to_stdout(ninja, folder, command):
+    Path("text").write_text("a b\n")
+    source = "english" if command == "lm convert" else "text"
+    options = ["--dev", "text"] if command == "train" else []
+    code, _, errors = ninja(*command.split(), source, *options, "-o", "-")
+    assert (code, "a model cannot be written to stdout; specify the name of a file" in errors) == (2, True), errors
+    assert [path.name for path in Path().iterdir()] == ["text"]
