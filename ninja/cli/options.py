@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -252,6 +251,8 @@ def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> N
         flags = [
             part for name, items in of_urls.items() for item in items for part in (f"--{name.replace('_', '-')}", item)
         ]
+        import shlex  # only for this comment
+
         comments = [*comments, f"URLs are allowed only on the command line; add {shlex.join(flags)}"]
         current_console().say(f"{path}: {comments[-1]}")
     with text_output(path) as output:
