@@ -87,6 +87,7 @@ def cwd(bed, monkeypatch, tmp_path):
 
 def source(name):
     if name == "k2" and find_spec("torch") is None:
+        # A core dependency, but absent from some checkouts; in CI, tests/conftest.py requires it.
         pytest.skip("torch is not installed")
     return [name, *SOURCES[name][1]]
 

@@ -165,6 +165,7 @@ def test_many_phrases_load_quickly(tmp_path: Path) -> None:
     assert time.process_time() - begin < 15  # about 0.3 s are typical; a quadratic algorithm would take a minute
 
 
+# The data are not part of the project; in CI, tests/conftest.py turns this skip into a failure.
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test-bed is not next to this checkout")
 def test_lists_of_the_english_test_bed_load_as_entities(tmp_path: Path) -> None:
     words = SymbolTable.read(ENGLISH / "words.txt.gz")
