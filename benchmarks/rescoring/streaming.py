@@ -201,8 +201,8 @@ def measure(name: str, utterances: Iterable[list[Lattice]], lm: LanguageModel, o
 
 def table(sets: list[Figures]) -> list[str]:
     """Return the lines of the page."""
-    lines = head("set", "utterances", "updates", "last words as offline", "scores computed", "repeated", "offline",
-                 "without reuse", "CPU s", "offline, CPU s")  # fmt: skip
+    lines = head("set", "utterances", "updates", "last words as offline", "scores", "repeated scores", "scores offline",
+                 "scores without reuse", "CPU s", "CPU s offline")  # fmt: skip
     for figures in sets:
         repeated = f"{figures.num_repeated} ({100 * figures.num_repeated / max(figures.num_scores, 1):.1f}%)"
         lines.append(
