@@ -291,19 +291,20 @@ def report(measured: Measured) -> list[str]:
 
     packed, plain = f"{measured.packed / 1e6:.1f}", f"{measured.plain / 1e6:.0f}"
     lines = [
-        *head("measured, CPU time of one core", ""),
-        row("an hour of speech, lattices packed / plain", f"{packed} / {plain} MB"),
-        row("rescoring it", f"{measured.rescore:.0f} s"),
-        row("pruning it", f"{measured.prune:.2f} s"),
-        row("start of a worker, until a lattice is rescored", f"{measured.start:.1f} s"),
-        row("folder, parts and record of a shard", f"{1000 * measured.shard:.0f} ms"),
+        *head("measurement (CPU time of one core)", ""),
+        row("lattices of an hour of speech, gzipped / uncompressed", f"{packed} / {plain} MB"),
+        row("rescoring an hour of speech", f"{measured.rescore:.0f} s"),
+        row("pruning an hour of speech", f"{measured.prune:.2f} s"),
+        row("starting a worker, until its first lattice is rescored", f"{measured.start:.1f} s"),
+        row("writing the folder, parts and record of a shard", f"{1000 * measured.shard:.0f} ms"),
         row("checking that a shard is done", f"{1000 * measured.look:.2f} ms"),
         row("`ninja gather`", f"{measured.join / 1e6:.0f} MB/s"),
         "",
-        f"**Workers.** {HOURS:,.0f} hours of speech, {work / 3600:,.0f} hours of a core, in shards of {SHARD} s:",
+        f"**Number of workers.** {HOURS:,.0f} hours of speech, which take {work / 3600:,.0f} core hours, "
+        f"in shards of {SHARD} s:",
         "",
         *head("workers", "wall time", "efficiency", "without slow machines", "without second attempts",
-              "one shard a worker"),
+              "one shard per worker"),
     ]  # fmt: skip
     for workers in WORKERS:
         cluster = Cluster(workers, RATES["data centre"])
@@ -314,7 +315,7 @@ def report(measured: Measured) -> list[str]:
         lines.append(row(f"{workers:,}", _time(outcomes[0].seconds), *shares))
     lines += [
         "",
-        "**Size of a shard.** The same on 1,000 workers: efficiency (and the share of the work that was done twice):",
+        "**Size of shards.** Efficiency of the same run on 1,000 workers (and the share of work that was done twice):",
         "",
         *head("a worker fails every", *(f"{seconds} s" for seconds in SIZES)),
     ]
@@ -335,14 +336,14 @@ def report(measured: Measured) -> list[str]:
         "",
         f"**A million hours** on 1,000 workers that fail every {RATES['old machines']:.0f} h, in {shards:,} shards of",
         f"10 minutes: {_time(large.seconds)}, efficiency {large.efficiency:.1%}, "
-        f"{large.attempts - shards:,} attempts more.",
+        f"{large.attempts - shards:,} additional attempts.",
         "",
-        "Load on shared resources, also of pruning the same lattices, plain, in shards as large in bytes:",
+        "Load on shared resources, also for pruning the same lattices, uncompressed, in shards of the same size:",
         "",
         *head("", "capacity", "rescoring", "pruning"),
-        row("store, 5 GB/s (assumed): reading", "5 GB/s", f"{read[0] / 1e9:.2g} GB/s", f"{read[1] / 1e9:,.0f} GB/s"),
-        row("Ray's driver: calls", f"{1 / CALL:.0f} a second", f"{calls[0]:.1f} a second", f"{calls[1]:,.0f} a second"),
-        row("a start: checking the shards", f"{1 / measured.look:,.0f} shards a second", looks, looks),
+        row("reading the store (assumed)", "5 GB/s", f"{read[0] / 1e9:.2g} GB/s", f"{read[1] / 1e9:,.0f} GB/s"),
+        row("calls of Ray's driver per second", f"{1 / CALL:.0f}", f"{calls[0]:.1f}", f"{calls[1]:,.0f}"),
+        row("checking the shards at the start", f"{1 / measured.look:,.0f} shards per second", looks, looks),
         row("`ninja gather` into one file", f"{measured.join / 1e6:.0f} MB/s", *joins),
     ]
 

@@ -55,7 +55,7 @@ def _archives(sorted_states: bool) -> Iterator[Case]:
     yield Case("lat.ark.gz", "every state, arc, cost and alignment", (f"copy {LAT} -o {{out}}",), same_arrays(0.0))
     yield Case("lat.txt.gz", "the same, text to text", ("copy {golden}/lat.txt.gz -o ark,t:{out}",), same_arrays(1e-4))
     if sorted_states:
-        yield Case("lat.ark.gz", "bytes, but for two header fields", (f"copy {LAT} -o {{out}}",), same_bytes)
+        yield Case("lat.ark.gz", "all bytes except two header fields", (f"copy {LAT} -o {{out}}",), same_bytes)
         yield Case("lat.txt.gz", "the text of the binary form", (f"copy {LAT} -o ark,t:{{out}}",), same_bytes)
     raw = (f"copy {LAT} --write-compact=false -o {{out}}",)
     yield Case("raw.ark.gz", "paths, costs and alignments", raw, Sequences())
@@ -186,6 +186,6 @@ def _alignment() -> Iterator[Case]:
     exact = "to-ctm-conf {golden}/align_words.ark.gz --frame-shift=0.03 -o {out}"
     yield Case("ctm_conf_aligned.gz", "the printed lines, from Kaldi's aligned lattices", (exact,), same_lines)
     conf = (of_words.replace("{out}", "{out}.aligned"), "to-ctm-conf {out}.aligned --frame-shift=0.03 -o {out}")
-    yield Case("ctm_conf_aligned.gz", "the printed lines, from our aligned lattices", conf, same_lines)
+    yield Case("ctm_conf_aligned.gz", "the printed lines, from Ninja's aligned lattices", conf, same_lines)
     oracle = f"oracle {LAT} --ref={{text}} --words={{words}} --oov=1 -o {{out}} --edits={{out}}.edits"
     yield Case("oracle.edits.gz", "edits", (oracle,), same_fields, "{out}.edits")

@@ -27,11 +27,13 @@ SETS = {"korean": 1.0, "english": 0.1}  # and the acoustic scale of all their co
 
 INTRODUCTION = """# Parity with Kaldi
 
-`python -m benchmarks.parity ../shared --output docs/parity.md` writes this page. Kaldi's answers come from its own
-programs (revision f4007661, July 2025) on lattices of a Kaldi chain model (Korean, acoustic scale 1.0) and of
-PocketSphinx (English, 0.1); ours come from the commands named. A lattice counts as equal if all that is compared is
-equal, or within the tolerance named. Where word sequences are compared, all of them are, by determinization, for their
-costs, and the best thousand one by one for costs and alignments; a lattice with fewer is compared exhaustively.
+This page compares Ninja with Kaldi's programs (revision f4007661, July 2025). The lattices come from a Kaldi chain
+model (Korean, acoustic scale 1.0) and from PocketSphinx (English, 0.1).
+`python -m benchmarks.parity ../shared --output docs/parity.md` generates the page.
+
+A lattice counts as equal if everything compared is equal, or within the tolerance shown. Where word sequences are
+compared, the costs of all sequences are compared after determinization, and the costs and alignments of the best
+thousand one by one, which is exhaustive for lattices with fewer sequences.
 
 """
 

@@ -113,7 +113,7 @@ def table(archive: Path, copies: int, threads: int, rounds: int, names: Sequence
         yield ""
         yield from head("command", "CPU s", "wall s", "s on free cores", "page faults, 1,000")
         load = os.getloadavg()[0]
-        yield _row("`cp`, in 1 and in several processes", _alternate([["cp"]], source, parts, threads, rounds))
+        yield _row("`cp`, in one process and in several", _alternate([["cp"]], source, parts, threads, rounds))
         for name in names:
             options = [
                 str(archive.parent / text) if (archive.parent / text).is_file() else text for text in COMMANDS[name]
