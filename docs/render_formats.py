@@ -6,7 +6,7 @@ from ninja.formats.format import FIELDS, Format, fill_options, formats
 
 PAGE = Path(__file__).with_name("formats.md")
 BEGIN, END = "<!-- formats, written by `make docs` -->\n", "<!-- end of formats -->\n"
-HEAD = """| `--from`, `--to` | format | endings | read, written | words | cannot hold |
+HEAD = """| `--from`, `--to` | format | extensions | access | words | cannot store |
 |---|---|---|---|---|---|
 """
 FILES = {"one": "many per file", "each": "one per file", "named": "a folder"}
