@@ -304,7 +304,7 @@ def difference_table(cells: Cells, weights_of: Mapping[int, tuple[float, float, 
 def weight_table(cells: Cells, weights_of: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
     """Yield the chosen weights, and their share of replications beside that of the other weights."""
     columns = ("`--class-weight`", "`--context-weight`", "`--context-boost`", "replications within the limits")
-    yield from head("phrases", *columns, "weights within them on dev", "their median")
+    yield from head("phrases", *columns, "weights within the limits on dev", "median of these weights")
     for size, values in weights_of.items():
         share = shares(cells, size)
         median = float(np.median(list(share.values())))
