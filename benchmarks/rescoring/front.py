@@ -144,18 +144,19 @@ def table(points: list[Point], copy: float) -> list[str]:
     lines = [
         "![WER against CPU seconds](pictures/front.svg)",
         "",
-        f"Kaldi's pruned RNNLM rescoring reaches {wer} in {seconds} s, {budget:.0f} copies of the archive; here,\n",
+        f"Kaldi's pruned RNNLM rescoring reaches {wer} in {seconds} s, as long as {budget:.0f} copies of the archive. "
+        "Ninja reaches\n",
     ]
-    for name, share in (("in that time", 1), ("in a fortieth of it", 40)):
+    for name, share in (("in that time", 1), ("in a fortieth of that time", 40)):
         within = [point for point in points if point.seconds / copy <= budget / share]
         if within:
             best = min(within, key=lambda point: point.wer)
             setting = f"{best.model}, {best.algorithm}, {best.width}"
-            lines.append(f"- {name}: {best.wer:.2f} by {setting} ({best.seconds:.2f} s)")
+            lines.append(f"- {name}: {best.wer:.2f} with {setting} ({best.seconds:.2f} s)")
     lines += [
         "",
-        f"A copy is {copy:.2f} s here (`ninja copy`, start-up included) and {COPY_SECONDS} s where Kaldi was measured.",
-        "Points in bold are on the front: no other is both faster and better.",
+        f"A copy takes {copy:.2f} s here (`ninja copy`, with start-up) and {COPY_SECONDS} s where Kaldi was measured.",
+        "Points in bold are on the front: no other point is both faster and better.",
         "",
         *head("model", "algorithm", "width", "CPU s", "copies", "WER test", "WER dev"),
     ]

@@ -268,13 +268,13 @@ def table(subject: Set, data: Path) -> Iterator[str]:
     units = len(set(test.groups().tolist()))
     kind = "utterances" if test.half.speakers is None else "speakers"
     share = f"{100 * test.is_correct.mean():.1f}% correct"
-    fit = f"{len(dev.keys):,} words for the fit"
+    fit = f"fitted on {len(dev.keys):,} words"
     if dev.half.speakers is not None:
-        fit += f", {100 * np.bincount(dev.groups()).max() / len(dev.keys):.0f}% of them of one speaker"
+        fit += f", {100 * np.bincount(dev.groups()).max() / len(dev.keys):.0f}% of them by one speaker"
     yield f"{subject.name}: {len(test.keys):,} words, {share}, {units} {kind}; {fit}."
     yield ""
     yield from head(
-        "", "NCE", f"to {POSTERIORS} [95%]", f"to {KALDI} [95%]", "ECE [95%]", "if exact", "AUC", "order kept %"
+        "", "NCE", f"vs {POSTERIORS} [95%]", f"vs {KALDI} [95%]", "ECE [95%]", "ECE if exact", "AUC", "order kept %"
     )
     draws: dict[str, Doubles] = {}
     scored: dict[str, float] = {}

@@ -286,7 +286,7 @@ def table(cells: Cells, corpus: Corpus, system_list: Sequence[System], test: Hal
     yield f"{corpus.name}: {size}, oracle {oracle['wer']:.2f}."
     yield ""
     baselines = [name for name in (FIRST, KALDI) if name in texts]
-    yield from head("", "dev WER %", "WER % [95%]", *(f"to {name} [95%], p" for name in baselines), "weights")
+    yield from head("", "dev WER %", "WER % [95%]", *(f"vs {name} [95%], p" for name in baselines), "weights")
     for name, hypotheses in texts.items():
         wer, interval = score(references, hypotheses).wer, bootstrap(references, hypotheses, speakers=speakers).first
         rates[f"{corpus.name}/{name}"] = wer, interval

@@ -204,8 +204,8 @@ def first_pass(dev: Set, test: Set) -> list[str]:
     oracle = oracle_score((lattice for _, lattice in test.lattices), test.text, test.words)
     return [
         f"First pass: {test.wer(test.lattices, 0.1, 0.0).wer:.2f} at acoustic scale 0.1, "
-        f"{test.wer(test.lattices, scale, penalty).wer:.2f} at scale and word penalty chosen on dev ({scale:.3g}, "
-        f"{penalty:g}); the nearest paths of the lattices: {oracle.wer:.2f}.",
+        f"{test.wer(test.lattices, scale, penalty).wer:.2f} at the scale and word penalty chosen on dev ({scale:.3g}, "
+        f"{penalty:g}); oracle: {oracle.wer:.2f}.",
     ]
 
 

@@ -186,8 +186,8 @@ def main(shared: Path, only: tuple[str, ...], cells: Path, output: Path | None) 
         f"at most {TOLERANCE} worse",
         "largest change",
         "change predicted / realised",
-        "among sentences − rescored",
-        "moved",
+        "search error",
+        "weights changed",
         f"kept below {MIN_WORDS} words",
     )
     print("\n".join(lines))

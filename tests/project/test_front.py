@@ -35,7 +35,7 @@ def test_table_is_sorted_by_time_and_includes_kaldi():
     assert [line.split(" | ")[3] for line in lines if line.startswith("| LSTM") or line.startswith("| Kaldi")] == [
         "1.00", "5.00", "8.00", "8.1", "19.2",
     ]  # fmt: skip
-    assert "- in that time: 21.00 by LSTM, nbest, n 0 (8.00 s)" in lines
+    assert "- in that time: 21.00 with LSTM, nbest, n 0 (8.00 s)" in lines
 
 
 def test_settings_are_options_of_rescoring():
