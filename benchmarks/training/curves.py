@@ -209,7 +209,7 @@ def momentum_table(cells: Cells) -> Iterator[str]:
 
 def warmup_table(cells: Cells) -> Iterator[str]:
     """Yield perplexity by the steps of the warm-up."""
-    yield from head("steps of the warm-up", *WARMUPS)
+    yield from head("warm-up steps", *WARMUPS)
     yield row("perplexity", *(_final(cells, f"warm-up {warmup}") for warmup in WARMUPS))
 
 
@@ -243,7 +243,7 @@ def share_table(cells: Cells) -> Iterator[str]:
     parts = {
         "pad": "loading", "forward": "forward", "backward": "softmax and backward", "update": "update", "rest": "rest"
     }  # fmt: skip
-    yield from head("", "seconds of a step", *parts.values())
+    yield from head("", "seconds per step", *parts.values())
     for name in ("small network", "default network"):
         cell = cells[f"shares, {name}"]
         yield row(name, f"{cell['machines']['step']:.3f}", *(f"{cell['parts'][part]:.1%}" for part in parts))
