@@ -160,5 +160,5 @@ def test_the_file_name_does_not_determine_the_format(tmp_path, name):
 
 def test_the_documentation_lists_the_operators():
     page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
-    operators = page.partition("These operators of the standard run: ")[2].partition(".")[0]
+    operators = page.partition("These standard operators are supported: ")[2].partition(".")[0]
     assert set(operators.replace("\n", " ").split(", ")) == OPERATORS
