@@ -43,7 +43,7 @@ TITLES = {
 
 def table(corrector: Corrector, utterances: Sequence[Case]) -> Iterator[str]:
     """Count the phrases that are whole before and after, and false corrections."""
-    yield from head("set", "phrases", "utterances", "WER before", "after", "phrases whole before", "after", "changed")
+    yield from head("set", "phrases", "utterances", "WER", "corrected", "complete phrases", "corrected", "changed")
     groups: dict[tuple[str, int], list[Case]] = {}
     for case in utterances:
         groups.setdefault((case.bed, case.size), []).append(case)
@@ -73,7 +73,7 @@ def table(corrector: Corrector, utterances: Sequence[Case]) -> Iterator[str]:
 def rare_words(corrector: Corrector, folder: Path, sizes: Sequence[int]) -> Iterator[str]:
     """Score rare and other words of Whisper's best hypotheses before and after."""
     references = read_text(folder / "text")
-    yield from head("Whisper's", "phrases", "WER", "after", "rare words", "after", "other words", "after")
+    yield from head("output", "phrases", "WER", "corrected", "rare words", "corrected", "other words", "corrected")
     for name in ("nbest", "nbest_written"):
         best = {key: words for key, (words, _) in whisper_best(folder, name).items()}
         for size in sizes:

@@ -88,7 +88,7 @@ def rows(english: Path, real: Path) -> Iterator[str]:
         general |= read_text(english / part / "general" / "first_pass_1best")
         general_references |= read_text(english / part / "general" / "text")
     yield from head(
-        "set", "evidence from", "edits", "rare words right", "WER", "other words' WER", "utterances changed"
+        "set", "evidence from", "edits", "rare words right", "WER", "WER on other words", "utterances changed"
     )
     start = Entities.parsed(names, normalizer=BASIC)
     first = corrected(corrector, start, general)
