@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ninja.decoding.hypothesis import Hypothesis
 from ninja.errors import ModelError, OptionError, check_range
+from ninja.lm.protocol import lock_of
 
 if TYPE_CHECKING:
     from ninja.context.entities.lists import PhraseList
@@ -84,7 +85,8 @@ def beam_search(
     """Search for the unit sequences with the best combined model and context scores.
 
     With CTC scores, the model score is λ · ln p of the CTC model + (1 - λ) · ln p of `step`, where λ is `ctc_weight`.
-    All utterances are searched in one batch; results do not depend on other utterances in the batch.
+    All utterances are searched in one batch; results do not depend on other utterances in the batch. Searches with the
+    same tracker in other threads wait until this one ends.
 
     Args:
         step: The model: a function of states and the units to read, int64 [n]. It returns the natural log-probabilities
@@ -111,7 +113,20 @@ def beam_search(
     Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2; for CTC scores and the end of the
     search, Watanabe and others 2017 (see `CtcPrefixes`).
     """
-    options = options or BeamOptions()
+    with lock_of(tracker):
+        return _search(step, states, tracker, lists, options or BeamOptions(), bos, eos, ctc)
+
+
+def _search(
+    step: Step,
+    states: Any,
+    tracker: UnitTracker,
+    lists: Sequence[Sequence[PhraseList]],
+    options: BeamOptions,
+    bos: int,
+    eos: int,
+    ctc: CtcPrefixes | None,
+) -> list[list[Hypothesis]]:
     tracker.clear()
     starts = [tracker.start(of_utterance) for of_utterance in lists]
     count = len(starts)

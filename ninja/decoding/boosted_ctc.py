@@ -15,6 +15,7 @@ from ninja.decoding.beam_search import Floats, Ints, combine, make_hypothesis, m
 from ninja.decoding.ctc_options import CtcOptions
 from ninja.decoding.hypothesis import Hypothesis
 from ninja.decoding.units import NEVER, CtcUnits
+from ninja.lm.protocol import lock_of
 
 if TYPE_CHECKING:
     from ninja.context.entities.lists import PhraseList
@@ -40,7 +41,7 @@ def boosted_search(
     """Return the unit sequences with the best sum of CTC and tracker scores, best first.
 
     The CTC score of a sequence is the log of the sum of the probabilities of its alignments; the tracker scores each
-    sequence once.
+    sequence once. Searches with the same tracker in other threads wait until this one ends.
 
     Args:
         logprob: Natural log-probabilities, [frames, units].
@@ -52,6 +53,13 @@ def boosted_search(
     Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1
     (prefix search); Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing).
     """
+    with lock_of(tracker):
+        return _search(logprob, units, tracker, lists, options)
+
+
+def _search(
+    logprob: Floats, units: CtcUnits, tracker: UnitTracker, lists: Sequence[PhraseList], options: CtcOptions
+) -> list[Hypothesis]:
     num_units = logprob.shape[1]
     tracker.clear()
     start = tracker.start(lists)

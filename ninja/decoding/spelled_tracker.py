@@ -19,6 +19,7 @@ from ninja.decoding.spelling import Spelling
 from ninja.errors import OptionError, VocabularyError
 from ninja.lm.ngram.classes import is_class
 from ninja.lm.ngram.model import NgramLM
+from ninja.lm.protocol import exclusive
 from ninja.lm.word_map import MARKS
 
 ROOM = 1 << 17  # number of phrase words that can be added to the vocabulary
@@ -38,7 +39,7 @@ class SpelledTracker:
 
     A word is scored when the next word begins, or at the end. Until then, its letters receive part of the boost that
     the word would have if it continued a phrase; this partial boost is removed when the word is scored. The unit scores
-    in a sentence therefore have the same sum as the word scores.
+    in a sentence therefore have the same sum as the word scores. Threads that share a tracker wait for each other.
 
     The vocabulary is open. Words in phrases are added to it, even if they are unknown to the class model. All other
     words that are unknown to the class model are scored as its ``<unk>``.
@@ -96,6 +97,7 @@ class SpelledTracker:
         self._steps: dict[int, tuple[int, float]] = {}  # state · num_units + unit -> next state, score
         self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the state with its word finished, score
 
+    @exclusive
     def clear(self) -> None:
         """Discard all states; if less than half of the room for phrase words is free, also discard these words."""
         self._tracker.clear()
@@ -104,6 +106,7 @@ class SpelledTracker:
             in_use = set[str]().union(*(boosts.words for boosts in self._compiled.values()))
             self._make_vocabulary(max(self._room, 4 * len(in_use)))
 
+    @exclusive
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
         """Return the initial state for an utterance with these phrase lists."""
         self._utterances.append(tuple(self._boosts_of(phrases) for phrases in lists))
@@ -118,6 +121,7 @@ class SpelledTracker:
                 self._compiled[phrases] = boosts
         return boosts
 
+    @exclusive
     def advance(
         self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -139,6 +143,7 @@ class SpelledTracker:
         after = np.fromiter((state for state, _ in steps), np.int64, len(steps))
         return after, np.fromiter((gain for _, gain in steps), np.float32, len(steps))
 
+    @exclusive
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return the score of finishing the last word and ending the sentence in each state, float32 [n].
 
@@ -153,6 +158,7 @@ class SpelledTracker:
         gain[is_allowed] += self._tracker.final(words)
         return gain.astype(np.float32)
 
+    @exclusive
     def matches(self, start: int, units: Sequence[int]) -> list[Match]:
         """Return the phrases in a unit sequence; positions are word indices. See `Tracker.matches`."""
         words = np.array([self._id(word) for word in self.spelling.words(units)], np.int32)

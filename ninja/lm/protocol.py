@@ -44,7 +44,7 @@ class _Lock:
         return _Lock, ()
 
 
-def _lock_of(shared: object) -> AbstractContextManager[bool]:
+def lock_of(shared: object) -> AbstractContextManager[bool]:
     """Return the re-entrant lock of an object."""
     attributes, owner = shared.__dict__, id(shared)
     holder: _Lock | None = attributes.get("_lock")
@@ -59,7 +59,7 @@ def exclusive(method: Method) -> Method:
 
     @functools.wraps(method)
     def locked(self: Any, *args: Any, **options: Any) -> Any:
-        with _lock_of(self):
+        with lock_of(self):
             return method(self, *args, **options)
 
     return locked  # type: ignore[return-value]

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from ninja.decoding.lexicon import NO_LEXICON
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 
+TABLE = SymbolTable.from_words(["<eps>", "</s>", "b", "ab", "aa", "bb", "a"])
 EXACT = BeamOptions(beam=0, score_beam=math.inf, max_units=0)
 PIECE_UNITS = ctc_units(["<s>", "▁", "▁a", "▁ab", "a", "b", "bb"], 0, "pieces")  # those of PIECES
 UNIFORM = np.log(np.full((3, 7), 1 / 7))
@@ -364,6 +366,24 @@ def test_beam_search_finds_only_words_of_the_grammar(scale):
     for hypotheses in stepped, ctc_nbest(logprob, units, None, search, tracker=Forbidding(2)):
         assert hypotheses
         assert not any(2 in hypothesis.units for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize("make", [lambda: SpelledTracker(PIECES), lambda: Tracker(TABLE)], ids=["spelled", "words"])
+def test_threads_share_a_tracker(make):
+    def attention(seed, tracker):
+        step, _ = drawn_model(seed, len(PIECES), impossible=0)
+        lists = [[names("ab", "aa ab")]]
+        return beam_search(step, starts_of([0]), tracker, lists, BeamOptions(beam=4, max_length=5), bos=BOS, eos=EOS)
+
+    def ctc(seed, tracker):
+        logprob = np.log(np.random.default_rng(seed).dirichlet(np.full(len(PIECES), 0.3), 12))
+        return ctc_nbest(logprob, PIECE_UNITS, None, CtcOptions(beam=8), tracker=tracker, lists=[names("ab", "bb a")])
+
+    cases = [(search, seed) for seed in range(12) for search in (attention, ctc)]
+    expected = [search(seed, make()) for search, seed in cases]
+    shared = make()
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda case: case[0](case[1], shared), cases)) == expected
 
 
 def test_within_beams_keeps_a_hypothesis_exactly_at_the_beam():
