@@ -17,8 +17,7 @@ from ninja.context.retrieval.retriever import LONG_LIST, Retriever
 from ninja.context.settings import NO_MODEL, Augmentation
 from ninja.context.sound.arc_phones import ArcPhones
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.letters import LetterPronouncer, letter_confusion
-from ninja.context.sound.pronunciation import Pronouncer
+from ninja.context.sound.letters import letter_confusion
 from ninja.errors import DependencyError, ModelError
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
@@ -42,7 +41,7 @@ def make_augmenter(
         words: The symbol table of the lattices, which contains the words of all phrases; with `written`, the table of
             lexical words.
         entities: All phrases.
-        models: N-gram models.
+        models: N-gram models and pronunciations.
         tracker: The grammar, whose map from words to those of the class model is reused.
         written: Written words and their lexical forms; if None, words are compared exactly.
 
@@ -51,12 +50,13 @@ def make_augmenter(
         ModelError: The context model cannot encode the phrases.
     """
     confusion = _confusion(augmentation, words if written is None else written.words, entities)
+    assert models.pronouncer is not None
     phones = None
     if augmentation.transition_model is not None and augmentation.phones is not None:
         phones = ArcPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
     return Augmenter(
         words,
-        LetterPronouncer() if augmentation.letters_only else Pronouncer.english(augmentation.lexicon),
+        models.pronouncer,
         confusion,
         augmentation.options,
         costs=model_costs(augmentation, options, words, models, tracker),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.entities.lists import Entities
 from ninja.context.settings import DEFAULT_MODEL, Context, Name
+from ninja.context.sound.letters import LetterPronouncer
+from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import Log, ModelError
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice.symbols import SymbolTable
@@ -25,21 +27,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ContextModels:
-    """The n-gram models that a context uses; threads can share the models."""
+    """The models of a context, which do not depend on the words of lattices; threads can share the models."""
 
     class_lm: NgramLM | None
     old_lm: NgramLM | None  # first-pass model; with augmentation, it has <unk>
+    pronouncer: Pronouncer | None  # None without augmentation
 
 
 def load_models(context: Context, old_lm: Name | NgramLM | None, words: SymbolTable, log: Log) -> ContextModels:
-    """Load the class model, and the old model if the class model or augmentation requires it."""
+    """Load the class model, the old model if the class model or augmentation requires it, and pronunciations.
+
+    Raises:
+        DependencyError: A library for pronunciations is not installed.
+    """
     class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, log, context.load_options)
     old = None
     if old_lm is not None and (class_lm is not None or context.augmentation is not None):
         old = load_ngram(old_lm, words, log, context.load_options)
         if context.augmentation is not None:
             old = with_unknown(old)
-    return ContextModels(class_lm, old)
+    pronouncer: Pronouncer | None = None
+    if context.augmentation is not None:
+        letters_only, lexicon = context.augmentation.letters_only, context.augmentation.lexicon
+        pronouncer = LetterPronouncer() if letters_only else Pronouncer.english(lexicon)
+    return ContextModels(class_lm, old, pronouncer)
 
 
 def load_entities(context: Context, words: SymbolTable, normalizer: Normalizer) -> Entities:

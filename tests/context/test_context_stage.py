@@ -17,6 +17,7 @@ from ninja import read
 from ninja.context import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.settings import Augmentation, Context
+from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Contextual
 from ninja.errors import FormatError, InputError, OptionError, VocabularyError
 from ninja.graph import best_path, from_arcs
@@ -412,3 +413,21 @@ def test_growing_table_with_gaps_is_bound_again_only_after_growth():
     assert stage.bind(words, RescoreReport(), 50) is tracker
     [new] = words.intern(["w3"])
     assert stage.bind(words, RescoreReport(), new) is not tracker
+
+
+def test_pronunciations_are_read_once_for_a_growing_table(monkeypatch):
+    readings = []
+
+    def english(lexicon):
+        readings.append(lexicon)
+        return Pronouncer({"katy": ["K EY T IY"], "kati": ["K AA T IY"]})
+
+    monkeypatch.setattr(Pronouncer, "english", english)
+    words = SymbolTable.growing()
+    stage = Contextual(Context(Entities.from_dict({"": ["katy"]}), augmentation=Augmentation(), normalizer="none"))
+    for word in ("kati", "new"):
+        number = words.intern([word])
+        lattice = from_arcs(word, [0], [1], number, [0.0], finals={1: 0.0}, words=words)
+        list(stage([(word, lattice)]))
+        assert [added.phrase for added in stage.added] == (["katy"] if word == "kati" else [])
+    assert readings == [None]
