@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from ninja.context.augmentation.augment import Added, Augmenter
 from ninja.context.augmenter import make_augmenter, model_costs
 from ninja.context.booster import make_booster
@@ -15,6 +17,7 @@ from ninja.context.settings import Context
 from ninja.context.sound.confusion import MAX_PHONES
 from ninja.context.sound.letters import plain_letters
 from ninja.lattice import Lattice
+from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Normalizer
 from ninja.lm.word_map import complete
@@ -89,7 +92,7 @@ class LexicalBinding:
         self._follow_words()
         if self.augmenter is not None:
             lattice, added = self.augmenter(lattice, lists)
-            of_forms = lexical.written.lattice(lattice) if added else of_forms
+            of_forms = lexical.written.lattice(self._without_genitives(lattice, added)) if added else of_forms
         if not boosts:
             return lexical.respelled(lattice, of_forms, lists), added
         self._include(int(of_forms.lattice.word.max(initial=0)))
@@ -106,6 +109,18 @@ class LexicalBinding:
     def in_table(self, lattice: Lattice) -> Lattice:
         """Convert a lattice from another symbol table to the table of results."""
         return self._lexical.written.in_table(lattice)
+
+    def _without_genitives(self, lattice: Lattice, added: Iterable[Added]) -> Lattice:
+        """Remove the ``'s`` from the last words of added phrases, so that the grammar recognises the phrases."""
+        endings = {addition.phrase.split(" ")[-1]: addition.genitive for addition in added if addition.genitive}
+        if not endings:
+            return lattice
+        plain = [word[: word.rindex(ending)] for word, ending in endings.items()]
+        genitives, numbers = (self._lexical.written.ids(words) for words in (endings, plain))
+        word = np.array(lattice.word)
+        for genitive, number in zip(genitives, numbers, strict=True):
+            word[lattice.word == genitive] = number
+        return lattice.replace(word=frozen(word))
 
     def _follow_words(self) -> None:
         """Update the tracker and the augmenter if words were added to a growing table."""

@@ -63,6 +63,9 @@ def test_name_replaces_similar_words_and_keeps_punctuation(corrector):
         ("CALL CLENDENING'S HOME", "Clendenin", "CALL CLENDENIN'S HOME"),
         ("we saw Clendenning's home", "Clendenins", "we saw Clendenins home"),
         ("we saw clendening's home", "Clendenin's", "we saw Clendenin's home"),
+        ("we saw Clendenin's home", "Clendening", "we saw Clendening's home"),
+        ("we saw Clendeni's home", "Clendenis", "we saw Clendenis home"),
+        ("we saw Clendenin's home", "Clendenis", "we saw Clendenis home"),
     ],
 )
 def test_genitive_of_replaced_words_is_kept(text, phrase, result):

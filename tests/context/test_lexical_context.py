@@ -176,6 +176,27 @@ def test_added_phrases_have_list_spelling_and_replaced_punctuation():
     assert "Moulder." in result.words
 
 
+@pytest.mark.parametrize("settings", [{}, {"class_lm": "class.arpa"}], ids=["boosts", "class model"])
+@pytest.mark.parametrize(
+    ("phrase", "text", "expected"),
+    [
+        ("Kathy Clendenin", "Saw Cathie Clendening’s, now.", "Saw Kathy Clendenin’s, now."),
+        ("Clendening", "Saw Clendenin's home.", "Saw Clendening's home."),
+        ("clendening", "Saw Clendenin's home.", "Saw Clendening's home."),
+        ("Clendenin's", "Saw Clendening's home.", "Saw Clendenin's home."),
+    ],
+)
+def test_added_phrases_keep_the_genitive_and_their_boosts(tmp_path, phrase, text, expected, settings):
+    if settings:
+        ngrams = {("<s>",): (-99.0, 0.0), ("</s>",): (-1.0, 0.0), ("<unk>",): (-4.0, 0.0), ("@name",): (-1.0, 0.0)}
+        (tmp_path / "class.arpa").write_bytes(write_arpa(SlowNgram(1, ngrams)))
+        settings = {"class_lm": tmp_path / "class.arpa"}
+    options = ContextOptions(keyword_boost=30.0, max_unknown=1.0)
+    stage = stage_of({"@name": [phrase]}, options=options, augmentation=Augmentation(letters_only=True), **settings)
+    ((_, result),) = stage([("utt", nbest_lattice(text))])
+    assert text_of(result) == expected
+
+
 def test_capitals_are_kept_only_at_sentence_beginnings():
     lattice = nbest_lattice("Folder plays. Folder stops Folder now, or not.")
     stage = stage_of({"phrases": ["moulder", "Xavier"]}, augmentation=Augmentation(letters_only=True))

@@ -59,6 +59,7 @@ class Added:
     cost: float  # acoustic cost added to that of the path, nats, unscaled
     excess: float  # cost of the best sentence through the path minus that of the best path of the lattice, nats
     frames: tuple[int, int] | None  # first frame, and last frame plus 1; None if the lattice has no times
+    genitive: str = ""  # the "'s" of the replaced words, which is a part of `phrase`
 
 
 class _Span(NamedTuple):
@@ -120,8 +121,8 @@ class Augmenter:
         silent: Words that are not pronounced. Other words without a pronunciation are never replaced.
         retriever: Retriever that selects phrases from long lists.  [default: search for all phrases]
         written: Written words and their lexical forms. If they are set, words are compared by their lexical forms, and
-            phrases are spelled as in their lists, with the punctuation and the sentence-initial capital of the words
-            that they replace.  [default: words are compared unchanged]
+            phrases are spelled as in their lists, with the punctuation, the genitive (``'s``) and the sentence-initial
+            capital of the words that they replace.  [default: words are compared unchanged]
     """
 
     def __init__(
@@ -207,6 +208,7 @@ class Augmenter:
                 paid,
                 span.excess,
                 None if times is None else (int(times[place.start]), int(times[place.end])),
+                place.genitive,
             )
             for span, place, paid in zip(spans, replacements, cost, strict=True)
         )
@@ -260,7 +262,10 @@ class Augmenter:
                 for span in spans
             ]
         of_spans = WrittenReplacements(self._written, source, of_forms, self.options.acoustic_scale)
-        return [of_spans.of(span.start, span.end, span.arcs, span.variant, is_cased=span.is_cased) for span in spans]
+        return [
+            of_spans.of(span.start, span.end, span.arcs, span.variant, span.distance, is_cased=span.is_cased)
+            for span in spans
+        ]
 
     def _spans(
         self, source: Lattice, pronounced: PronouncedList, phrases: PhraseList, of_forms: LexicalLattice | None

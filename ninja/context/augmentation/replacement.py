@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ninja import _context
 from ninja.context.augmentation.insertion import Chain
 from ninja.context.augmentation.pronounced_list import Variant
-from ninja.context.entities.written import WrittenWords, ends_sentence, in_place_of
+from ninja.context.entities.written import WrittenWords, ends_sentence, in_place_of, kept_genitive
 from ninja.graph.lexical import LexicalLattice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON
@@ -24,6 +24,7 @@ class Replacement(NamedTuple):
     arcs: npt.NDArray[np.int64]  # arcs of the path
     words: tuple[int, ...]  # words of the phrase
     num_phones: npt.NDArray[np.integer]  # number of phones of each word
+    genitive: str = ""  # the "'s" of the replaced words, which the last word of the phrase keeps
 
 
 class WrittenReplacements:
@@ -45,7 +46,14 @@ class WrittenReplacements:
         self._state[of_forms.state] = np.arange(source.num_states)
 
     def of(
-        self, start: int, end: int, lexical_arcs: npt.NDArray[np.int64], variant: Variant, *, is_cased: bool
+        self,
+        start: int,
+        end: int,
+        lexical_arcs: npt.NDArray[np.int64],
+        variant: Variant,
+        distance: float,
+        *,
+        is_cased: bool,
     ) -> Replacement:
         """Return the replacement of a path with a phrase.
 
@@ -54,23 +62,28 @@ class WrittenReplacements:
             end: Last state of the path.
             lexical_arcs: Arcs of the path.
             variant: The phrase that replaces the path.
+            distance: Distance between the phrase and the words of the path.
             is_cased: Whether the phrase list distinguishes case; if not, an initial capital of the replaced words is
                 kept at any position in the sentence.
         """
         table = self._written.table
         arcs = self._of_forms.written_arcs(lexical_arcs)
         state = int(self._state[start])
-        replaced = [number for number in self._source.word[arcs].tolist() if number != EPSILON and table.form(number)]
+        numbers = self._source.word[arcs].tolist()
+        replaced = table.words.spell([number for number in numbers if number != EPSILON and table.form(number)])
+        genitive = kept_genitive(replaced, variant.recognised or variant.text, distance)
         words = in_place_of(
             variant.written,
-            table.words.word(replaced[0]),
-            table.words.word(replaced[-1]),
+            replaced[0],
+            replaced[-1],
             begins_sentence=not is_cased or self._begins_sentence(state),
+            genitive=genitive,
         )
         length = [len(form) for form in table.normalizer.forms(variant.written)]
         end_of_word = np.cumsum([0, *length])
         num_phones = np.diff(np.cumsum([0, *variant.num_phones])[end_of_word])
-        return Replacement(state, int(self._state[end]), arcs, tuple(self._written.ids(words)), num_phones)
+        ids = tuple(self._written.ids(words))
+        return Replacement(state, int(self._state[end]), arcs, ids, num_phones, genitive)
 
     def _begins_sentence(self, state: int) -> bool:
         """Return whether a sentence begins at a state, according to the best path to that state."""

@@ -16,9 +16,7 @@ from ninja.context.correction.decision import Decision, Doubles
 from ninja.context.correction.evidence import Surprise, evidence
 from ninja.context.correction.search import Match, matches
 from ninja.context.entities.lists import PhraseList
-from ninja.context.entities.written import affixes, ends_sentence, in_place_of, is_capitalised
-from ninja.context.sound.letters import plain_letters
-from ninja.evaluate import edits
+from ninja.context.entities.written import ends_sentence, in_place_of, is_capitalised, kept_genitive
 from ninja.lattice.text import BASIC, Form, Normalizer
 
 COMMON = 11.0  # words with a lower unigram cost, in nats, are common; a common word alone is not treated as a phrase
@@ -254,24 +252,15 @@ def _change(
 ) -> Change:
     text = " ".join(match.variant.written)
     before = transcript.written[begin:end]
-    *words, last = match.variant.written
-    after = _written(transcript, [*words, last + _genitive(before, match)], begin, end, is_cased=source.is_cased)
+    genitive = kept_genitive(before, match.variant.recognised or match.variant.text, match.distance)
+    after = _written(transcript, match.variant.written, begin, end, is_cased=source.is_cased, genitive=genitive)
     relative = match.distance / match.length
     return Change(begin, end, before, after, text, source.phrases[text][0], "sound", relative, probability)
 
 
-def _genitive(words: Sequence[str], match: Match) -> str:
-    """Return the ``'s`` of the last replaced word if it is not a part of the name, else an empty string."""
-    last = words[-1]
-    ending = last[: len(last) - len(affixes(last)[1])][-2:]
-    if ending.lower() not in ("'s", "’s") or not match.distance:  # "Mac's" sounds exactly like the phrase "Max"
-        return ""
-    texts = "".join(words), match.variant.recognised or match.variant.text
-    letters, phrase = (plain_letters(text).replace("'", "") for text in texts)
-    return ending if edits(letters[:-1], phrase) < edits(letters, phrase) else ""
-
-
-def _written(transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool) -> tuple[str, ...]:
+def _written(
+    transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool, genitive: str = ""
+) -> tuple[str, ...]:
     """Return the words of a phrase with the punctuation and the initial capital of the words that it replaces.
 
     A phrase from a list without capitals is capitalised if all the replaced words are capitalised. If a
@@ -286,4 +275,5 @@ def _written(transcript: Transcript, phrase: Sequence[str], begin: int, end: int
         phrase = [word.upper() for word in phrase]
     elif not is_cased and all(map(is_capitalised, replaced)) and (not begins_sentence or len(replaced) > 1):
         phrase = [word[:1].upper() + word[1:] for word in phrase]
-    return in_place_of(phrase, replaced[0], replaced[-1], begins_sentence=begins_sentence or not is_cased)
+    begins_sentence |= not is_cased
+    return in_place_of(phrase, replaced[0], replaced[-1], begins_sentence=begins_sentence, genitive=genitive)

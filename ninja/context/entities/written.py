@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from ninja.context.sound.letters import plain_letters
+from ninja.evaluate import edits
 from ninja.graph.lexical import LexicalLattice, lexical_lattice
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import frozen
@@ -38,7 +40,34 @@ def is_capitalised(word: str) -> bool:
     return next((char.isupper() for char in word if char.lower() != char.upper()), False)
 
 
-def in_place_of(phrase: Sequence[str], first: str, last: str, *, begins_sentence: bool) -> tuple[str, ...]:
+def genitive_ending(word: str) -> str:
+    """Return the ``'s`` at the end of a word, before any punctuation; an empty string if there is none."""
+    ending = word[: len(word) - len(affixes(word)[1])][-2:]
+    return ending if ending.lower() in ("'s", "’s") else ""
+
+
+def kept_genitive(replaced: Sequence[str], phrase: str, distance: float) -> str:
+    """Return the ``'s`` of the last replaced word if it is not a part of the name, else an empty string.
+
+    It is a part of the name if the letters of the replaced words are more similar to the phrase with it than without it
+    or, if both are equally similar, if the phrase ends with a similar sound, as "Davis" in place of "David's".
+
+    Args:
+        replaced: The replaced words.
+        phrase: The phrase, or the words that are recognised for it.
+        distance: Distance between the phones or letters of the phrase and the replaced words.
+    """
+    ending = genitive_ending(replaced[-1])
+    if not ending or not distance:  # "Mac's" sounds exactly like the phrase "Max"
+        return ""
+    letters, others = (plain_letters(text).replace("'", "") for text in ("".join(replaced), phrase))
+    gain = edits(letters, others) - edits(letters[:-1], others)
+    return ending if gain > 0 or (gain == 0 and not others.endswith(("s", "x", "z"))) else ""
+
+
+def in_place_of(
+    phrase: Sequence[str], first: str, last: str, *, begins_sentence: bool, genitive: str = ""
+) -> tuple[str, ...]:
     """Return the written words of a phrase that replaces other words.
 
     The phrase is spelled as in its list. The punctuation before and after the replaced words is added, unless the
@@ -50,8 +79,9 @@ def in_place_of(phrase: Sequence[str], first: str, last: str, *, begins_sentence
         first: The first replaced word.
         last: The last replaced word.
         begins_sentence: Whether the phrase begins a sentence.
+        genitive: The ``'s`` that is added to the phrase, see `kept_genitive`.
     """
-    words = list(phrase)
+    words = [*phrase[:-1], phrase[-1] + genitive]
     if begins_sentence and is_capitalised(first) and words[0].islower():
         words[0] = _capitalised(words[0])
     before, after = affixes(first)[0], affixes(last)[1]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.context.entities.lists import PhraseList
-from ninja.context.entities.written import WrittenWords, ends_sentence, in_place_of, is_capitalised
+from ninja.context.entities.written import WrittenWords, ends_sentence, genitive_ending, in_place_of, is_capitalised
 from ninja.graph.split import copied_lattice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON
@@ -246,7 +246,8 @@ class _Backward:
             if place == 0 or at == len(words) - 1:
                 first = phrases.spell(written) if place == 0 else ""
                 begins = place == 0 and forward.begins_sentence[before]
-                words = in_place_of(words, first, suffix.last, begins_sentence=begins)
+                genitive = "" if genitive_ending(words[-1]) else genitive_ending(suffix.last)
+                words = in_place_of(words, first, suffix.last, begins_sentence=begins, genitive=genitive)
             number = phrases.id(words[at])
         self.has_changes |= number != (written if forward.is_first[arc] else EPSILON)
         return (_Rest(suffix.spelling, place, suffix.last) if place else None), number
