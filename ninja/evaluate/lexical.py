@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from ninja.errors import FormatError, OptionError
@@ -14,10 +15,17 @@ Text = Sequence[str]
 NormalizerName = str | os.PathLike[str] | Normalizer
 
 
-def refuse_strings(texts: Mapping[str, object]) -> None:
-    """Raise OptionError if a transcript is a string, whose letters would be compared as words."""
-    if (key := next((key for key, text in texts.items() if isinstance(text, str)), None)) is not None:
-        raise OptionError(f"the text of {key!r} is a string; pass a list of words, such as text.split()")
+def check_texts(texts: Mapping[str, object]) -> None:
+    """Raise OptionError if `texts` does not map utterance ids to sequences of words; only first words are checked."""
+    if not isinstance(texts, Mapping):
+        name = type(texts).__name__
+        raise OptionError(f"the texts are a {name}, but must be a mapping, such as {{'utt1': ['hello', 'world']}}")
+    for key, text in texts.items():
+        if isinstance(text, str):
+            raise OptionError(f"the text of {key!r} is a string; pass a list of words, such as text.split()")
+        first = next(iter(text), "") if isinstance(text, Iterable) else text
+        if first is None or isinstance(first, numbers.Number):
+            raise OptionError(f"the text of {key!r} contains {first!r}, but must be a list of words (str)")
 
 
 def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict[str, list[str]]:
@@ -45,7 +53,7 @@ def lexical_references(references: Mapping[str, Text], normalizer: NormalizerNam
     """
     normalizer = make_normalizer(normalizer)
     lexical = lexical_texts(references, normalizer)
-    if any(references.values()) and not any(lexical.values()):
+    if any(map(len, references.values())) and not any(lexical.values()):
         example = next(word for words in references.values() for word in words)
         message = f"the normalizer {normalizer.name} removes every word in the references, for example {example!r}"
         raise FormatError(f"{message}, so there is nothing to score; choose another normalizer")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError, counted
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
 from ninja.evaluate.filtered_lattices import LatticeFilter
-from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts, refuse_strings
+from ninja.evaluate.lexical import NormalizerName, check_texts, lexical_references, lexical_texts
 from ninja.evaluate.normal_form import reference_ids
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.oracle import Oracle, oracle
@@ -70,7 +70,7 @@ def number(
 
     Source: Kaldi, egs/wsj/s5/utils/sym2int.pl, ``--map-oov``.
     """
-    refuse_strings(references)
+    check_texts(references)
     ids, unknown = {}, {}
     if forms is not None:
         names, sizes = forms.normalizer.concatenated([word for words in references.values() for word in words])
@@ -185,18 +185,17 @@ def score_each(
     return {key: align(references[key], hypotheses.get(key, ())) for key in keys}
 
 
-def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: Mode) -> list[str]:
+def scored_keys(references: Mapping[str, object], hypotheses: Mapping[str, object], mode: Mode) -> list[str]:
     """Return the ids of the scored utterances, in the order of the references; see ``score``.
 
     Raises:
         FormatError: A reference has no hypothesis in the mode "strict", or no reference has one.
-        OptionError: The mode is unknown, or a text is a string, whose letters would be scored as words.
+        OptionError: The mode is unknown, or a text is not a sequence of words.
     """
     if mode not in ("strict", "all", "present"):
         raise OptionError(f"mode is {mode!r}, but must be one of strict, all, present")
     for texts in (references, hypotheses):
-        if isinstance(texts, Mapping):
-            refuse_strings(texts)
+        check_texts(texts)
     missing = [key for key in references if key not in hypotheses]
     if len(missing) == len(references):
         raise FormatError("no reference has a hypothesis; check that the utterance ids match")

@@ -37,7 +37,8 @@ class SymbolTable:
         """Create a table from ``(word, id)`` pairs.
 
         Raises:
-            SymbolError: A word has two ids, an id has two words, or an id is negative or exceeds int32.
+            SymbolError: A word has two ids, an id has two words, an id is negative or exceeds int32, or an entry is no
+                such pair.
         """
         self.path = path
         self.grows = False  # whether `intern` adds new words
@@ -46,8 +47,14 @@ class SymbolTable:
         self._word: dict[int, str] = {}
         self._free = 0  # all ids from the number of words up to this id are in use
         self._irregular: tuple[int, list[str]] = 0, []  # size of the table, and its irregular words
-        for word, number in entries:
-            if number < 0:
+        for entry in entries:
+            try:
+                word, number = entry
+                is_negative = number < 0
+            except (TypeError, ValueError) as error:
+                advice = "for words without ids, use SymbolTable.from_words"
+                raise SymbolError(f"{entry!r:.60} is not a pair of a word and its id; {advice}", path) from error
+            if is_negative:
                 raise SymbolError(f"word {word!r} has the negative id {number}", path)
             if number > LARGEST_ID:
                 raise SymbolError(

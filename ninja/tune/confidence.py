@@ -16,7 +16,7 @@ from ninja.consensus.word_features import NAMES, OF_LM, OF_UTTERANCE, WordFeatur
 from ninja.errors import FormatError, Log, NinjaError
 from ninja.evaluate import align
 from ninja.evaluate.confidence import ConfidenceScores, score_confidences
-from ninja.evaluate.lexical import refuse_strings
+from ninja.evaluate.lexical import check_texts
 from ninja.evaluate.normal_form import composed_words
 from ninja.lattice import Scales
 from ninja.lattice.batch import Batch, Keyed, collect_batches, pairs
@@ -180,7 +180,7 @@ def _decoded(
     features: list[WordFeatures] = []
     labels: list[bool] = []
     keys: list[str] = []
-    refuse_strings(references)
+    check_texts(references)
     scored = ((key, lattice) for key, lattice in pairs(lattices) if key in references)
     for batch in collect_batches(scored):
         for part in _tolerant(batch, lambda some: _batch_features(some, scales, estimator, forms), log):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ninja.errors import Log, OptionError
 from ninja.evaluate.bootstrap import Interval
-from ninja.evaluate.lexical import refuse_strings
+from ninja.evaluate.lexical import check_texts
 from ninja.graph import remove_alignments
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Keyed, pairs
@@ -98,7 +98,7 @@ def tune_first_pass(
     if start.acoustic == 0.0 or start.lm == 0.0:
         name = "acoustic" if start.acoustic == 0.0 else "LM"
         raise OptionError(f"the initial {name} scale is 0, so no other scale would be tried; set a nonzero scale")
-    refuse_strings(references)
+    check_texts(references)
     lattices = [(key, _without_alignments(lattice)) for key, lattice in pairs(lattices) if key in references]
 
     def sentences_at(weights: Weights, log: Log) -> Features:

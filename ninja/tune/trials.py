@@ -16,7 +16,7 @@ from ninja.context.grammar.tracker import Tracker, add_context
 from ninja.context.options import ContextOptions
 from ninja.errors import FormatError, Log, NinjaError, OptionError, named
 from ninja.evaluate import edits
-from ninja.evaluate.lexical import refuse_strings
+from ninja.evaluate.lexical import check_texts
 from ninja.evaluate.normal_form import composed_words
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
@@ -212,7 +212,7 @@ class Trials:
         utterances = []
         keys: set[str] = set()
         unreferenced: list[str] = []
-        refuse_strings(part.references)
+        check_texts(part.references)
         for key, lattice in pairs(part.lattices):
             keys.add(key)
             if key not in part.references:

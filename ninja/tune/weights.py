@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, Log, OptionError, counted
 from ninja.evaluate.bootstrap import Interval
-from ninja.evaluate.lexical import refuse_strings
+from ninja.evaluate.lexical import check_texts
 from ninja.evaluate.paired import paired_difference
 from ninja.graph import best_path
 from ninja.lattice import Scales
@@ -146,7 +146,7 @@ def tune_weights(
     models, model_weights = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
     shares = np.array(model_weights)
     log = RescoreReport() if report is None else report
-    refuse_strings(references)
+    check_texts(references)
     lattices = [(key, lattice) for key, lattice in pairs(lattices) if key in references]
     normalizer = LexicalForms(options.normalizer, log.note).normalizer(lattices[0][1].words if lattices else None)
     options, forms = replace(options, normalizer=normalizer.name), LexicalForms(normalizer)

@@ -21,11 +21,26 @@ from ninja.lattice.symbols import SymbolTable
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "", "é"]).filter(bool), max_size=6)
 
 
-def test_texts_that_are_strings_raise_option_error() -> None:
-    words, text = {"a": ["the", "cat"]}, {"a": "the cat"}
-    for references, hypotheses in ((text, words), (words, text)):
-        with pytest.raises(OptionError, match="the text of 'a' is a string; pass a list of words"):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"a": "the cat"}, "the text of 'a' is a string; pass a list of words"),
+        ({"a": [3, 4]}, r"the text of 'a' contains 3, but must be a list of words \(str\)"),
+        ({"a": np.array([3, 4])}, r"the text of 'a' contains np.int64\(3\), but must be a list of words \(str\)"),
+        ({"a": None}, r"the text of 'a' contains None, but must be a list of words \(str\)"),
+        ([["the", "cat"]], "the texts are a list, but must be a mapping, such as"),
+        ("ref.txt", "the texts are a str, but must be a mapping, such as"),
+    ],
+)
+def test_texts_that_are_not_lists_of_words_raise_option_error(wrong, message: str) -> None:
+    words = {"a": ["the", "cat"]}
+    for references, hypotheses in ((wrong, words), (words, wrong)):
+        with pytest.raises(OptionError, match=message):
             score(references, hypotheses)
+
+
+def test_arrays_of_words_are_scored() -> None:
+    assert score({"a": np.array(["the", "cat"])}, {"a": np.array(["the", "hat"])}).substitutions == 1
 
 
 def test_alignment_shows_every_edit() -> None:

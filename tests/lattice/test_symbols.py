@@ -63,9 +63,14 @@ def test_a_missing_symbol_table_is_an_input_error(tmp_path: Path) -> None:
         ([("a", 1), ("b", 1)], "id 1 has two words, 'a' and 'b'"),
         ([("a", -1)], "word 'a' has the negative id -1"),
         ([("a", 2**31)], "word 'a' has the id 2147483648, but the largest allowed id is 2147483647"),
+        (
+            ["<eps>", "a"],
+            "'<eps>' is not a pair of a word and its id; for words without ids, use SymbolTable.from_words",
+        ),
+        ([(0, "<eps>")], r"\(0, '<eps>'\) is not a pair of a word and its id"),
     ],
 )
-def test_a_symbol_table_that_is_not_one_to_one_is_refused(entries: list[tuple[str, int]], message: str) -> None:
+def test_a_symbol_table_that_is_not_one_to_one_is_refused(entries: list[Any], message: str) -> None:
     with pytest.raises(SymbolError, match=message):
         SymbolTable(entries)
 
