@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.tune.choice import MIN_WORDS, rounded_up
 from ninja.tune.expected import utterance_groups
 from ninja.tune.search import Axis, Search
-from ninja.tune.trials import DevSet, Errors, LoadedSet, Setting, Trials, Words
+from ninja.tune.trials import DevSet, LoadedSet, Setting, Trials, Words
 
 __all__ = ["ContextSettings", "DevSet", "Figures", "Point", "TunedContext", "tune_context"]
 
@@ -220,55 +219,26 @@ def _difference(
     return paired_difference(*sums)
 
 
-class _Search(Search[Setting]):
-    """Base class for a search for the best setting on the contextual and the general development set."""
-
-    rounds, num_on_line = 2, 9
-
-    def __init__(
-        self, trials: Trials, names: Sequence[str], grids: Mapping[str, Iterable[float]], start: Setting
-    ) -> None:
-        self.trials = trials
-        self._start = start
-        scale = start.acoustic_scale
-        axes = {
-            "keyword_boost": (KEYWORD_BOOSTS[0][0], KEYWORD_BOOSTS[0][-1], 2.0),
-            "class_boost": (CLASS_BOOSTS[0], CLASS_BOOSTS[-1], 6.0),
-            "class_weight": (0.0, 1.0, 0.25),
-            "acoustic_scale": (scale * ACOUSTIC_FACTORS[0], scale * ACOUSTIC_FACTORS[-1], 0.5),
-            "word_penalty": (WORD_PENALTIES[0], WORD_PENALTIES[-1], 1.0),
-        }
-        axis_of = {}
-        for name, (low, high, step) in axes.items():
-            value = getattr(start, name)
-            ends = min(low, value), max(high, value)
-            axis_of[name] = Axis(name, *ends, step, name == "acoustic_scale", DIGITS, *MEANINGS.get(name, ("", "")))
-        self.axes = [axis_of[name] for name in names]
-        self._grid = [
-            axis_of[name].inside(grids[name], value) if name in names else [value]
-            for name, value in start._asdict().items()
-        ]
-
-    def grid(self) -> list[Setting]:
-        return [Setting(*values) for values in product(*self._grid)]
-
-    def preference(self, point: Setting) -> tuple[Any, ...]:
-        """Return a sort key: the change in class boost, then the keyword boost, then the change in the other values."""
-        distance = math.hypot(
-            (point.class_weight - self._start.class_weight) / 0.25,
-            math.log2(point.acoustic_scale / self._start.acoustic_scale) / 0.5,
-            point.word_penalty - self._start.word_penalty,
-        )
-        return abs(point.class_boost - self._start.class_boost), point.keyword_boost, distance, point
-
-    def value(self, point: Setting, axis: int) -> float:
-        return float(getattr(point, self.axes[axis].name))
-
-    def moved(self, point: Setting, axis: int, value: float) -> Setting:
-        return point._replace(**{self.axes[axis].name: value})
+def _axes(names: Sequence[str], start: Setting) -> list[Axis]:
+    """Return the axes of a search; their ranges contain the initial values."""
+    scale = start.acoustic_scale
+    ranges = {
+        "keyword_boost": (KEYWORD_BOOSTS[0][0], KEYWORD_BOOSTS[0][-1], 2.0),
+        "class_boost": (CLASS_BOOSTS[0], CLASS_BOOSTS[-1], 6.0),
+        "class_weight": (0.0, 1.0, 0.25),
+        "acoustic_scale": (scale * ACOUSTIC_FACTORS[0], scale * ACOUSTIC_FACTORS[-1], 0.5),
+        "word_penalty": (WORD_PENALTIES[0], WORD_PENALTIES[-1], 1.0),
+    }
+    axes = []
+    for name in names:
+        low, high, step = ranges[name]
+        value = getattr(start, name)
+        ends = min(low, value), max(high, value)
+        axes.append(Axis(name, *ends, step, name == "acoustic_scale", DIGITS, *MEANINGS.get(name, ("", ""))))
+    return axes
 
 
-class _Without(_Search):
+class _Without(Search):
     """Search for the best setting without entities, which is the baseline."""
 
     def __init__(self, trials: Trials, names: Sequence[str], start: Setting) -> None:
@@ -277,14 +247,15 @@ class _Without(_Search):
             "acoustic_scale": start.acoustic_scale * ACOUSTIC_FACTORS,
             "word_penalty": WORD_PENALTIES,
         }
-        super().__init__(trials, [name for name in names if name in grids], grids, start)
+        super().__init__(_axes([name for name in names if name in grids], start), grids, start)
+        self.trials = trials
 
-    def ranks(self, points: Sequence[Setting]) -> list[tuple[int, int]]:
-        """Return the rank of each point: ``(total errors in both sets, general errors)``."""
-        return [(sum(errors), errors[1]) for errors in self.trials.errors_without(points)]
+    def ranks(self, settings: Sequence[Setting]) -> list[tuple[Any, ...]]:
+        """Return the rank of each setting: ``(total errors in both sets, general errors)``."""
+        return [(sum(errors), errors[1]) for errors in self.trials.errors_without(settings)]
 
 
-class _With(_Search):
+class _With(Search):
     """Search for the best allowed setting with entities."""
 
     def __init__(
@@ -297,7 +268,8 @@ class _With(_Search):
             "acoustic_scale": reference.acoustic_scale * 2.0 ** np.array([-0.5, 0.0, 0.5]),
             "word_penalty": reference.word_penalty + np.array([-1.0, 0.0, 1.0, 2.0]),
         }
-        super().__init__(trials, names, grids, start)
+        super().__init__(_axes(names, start), grids, start)
+        self.trials = trials
         self.max_rise = rise
         # Compare errors, not percentages: with few words, a small percentage is less than one error.
         self.allowed = math.floor(rise / 100.0 * trials.general.num_words + 1e-9)
@@ -315,11 +287,10 @@ class _With(_Search):
         errors = self.trials.errors(setting)
         return max(errors.general - self.most(setting), errors.general_beyond - self.most(setting), 0)
 
-    def ranks(self, points: Sequence[Setting]) -> list[tuple[int, Errors]]:
+    def ranks(self, settings: Sequence[Setting]) -> list[tuple[Any, ...]]:
         """Return the rank of each setting: first the value of `excess`, then the `Errors`."""
-        return [
-            (self.excess(point), errors) for point, errors in zip(points, self.trials.errors_of(points), strict=True)
-        ]
+        errors = self.trials.errors_of(settings)
+        return [(self.excess(setting), of_setting) for setting, of_setting in zip(settings, errors, strict=True)]
 
 
 def _warnings(

@@ -1,24 +1,28 @@
-"""Search over named axes: first a grid, then lines of decreasing length around the best point along each axis."""
+"""Search for settings: first a grid, then lines of decreasing length around the best setting along each axis."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from itertools import product
+from typing import Any
 
 import numpy as np
 
-EDGE = 0.02  # fraction of the range of an axis that counts as its end
+from ninja.tune.trials import Setting
 
-Point = TypeVar("Point")  # a value on each axis
+EDGE = 0.02  # fraction of the range of an axis that counts as its end
+NUM_ROUNDS = 2  # lines are half as long in each round as in the previous round
+NUM_ON_LINE = 9  # number of values on a line
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     """A parameter to search over, and its range."""
 
-    name: str  # "" if values at the ends of the range are not reported
+    name: str
     low: float
     high: float
     step: float  # half the length of the first line; if `is_ratio`, its base-2 logarithm
@@ -54,7 +58,7 @@ class Axis:
         """Describe a value at an end of the range; return None for a value inside the range."""
         low, high = self.low, self.high
         near = EDGE * (high - low)
-        if not self.name or low + near < value < high - near or low == high:
+        if low + near < value < high - near or low == high:
             return None
         is_low = value <= low + near
         meaning = self.at_low if is_low else self.at_high
@@ -62,63 +66,69 @@ class Axis:
         return f"{self.name} {value:.3g} is at the {'lower' if is_low else 'upper'} end of its range{meaning}"
 
 
-class Search(ABC, Generic[Point]):
-    """A deterministic search for the point with the lowest rank."""
+class Search(ABC):
+    """A deterministic search for the setting with the lowest rank.
 
-    axes: Sequence[Axis]
-    rounds: int  # number of rounds; lines are half as long in each round as in the previous round
-    num_on_line: int  # number of values on a line
+    Args:
+        axes: Parameters to search over.
+        grid: Values of each parameter in the initial grid; other parameters keep their initial values.
+        start: The initial setting.
+    """
 
-    @abstractmethod
-    def grid(self) -> Sequence[Point]:
-        """Return the points of the initial grid, the best of which is then improved along each axis."""
-
-    @abstractmethod
-    def ranks(self, points: Sequence[Point]) -> list[Any]:
-        """Return the rank of each point, as a number or a tuple; lower is better."""
-
-    @abstractmethod
-    def preference(self, point: Point) -> Any:
-        """Return the sort key among grid points of equal rank; the first point with the lowest key is chosen."""
-
-    @abstractmethod
-    def value(self, point: Point, axis: int) -> float:
-        """Return the value of a point on an axis."""
+    def __init__(self, axes: Sequence[Axis], grid: Mapping[str, Iterable[float]], start: Setting) -> None:
+        self.axes = axes
+        self._start = start
+        axis_of = {axis.name: axis for axis in axes}
+        self._grid = [
+            axis_of[name].inside(grid[name], value) if name in axis_of else [value]
+            for name, value in start._asdict().items()
+        ]
 
     @abstractmethod
-    def moved(self, point: Point, axis: int, value: float) -> Point:
-        """Return a copy of a point with a new value on an axis."""
+    def ranks(self, settings: Sequence[Setting]) -> list[tuple[Any, ...]]:
+        """Return the rank of each setting; lower is better."""
 
-    def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
-        """Return the index of the value to choose: the (lower) middle of the longest range of tied values."""
-        longest = max(ranges, key=len)
-        return longest[(len(longest) - 1) // 2]
-
-    def best(self) -> Point:
-        """Run the search and return the best point."""
-        points = self.grid()
-        ranks = self.ranks(points)
+    def best(self) -> Setting:
+        """Run the search and return the best setting."""
+        grid = [Setting(*values) for values in product(*self._grid)]
+        ranks = self.ranks(grid)
         rank = min(ranks)
-        best = min((point for point, other in zip(points, ranks, strict=True) if other == rank), key=self.preference)
-        for part in range(self.rounds):
-            for axis in range(len(self.axes)):
+        best = min((point for point, other in zip(grid, ranks, strict=True) if other == rank), key=self._preference)
+        for part in range(NUM_ROUNDS):
+            for axis in self.axes:
                 best, rank = self._refined(best, rank, axis, 0.5**part)
         return best
 
-    def _refined(self, best: Point, rank: Any, axis: int, share: float) -> tuple[Point, Any]:
-        """Try values on one axis around the best point; return the new best point and its rank."""
-        current = self.value(best, axis)
-        values = self.axes[axis].line(current, share, self.num_on_line)
-        line = [self.moved(best, axis, value) for value in values]
+    def edges(self, best: Setting) -> list[str]:
+        """Describe the values at the ends of their ranges."""
+        edges = [axis.edge(getattr(best, axis.name)) for axis in self.axes]
+        return [edge for edge in edges if edge is not None]
+
+    def _preference(self, point: Setting) -> tuple[Any, ...]:
+        """Return a sort key for grid points of equal rank, of which the first is chosen.
+
+        It consists of the change in class boost, the keyword boost, and the change in the other values.
+        """
+        distance = math.hypot(
+            (point.class_weight - self._start.class_weight) / 0.25,
+            math.log2(point.acoustic_scale / self._start.acoustic_scale) / 0.5,
+            point.word_penalty - self._start.word_penalty,
+        )
+        return abs(point.class_boost - self._start.class_boost), point.keyword_boost, distance, point
+
+    def _refined(
+        self, best: Setting, rank: tuple[Any, ...], axis: Axis, share: float
+    ) -> tuple[Setting, tuple[Any, ...]]:
+        """Try values on one axis around the best setting; return the new best setting and its rank.
+
+        Of several ranges of tied values, the (lower) middle of the longest range is chosen.
+        """
+        values = axis.line(getattr(best, axis.name), share, NUM_ON_LINE)
+        line = [best._replace(**{axis.name: value}) for value in values]
         ranks = self.ranks(line)
         least = min(ranks)
         if least > rank:
             return best, rank
         equal = np.flatnonzero([rank == least for rank in ranks])
-        ranges = np.split(equal, np.flatnonzero(np.diff(equal) > 1) + 1)
-        return line[self.middle(values, [tie.tolist() for tie in ranges], current)], least
-
-    def edges(self, best: Point) -> list[str]:
-        """Describe the values at the ends of their ranges."""
-        edges = [axis.edge(self.value(best, number)) for number, axis in enumerate(self.axes)]
-        return [edge for edge in edges if edge is not None]
+        longest = max(np.split(equal, np.flatnonzero(np.diff(equal) > 1) + 1), key=len)
+        return line[longest[(len(longest) - 1) // 2]], least
