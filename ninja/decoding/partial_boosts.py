@@ -63,16 +63,14 @@ class PartialBoosts:
         self._next: list[dict[str, int]] = [{}, {}]
         weight: dict[int, float] = {}  # weight of the best phrase through each position
         self.words: set[str] = set()  # words of all phrases
-        for name, members in phrases.classes.items():
-            root = self.ROOTS[name in classes]
-            for phrase in members:
-                position = root
-                for word in phrase.text.split():
-                    position = self._next[position].setdefault(word, len(self._next))
-                    if position == len(self._next):
-                        self._next.append({})
-                    self.words.add(word)
-                    weight[position] = max(phrase.weight, weight.get(position, 0.0))
+        for name, phrase in phrases:
+            position = self.ROOTS[name in classes]
+            for word in phrase.text.split():
+                position = self._next[position].setdefault(word, len(self._next))
+                if position == len(self._next):
+                    self._next.append({})
+                self.words.add(word)
+                weight[position] = max(phrase.weight, weight.get(position, 0.0))
         self.beginnings = {word[:end] for word in self.words for end in range(1, len(word) + 1)}
         self._gained = [0.0, options.class_boost] + [0.0] * len(weight)  # total boost of the words up to each position
         for position, children in enumerate(self._next):

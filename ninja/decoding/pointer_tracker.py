@@ -131,12 +131,7 @@ class PointerTracker:
         if phrase_set is None:
             return []
         phrases = {tuple(self.words.ids(text.split(" "))): text for text in phrase_set.texts()}
-        classes = {
-            phrase.text: name
-            for phrase_list in phrase_set.lists
-            for name, members in phrase_list.classes.items()
-            for phrase in members
-        }
+        classes = {phrase.text: name for phrase_list in phrase_set.lists for name, phrase in phrase_list}
         sentence = [int(word) for word in words]
         copied, state = [], start
         for word in sentence:

@@ -170,8 +170,7 @@ class SpelledTracker:
 
     def unspellable(self, lists: Sequence[PhraseList]) -> tuple[str, ...]:
         """Return the distinct phrases that are never found because the units cannot spell one of their words."""
-        classes = (members for phrases in lists for members in phrases.classes.values())
-        texts = dict.fromkeys(phrase.text for members in classes for phrase in members)
+        texts = dict.fromkeys(phrase.text for phrases in lists for _, phrase in phrases)
         words = {word for text in texts for word in text.split()}
         unspellable = {word for word in words if not self.spelling.can_spell(word)}
         return tuple(text for text in texts if not unspellable.isdisjoint(text.split()))

@@ -13,6 +13,7 @@ from ninja import _graph
 from ninja.evaluate.error_rate import Counts, fraction, percent
 from ninja.evaluate.lexical import NormalizerName, lexical_texts
 from ninja.evaluate.scoring import Mode, scored_keys
+from ninja.lattice.arrays import offsets
 from ninja.lattice.text import NONE
 
 
@@ -85,7 +86,5 @@ def _code_points(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArr
         ``(code_points, offsets)``: the code points of all texts, int32, and the offset of each text in this array
         followed by its length, int64 [num_texts + 1].
     """
-    begin = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=begin[1:])
     points: Any = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), "<i4")
-    return np.ascontiguousarray(points, np.int32), begin
+    return np.ascontiguousarray(points, np.int32), offsets(list(map(len, texts)))

@@ -82,7 +82,7 @@ def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> Symbol
     A growing table is extended in place. Any other table is copied if words are missing from it. The copy belongs to no
     file, so write it together with the lattices that use its ids.
     """
-    phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
+    phrases = (phrase for phrase_list in lists for _, phrase in phrase_list)
     missing = dict.fromkeys(word for phrase in phrases for word in phrase.text.split() if word not in words)
     if words.grows:
         words.intern(missing)

@@ -71,35 +71,34 @@ def pronounce(
     variants: list[Variant] = []
     strings: list[list[int]] = []
     left_out: list[Unpronounced] = []
-    for name, members in phrases.classes.items():
-        for phrase in members:
-            if phrase.weight <= 0:
-                continue
-            written = () if normalizer.is_identity else tuple(phrase.text.split())
-            spellings = normalizer.words(phrase.text.split())
-            if not spellings:
-                continue
-            ids = words.ids(spellings) if normalizer.is_identity else words.intern(spellings)
-            if -1 in ids:
-                message = f"{spellings[ids.index(-1)]!r} in the phrase {phrase.text!r} is not in the symbol table"
-                raise SymbolError(f"{message}; extend it with ninja.context.with_phrase_words", words.path)
+    for name, phrase in phrases:
+        if phrase.weight <= 0:
+            continue
+        written = () if normalizer.is_identity else tuple(phrase.text.split())
+        spellings = normalizer.words(phrase.text.split())
+        if not spellings:
+            continue
+        ids = words.ids(spellings) if normalizer.is_identity else words.intern(spellings)
+        if -1 in ids:
+            message = f"{spellings[ids.index(-1)]!r} in the phrase {phrase.text!r} is not in the symbol table"
+            raise SymbolError(f"{message}; extend it with ninja.context.with_phrase_words", words.path)
+        try:
+            pronunciations = pronouncer.of_phrase(replace(phrase, text=" ".join(spellings)))
+            strings += [confusion.numbers(sum(phones, ())) for phones in pronunciations]
+        except (PronunciationError, OptionError) as error:
+            reason = str(error) if isinstance(error, PronunciationError) else f"{phrase.text!r}: {error}"
+            left_out.append(Unpronounced(name, phrase.text, reason))
+            continue
+        text = " ".join(spellings)
+        variants += [Variant(name, text, tuple(ids), tuple(map(len, phones)), written) for phones in pronunciations]
+        for recognised in phrase.recognised:
             try:
-                pronunciations = pronouncer.of_phrase(replace(phrase, text=" ".join(spellings)))
-                strings += [confusion.numbers(sum(phones, ())) for phones in pronunciations]
-            except (PronunciationError, OptionError) as error:
-                reason = str(error) if isinstance(error, PronunciationError) else f"{phrase.text!r}: {error}"
-                left_out.append(Unpronounced(name, phrase.text, reason))
-                continue
-            text = " ".join(spellings)
-            variants += [Variant(name, text, tuple(ids), tuple(map(len, phones)), written) for phones in pronunciations]
-            for recognised in phrase.recognised:
-                try:
-                    words_of = pronouncer.of_phrase(Phrase(recognised))[0]
-                    strings.append(confusion.numbers(sum(words_of, ())))
-                except (PronunciationError, OptionError):
-                    continue  # the phrase is still compared by its own phones
-                phones = divided(sum(words_of, ()), spellings)
-                variants.append(Variant(name, text, tuple(ids), tuple(map(len, phones)), written, recognised))
+                words_of = pronouncer.of_phrase(Phrase(recognised))[0]
+                strings.append(confusion.numbers(sum(words_of, ())))
+            except (PronunciationError, OptionError):
+                continue  # the phrase is still compared by its own phones
+            phones = divided(sum(words_of, ()), spellings)
+            variants.append(Variant(name, text, tuple(ids), tuple(map(len, phones)), written, recognised))
     return PronouncedList(variants, frozenset(variant.words for variant in variants), pack(strings), left_out)
 
 

@@ -118,13 +118,12 @@ def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Norma
     members: dict[str, tuple[str, Phrase]] = {}
     forms: dict[Form, list[str]] = {}
     words = SymbolTable.growing()
-    for name, listed in phrases.classes.items():
-        for phrase in listed:
-            if phrase.weight > 0 and phrase.text not in members:
-                members[phrase.text] = name, phrase
-                form = tuple(normalizer.words(phrase.text.split()))
-                words.intern(form)
-                forms.setdefault(form, []).append(phrase.text)
+    for name, phrase in phrases:
+        if phrase.weight > 0 and phrase.text not in members:
+            members[phrase.text] = name, phrase
+            form = tuple(normalizer.words(phrase.text.split()))
+            words.intern(form)
+            forms.setdefault(form, []).append(phrase.text)
     forms.pop((), None)
     strings: list[SymbolStrings] = []
     unpronounced_phrases = phrases
@@ -161,8 +160,7 @@ def _spelled(variants: list[Variant]) -> list[Variant]:
 
 def _letters(phrases: PhraseList) -> Confusion:
     """Return confusion costs for the letters in a phrase list, and for one symbol that represents all other letters."""
-    recognised = (text for members in phrases.classes.values() for phrase in members for text in phrase.recognised)
-    costs = letter_confusion([phrases], recognised)
+    costs = letter_confusion([phrases], (text for _, phrase in phrases for text in phrase.recognised))
     size = len(costs.phones)
     edit = costs.insertion[0]
     substitution = np.full((size + 1, size + 1), edit)

@@ -30,8 +30,7 @@ class PhraseSet:
 
 def texts_of(lists: Sequence[PhraseList], normalizer: Normalizer = NONE) -> list[str]:
     """Return the distinct normalised texts of the phrases with a weight >= 0, in alphabetical order."""
-    phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
-    texts = {phrase.text for phrase in phrases if phrase.weight >= 0}
+    texts = {phrase.text for phrase_list in lists for _, phrase in phrase_list if phrase.weight >= 0}
     if not normalizer.is_identity:
         texts = {" ".join(normalizer.words(text.split())) for text in texts} - {""}
     return sorted(texts)

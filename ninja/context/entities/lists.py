@@ -43,6 +43,10 @@ class PhraseList:
     name: str  # name of a shared list, "*" for all utterances, "group:NAME" for a group, "" for a single utterance
     classes: Mapping[str, tuple[Phrase, ...]]  # phrases by class, such as "@name"; "" for no class
 
+    def __iter__(self) -> Iterator[tuple[str, Phrase]]:
+        """Yield (class, phrase) for each phrase."""
+        return ((name, phrase) for name, phrases in self.classes.items() for phrase in phrases)
+
     @property
     def num_phrases(self) -> int:
         """Number of phrases in all classes."""
@@ -51,13 +55,12 @@ class PhraseList:
     @cached_property
     def has_capitals(self) -> bool:
         """Whether any phrase contains a capital, so that the list distinguishes case."""
-        return any(phrase.text.lower() != phrase.text for phrases in self.classes.values() for phrase in phrases)
+        return any(phrase.text.lower() != phrase.text for _, phrase in self)
 
     @cached_property
     def spotted(self) -> Phrases:
         """The phrases with a weight >= 0, prepared for searching transcripts."""
-        pairs = ((name, phrase) for name, phrases in self.classes.items() for phrase in phrases)
-        return Phrases(Entity(name, phrase.text) for name, phrase in pairs if phrase.weight >= 0)
+        return Phrases(Entity(name, phrase.text) for name, phrase in self if phrase.weight >= 0)
 
 
 @dataclass(frozen=True, slots=True)

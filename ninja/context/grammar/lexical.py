@@ -102,7 +102,7 @@ class LexicalContext:
             if phrases in self._learned:
                 continue
             self._learned.add(phrases)
-            texts = " ".join(phrase.text for members in phrases.classes.values() for phrase in members)
+            texts = " ".join(phrase.text for _, phrase in phrases)
             new = [word for word in dict.fromkeys(texts.split()) if word not in self._ids]
             forms = self.table.normalizer.forms(new)
             ids = iter(self.table.lexical.intern(part for form in forms for part in form))

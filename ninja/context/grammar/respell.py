@@ -46,10 +46,9 @@ class PhraseTrie:
         self.step: dict[tuple[int, int], int] = {}  # (node, lexical word) -> node; 0 is the root
         self.spelling: dict[int, _Spelling] = {}  # node -> the first phrase of the list that ends there
         self._num_nodes = 1
-        for members in phrases.classes.values():
-            for phrase in members:
-                if phrase.weight >= 0:
-                    self._add(phrase.text.split(), table)
+        for _, phrase in phrases:
+            if phrase.weight >= 0:
+                self._add(phrase.text.split(), table)
 
     def _add(self, words: Sequence[str], table: LexicalTable) -> None:
         forms = table.normalizer.forms(words)

@@ -21,7 +21,7 @@ class LetterPronouncer(Pronouncer):
     """Pronouncer that uses the letters of a word, without case, accents and punctuation, as its pronunciation."""
 
     def __init__(self) -> None:
-        super().__init__({}, lambda word: [letters] if (letters := _letters(word)) else [])
+        super().__init__({})
 
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
         """Return the letters of each word of a phrase; pronunciations in the phrase list are ignored."""
@@ -37,7 +37,7 @@ def letter_confusion(lists: Iterable[PhraseList], words: Iterable[str]) -> Confu
     Only the `confusion.MAX_PHONES` letters that occur in the most texts are included; phrases and words that contain
     any other letter cannot be compared.
     """
-    phrases = (phrase.text for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
+    phrases = (phrase.text for phrase_list in lists for _, phrase in phrase_list)
     counts = Counter(letter for text in chain(phrases, words) for letter in {*_letters(text)})
     letters = tuple(sorted(letter for letter, _ in counts.most_common(MAX_PHONES))) or ("a",)
     costs = Confusion.uniform(letters)
