@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/lattice.hpp"
+#include "graph/potential.hpp"
 
 namespace ninja {
 
@@ -69,16 +70,10 @@ class SpanLattice {
 
   SpanLattice(const Arcs& arcs, const Sounds& sounds, const SpanLimits& limits)
       : through(arcs.num_states, kInfinity), reduced(arcs.num_arcs, kInfinity), source(arcs.num_arcs) {
-    std::vector<double> rest(arcs.num_states, kNever), until(arcs.num_states, kNever);
-    const auto cost = [&](int64_t arc) { return arcs.graph[arc] + limits.acoustic_scale * arcs.acoustic[arc]; };
-    for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
-      if (is_final(arcs, state)) {
-        rest[state] = arcs.final_graph[state] + limits.acoustic_scale * arcs.final_acoustic[state];
-      }
-      for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-        rest[state] = std::min(rest[state], cost(arc) + rest[arcs.dst[arc]]);
-      }
-    }
+    const auto cost = [&](int64_t arc) { return arc_costs(arcs, arc, limits.acoustic_scale).total; };
+    const auto final_cost = [&](int64_t state) { return final_costs(arcs, state, limits.acoustic_scale).total; };
+    const std::vector<double> rest = cost_to_end(arcs, cost, final_cost);
+    std::vector<double> until(arcs.num_states, kNever);
     until[0] = 0.0;  // the excess of the start state is 0, because arc costs are reduced
     for (int64_t state = 0; state < arcs.num_states; ++state) {
       if (until[state] > limits.beam || rest[state] == kNever) continue;
@@ -374,7 +369,7 @@ inline BestArcs best_arcs(const Arcs& arcs, double acoustic_scale) {
   best.in.assign(arcs.num_states, -1);
   best.out.assign(arcs.num_states, -1);
   std::vector<double> until(arcs.num_states, kNever), rest(arcs.num_states, kNever);
-  const auto cost = [&](int64_t arc) { return arcs.graph[arc] + acoustic_scale * arcs.acoustic[arc]; };
+  const auto cost = [&](int64_t arc) { return arc_costs(arcs, arc, acoustic_scale).total; };
   until[0] = 0.0;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
@@ -386,7 +381,7 @@ inline BestArcs best_arcs(const Arcs& arcs, double acoustic_scale) {
     }
   }
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
-    if (is_final(arcs, state)) rest[state] = arcs.final_graph[state] + acoustic_scale * arcs.final_acoustic[state];
+    rest[state] = final_costs(arcs, state, acoustic_scale).total;
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       const double total = rest[arcs.dst[arc]] + cost(arc);
       if (total < rest[state]) {

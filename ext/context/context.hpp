@@ -146,15 +146,10 @@ class ContextTracker {
   // The score of ending the sentence in a state.
   float final_score(int32_t set) const {
     const Set& here = sets_[set];
+    const double old_score = old_end(here);
     double best = kImpossible;
-    double old_score = 0;
-    int32_t ignored;
-    if (old_.model != nullptr) old_score = old_.look_up(here.old_state, old_.eos, &ignored);
     for (const Token& token : here.tokens) {
-      if (token.list != kOutside) continue;
-      double score = 0;
-      if (class_.model != nullptr) score = mixed(class_.look_up(token.state, class_.eos, &ignored), old_score);
-      best = std::max(best, token.score + options_.scale * score);
+      if (token.list == kOutside) best = std::max(best, ended(token, old_score));
     }
     if (std::isinf(old_score)) return static_cast<float>(kImpossible);
     return static_cast<float>(best - options_.scale * old_score);
@@ -197,12 +192,7 @@ class ContextTracker {
     for (size_t token = 0; token < at.tokens.size(); ++token) {
       const Token& here = at.tokens[token];
       if (here.list != kOutside) continue;
-      double score = here.score;
-      int32_t ignored;
-      if (class_.model != nullptr) {
-        const double old_score = old_.model == nullptr ? 0.0 : old_.look_up(at.old_state, old_.eos, &ignored);
-        score += options_.scale * mixed(class_.look_up(here.state, class_.eos, &ignored), old_score);
-      }
+      const double score = ended(here, old_end(at));
       if (best < 0 || score > most) {
         best = static_cast<int32_t>(token);
         most = score;
@@ -256,6 +246,19 @@ class ContextTracker {
     const double of_old = std::log1p(-options_.class_share) + old_score;
     const double larger = std::max(of_class, of_old);
     return std::isinf(larger) ? larger : larger + std::log1p(std::exp(std::min(of_class, of_old) - larger));
+  }
+
+  // The score of </s> under the old model, 0 without one.
+  double old_end(const Set& set) const {
+    int32_t ignored;
+    return old_.model == nullptr ? 0.0 : old_.look_up(set.old_state, old_.eos, &ignored);
+  }
+
+  // The score of a token outside all phrases, including the score of </s>.
+  double ended(const Token& token, double old_score) const {
+    if (class_.model == nullptr) return token.score;
+    int32_t ignored;
+    return token.score + options_.scale * mixed(class_.look_up(token.state, class_.eos, &ignored), old_score);
   }
 
   Set step(const Set& from, int32_t symbol, double* gain, std::vector<Origin>* origins) const {
