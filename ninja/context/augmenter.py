@@ -42,7 +42,7 @@ def make_augmenter(
             lexical words.
         entities: All phrases.
         models: N-gram models and pronunciations.
-        tracker: The grammar, whose map from words to those of the class model is reused.
+        tracker: The grammar, whose map from words to words of the class model is reused.
         written: Written words and their lexical forms; if None, words are compared exactly.
 
     Raises:
@@ -122,6 +122,6 @@ def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confus
     if encoder.takes_phones and set(confusion.phones) <= set(encoder.symbols.phones):
         return Retriever(encoder)
     if path is None:
-        return None  # the phones are those of another language, so compare all phrases
+        return None  # the encoder does not know the phones (of another language), so compare all phrases
     fault = "does not support all phones of --confusion" if encoder.takes_phones else "reads letters, not phones"
     raise ModelError(f"the context model {fault}; omit it, or train a context model with --confusion", os.fspath(path))

@@ -58,7 +58,7 @@ def ctc_units(
     """
     if isinstance(names, Mapping):
         advice = "pass sorted(units, key=units.get)"
-        raise OptionError(f"units is a {type(names).__name__}, whose order is not that of the columns; {advice}")
+        raise OptionError(f"units is a {type(names).__name__}, which is not in the order of the columns; {advice}")
     if (wrong := next((name for name in names if not isinstance(name, str)), None)) is not None:
         raise OptionError(f"a unit is {wrong!r:.60}, but must be a str")
     known = {name: number for number, name in enumerate(names)}

@@ -77,7 +77,7 @@ class Alignment:
     pairs: tuple[Pair, ...]
 
     def rate(self) -> ErrorRate:
-        """Count the word errors in the alignment, as those of one sentence."""
+        """Count the word errors in the alignment of one sentence."""
         return count_errors(self.pairs)
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ def composed_words(words: Iterable[str]) -> list[str]:
 
 
 def reference_ids(words: SymbolTable, reference: Sequence[str]) -> list[int]:
-    """Return the id of each reference word: that of the word itself, of its NFC, or of its NFD; -1 for other words."""
+    """Look up each reference word as written, then in NFC, then in NFD; return the ids, -1 for unknown words."""
     ids = words.ids(reference)
     for form in ("NFC", "NFD"):
         if -1 in ids:

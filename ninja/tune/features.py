@@ -88,7 +88,9 @@ class Features:
             is_new += [new_texts is not None and text not in new_texts for text in earlier_texts(earlier_place)]
         new = np.array(is_new, np.bool_)
         lattice = numbers[earlier.lattice[new]]
-        end = np.searchsorted(self.lattice, lattice, side="right")  # new sentences follow those of the same lattice
+        end = np.searchsorted(
+            self.lattice, lattice, side="right"
+        )  # new sentences follow the other sentences of their lattice
         added = np.insert(np.zeros(self.lattice.size, np.bool_), end, True)
 
         def merged(name: str) -> npt.NDArray[Any]:

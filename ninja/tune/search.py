@@ -105,9 +105,9 @@ class Search(ABC):
         return [edge for edge in edges if edge is not None]
 
     def _preference(self, point: Setting) -> tuple[Any, ...]:
-        """Return a sort key for grid points of equal rank, of which the first is chosen.
+        """Return a sort key for grid points of equal rank; the first point is chosen.
 
-        It consists of the change in class boost, the keyword boost, and the change in the other values.
+        The key consists of the change in class boost, the keyword boost, and the change in the other values.
         """
         distance = math.hypot(
             (point.class_weight - self._start.class_weight) / 0.25,

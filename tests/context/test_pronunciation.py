@@ -196,7 +196,7 @@ def test_costs_survive_writing_and_reading(tmp_path) -> None:
         ({"substitution": [[0, -1], [1, 0]]}, "the substitution cost of A → B is -1.0, but must be finite and >= 0"),
         ({"substitution": [[0, 1], [1, 0.5]]}, "the cost of substituting B with itself is 0.5, but must be 0"),
         ({"substitution": [[0, 1], [1]]}, "invalid phone confusion table"),
-        ({"phones": ["A", "A"]}, "2 phones, of which 1 are distinct"),
+        ({"phones": ["A", "A"]}, "2 phones, 1 of them distinct"),
         ({"phones": 7}, "invalid phone confusion table"),
     ],
 )

@@ -56,8 +56,8 @@ class Added:
     end: int  # last state of the path
     replaced: tuple[str, ...]  # words of the path
     distance: float  # in units of the confusion costs
-    cost: float  # acoustic cost added to that of the path, nats, unscaled
-    excess: float  # cost of the best sentence through the path minus that of the best path of the lattice, nats
+    cost: float  # acoustic cost in addition to the cost of the path, nats, unscaled
+    excess: float  # cost of the best sentence through the path, minus the cost of the best path of the lattice, nats
     frames: tuple[int, int] | None  # first frame, and last frame plus 1; None if the lattice has no times
     genitive: str = ""  # the "'s" of the replaced words, which is a part of `phrase`
 

@@ -39,7 +39,7 @@ FEATURES = (
 AFTER = 2  # number of words after a span that are included in its surprise
 MAX_SURPRISE = 30.0  # nats
 LEAST_CONFIDENCE = 0.02
-UNKNOWN_WORD = 16.0  # unigram cost of a word that the model lacks, nats; higher than that of any other word
+UNKNOWN_WORD = 16.0  # unigram cost of words that the model lacks, nats; other words have lower costs
 
 
 class Surprise:

@@ -21,7 +21,7 @@ MAX_DISTANCE = 0.4  # per symbol of a phrase; substitutions of letters cost 0.5
 MAX_SPANS = 3  # maximum number of spans with which a phrase is compared
 MIN_SYMBOLS = 3  # shorter phrases are inserted only if they sound exactly like the words
 RETRIEVED, RETRIEVED_PER_WORD, MAX_RETRIEVED = 100, 10, 1000  # number of phrases of a long list that are compared
-MAX_SPAN_WORDS = 3  # maximum number of words of the spans whose vectors are compared with those of a long list
+MAX_SPAN_WORDS = 3  # maximum number of words per span whose vector is compared with the vectors of a long list
 CANDIDATES, CANDIDATES_PER_WORD, MAX_CANDIDATES = 20, 2, 400
 
 
@@ -70,7 +70,7 @@ def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> l
         distance, length, shared = float(spans.distance[row]), int(spans.length[row]), float(spans.shared[row])
         if (variant.text, begin, end) not in best:
             nearer = of_phrase.setdefault(variant.text, [])
-            # Additional words must not add information: use at most that of the nearest span within this span.
+            # Additional words must not add information: use at most the information of the nearest span within it.
             shared = min(shared, next((other.shared for other in nearer if other.is_within(begin, end)), shared))
             nearer.append(Match(variant, place, begin, end, distance, length, num_symbols, shared))
             best[variant.text, begin, end] = nearer[-1]

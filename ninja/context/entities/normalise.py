@@ -92,7 +92,7 @@ class Normaliser:
         changed = _in_case(inner, self._case_of_unknown(inner))
         if rules.unicode:
             changed = unicodedata.normalize("NFC", changed)
-        # Repeat until nothing changes, as in some scripts a change of case affects other characters.
+        # Repeat until nothing changes, because in some scripts a change of case affects other characters.
         return changed if changed in ("", start) else self._word(changed)
 
     def _in_parts(self, word: str) -> str | None:

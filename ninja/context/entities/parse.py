@@ -8,7 +8,7 @@
     TSV     SCOPE ⇥ CLASS ⇥ PHRASE [⇥ WEIGHT [⇥ PRONUNCIATION]]
             SCOPE ⇥ "lists", "group" or "file" ⇥ NAME; SCOPE is KEY, *, group:NAME or list:NAME
 
-A list can refer to a phrase file, each line of which is CLASS ⇥ PHRASE [⇥ WEIGHT [⇥ PRONUNCIATION]].
+A list can refer to a phrase file, whose lines are CLASS ⇥ PHRASE [⇥ WEIGHT [⇥ PRONUNCIATION]].
 This module checks the format; ``lists`` checks phrases, names and duplicates.
 """
 

@@ -60,9 +60,9 @@ def kept_genitive(replaced: Sequence[str], phrase: str, distance: float) -> str:
     ending = genitive_ending(replaced[-1])
     if not ending or not distance:  # "Mac's" sounds exactly like the phrase "Max"
         return ""
-    letters, others = (plain_letters(text).replace("'", "") for text in ("".join(replaced), phrase))
-    gain = edits(letters, others) - edits(letters[:-1], others)
-    return ending if gain > 0 or (gain == 0 and not others.endswith(("s", "x", "z"))) else ""
+    letters, phrase_letters = (plain_letters(text).replace("'", "") for text in ("".join(replaced), phrase))
+    gain = edits(letters, phrase_letters) - edits(letters[:-1], phrase_letters)
+    return ending if gain > 0 or (gain == 0 and not phrase_letters.endswith(("s", "x", "z"))) else ""
 
 
 def in_place_of(

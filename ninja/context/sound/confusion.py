@@ -74,8 +74,8 @@ class Confusion:
         count = len(self.phones)
         if not 0 < count <= MAX_PHONES or len(set(self.phones)) < count:
             raise OptionError(
-                f"there are {count} phones, of which {len(set(self.phones))} are distinct; specify 1 to "
-                f"{MAX_PHONES} distinct phones"
+                f"there are {count} phones, {len(set(self.phones))} of them distinct; specify 1 to {MAX_PHONES} "
+                "distinct phones"
             )
         for name, shape in (("substitution", (count, count)), ("insertion", (count,)), ("deletion", (count,))):
             cost = np.array(getattr(self, name), np.float32, order="C")

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-# −ln of the relative frequency of each phone of the CMU dictionary, in nats. The phones are those of the words of the
-# shipped trigram in their first pronunciations, weighted by the unigram probabilities of the words.
+# −ln of the relative frequency of each phone of the CMU dictionary, in nats. Phones are counted in the first
+# pronunciations of the shipped trigram's words, weighted by the unigram probabilities of the words.
 INFORMATION = {
     "AA": 3.99, "AE": 3.50, "AH": 2.08, "AO": 3.96, "AW": 4.96, "AY": 3.99, "B": 4.13, "CH": 5.02, "D": 2.51, "DH":
     3.44, "EH": 3.58, "ER": 3.98, "EY": 4.66, "F": 3.96, "G": 5.24, "HH": 3.70, "IH": 2.80, "IY": 3.62, "JH": 5.84,

@@ -20,7 +20,7 @@ Lookup = Callable[[str], Sequence[Phones]]  # returns the pronunciations of a wo
 
 MAX_CACHED = 1_000_000  # words whose pronunciations are cached
 MAX_PER_WORD = 4  # maximum number of pronunciations per word
-MAX_PER_PHRASE = 8  # maximum number of pronunciations per phrase, as the pronunciations of its words are combined
+MAX_PER_PHRASE = 8  # maximum number of pronunciations per phrase; they combine the pronunciations of its words
 LONGEST_PHRASE = 128  # maximum number of phones
 
 # Kaldi's word position suffix, and the stress digit of dictionaries.
