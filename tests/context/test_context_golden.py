@@ -47,7 +47,7 @@ def transcripts(name, words, stage, scale, penalty):
     lattices = read(ENGLISH / "test" / name / "lat.ark.gz", words=words)
     results = lattices if stage is None else stage(lattices, None)
     return {
-        key: words.spell(best_path(lattice, Scales(acoustic=scale, word_penalty=penalty)).words)
+        key: lattice.words.spell(best_path(lattice, Scales(acoustic=scale, word_penalty=penalty)).words)
         for key, lattice in results
     }
 
@@ -83,13 +83,7 @@ def test_augmentation_recovers_names_outside_the_lattices(models, baseline_wer):
     entities = entities_of(words, 100)
     augmentation = Augmentation(AugmentOptions(acoustic_scale=1 / 12))
     stage = Contextual(Context(entities, class_lm, augmentation=augmentation), old_lm)
-    hypotheses = {}
-    for name in ("calls", "general"):
-        lattices = stage(read(ENGLISH / "test" / name / "lat.ark.gz", words=words), None)
-        hypotheses[name] = {
-            key: lattice.words.spell(best_path(lattice, Scales(acoustic=1 / 12, word_penalty=1.5)).words)
-            for key, lattice in lattices
-        }
+    hypotheses = {name: transcripts(name, words, stage, 1 / 12, 1.5) for name in ("calls", "general")}
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
     references = read_text(ENGLISH / "test" / "calls" / "text")
     report = score_entities(references, hypotheses["calls"], entities.phrases(references), truth=truth, words=words)

@@ -180,15 +180,18 @@ def test_file_of_another_format_raises_model_error(tmp_path):
         PhraseEncoder.load(path)
 
 
-@pytest.mark.parametrize("field", ["extractor", "inputs", "outputs"])
-def test_unknown_variant_raises_option_error(field):
-    with pytest.raises(OptionError, match=f"{field} is 'oracle'"):
-        EncoderOptions(**{field: "oracle"})
-
-
-def test_infinite_weight_raises_option_error():
-    with pytest.raises(OptionError, match="metric is inf, but must be 0 or more"):
-        EncoderOptions(metric=float("inf"))
+@pytest.mark.parametrize(
+    ("options_class", "options", "message"),
+    [
+        *((EncoderOptions, {name: "oracle"}, f"{name} is 'oracle'") for name in ("extractor", "inputs", "outputs")),
+        (EncoderOptions, {"metric": float("inf")}, "metric is inf, but must be 0 or more"),
+        (EncoderOptions, {"threads": 100_000_000}, "threads is 100000000, but must be at most 4096"),
+        (PointerOptions, {"threads": 100_000_000}, "threads is 100000000, but must be at most 4096"),
+    ],
+)
+def test_invalid_options_raise_option_error(options_class, options, message):
+    with pytest.raises(OptionError, match=message):
+        options_class(**options)
 
 
 def test_unknown_letters_and_phones_are_dropped():
@@ -229,12 +232,6 @@ def test_letters_only_conflicts_with_phone_options(tmp_path, monkeypatch, capsys
     (tmp_path / "names").write_text("a\nb\n")
     assert main(["train", "context", "names", "-o", "context.pt", "--letters-only", *arguments.split()]) == 2
     assert capsys.readouterr().err.endswith(f"trains on letters alone; omit {conflicts}\n")
-
-
-@pytest.mark.parametrize("options_class", [EncoderOptions, PointerOptions])
-def test_too_many_threads_raise_option_error(options_class):
-    with pytest.raises(OptionError, match="threads is 100000000, but must be at most 4096"):
-        options_class(threads=100_000_000)
 
 
 def test_encoder_options_are_fields_of_the_network_config():

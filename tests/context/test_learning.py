@@ -184,36 +184,30 @@ def test_weight_factor_depends_on_evidence_counts(counts, factor):
     assert PhraseEvidence("Kaliko", **counts).factor(2) == factor
 
 
+RUN = '{"version": 1, "min_count": 2, "edits": []}'
+
+
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("lines", "message"),
     [
         ("{", "not valid JSON"),
         ('{"version": 2, "edits": []}', "unsupported version 2; upgrade Ninja"),
         ('{"phrase": "a"}', "must follow the edits of its run"),
         ('{"version": 1, "edits": [1]}', "'edits' must be a list of strings"),
         ('{"version": 1, "edits": [], "min_count": 0}', "'min_count' must be an integer from 1 to 999999999"),
+        (f'{RUN}\n{MARK}{{"phrase": 3}}', '"phrase" must be a non-empty string, not 3'),
+        (f'{RUN}\n{MARK}{{"phrase": "a", "class": "b"}}', '"class" must be'),
+        (
+            f'{RUN}\n{MARK}{{"phrase": "a", "recognised": {{"b": "c"}}}}',
+            '"recognised" must map recognised words to numbers of',
+        ),
+        (f'{RUN}\n{MARK}{{"phrase": "a", "added": -1}}', "'added' must be an integer from 0 to 999999999, not -1"),
     ],
 )
-def test_damaged_evidence_raises_format_error_with_its_line(line, message):
+def test_damaged_evidence_raises_format_error_with_its_line(lines, message):
     with pytest.raises(FormatError, match=message) as error:
-        Entities.parsed(f"Fugazi\n{MARK}{line}\n".encode(), path="f")
-    assert error.value.line == 2
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ('{"phrase": 3}', '"phrase" must be a non-empty string, not 3'),
-        ('{"phrase": "a", "class": "b"}', '"class" must be'),
-        ('{"phrase": "a", "recognised": {"b": "c"}}', '"recognised" must map recognised words to numbers of edits'),
-        ('{"phrase": "a", "added": -1}', "'added' must be an integer from 0 to 999999999, not -1"),
-    ],
-)
-def test_damaged_phrase_evidence_raises_format_error(row, message):
-    head = '{"version": 1, "min_count": 2, "edits": []}'
-    with pytest.raises(FormatError, match=message) as error:
-        Entities.parsed(f"{MARK}{head}\n{MARK}{row}\n".encode(), path="f")
-    assert error.value.line == 2
+        Entities.parsed(f"Fugazi\n{MARK}{lines}\n".encode(), path="f")
+    assert error.value.line == 2 + lines.count("\n")
 
 
 @pytest.mark.parametrize(

@@ -152,39 +152,29 @@ LEXICON = {
 PHRASES = PhraseList("*", {"@name": tuple(Phrase(text) for text in ("kat", "matt dat", "tam", "tam kat"))})
 
 
+def additions(lattice: Lattice, phrases: PhraseList, retriever: Retriever | None = None):
+    options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
+    augmenter = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options, retriever=retriever)
+    return augmenter(lattice.with_words(WORDS), [phrases])[1]
+
+
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
 def test_retrieval_of_all_phrases_gives_the_same_additions(lattice):
-    options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
-    lattice = lattice.with_words(WORDS)
-    results = []
-    for retriever in (None, Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=5, beam=1e9))):
-        augmenter = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options, retriever=retriever)
-        results.append(augmenter(lattice, [PHRASES])[1])
-    assert results[0] == results[1]
+    retriever = Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=5, beam=1e9))
+    assert additions(lattice, PHRASES, retriever) == additions(lattice, PHRASES)
 
 
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
 def test_utterance_list_is_searched_without_retrieval(lattice):
-    options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
     private = PhraseList("", PHRASES.classes)
     retriever_of_one = Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=1))
-    results = [
-        Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options, retriever=retriever)(lattice, [private])[1]
-        for retriever in (None, retriever_of_one)
-    ]
-    assert results[0] == results[1]
+    assert additions(lattice, private, retriever_of_one) == additions(lattice, private)
     assert not retriever_of_one.vectors([], []).size
 
 
 @given(lattices(max_states=6, max_arcs=3, max_word=4))
 def test_retrieval_of_few_phrases_gives_a_subset_of_the_additions(lattice):
-    options = AugmentOptions(acoustic_scale=SCALE, max_distance=0.6, choice_penalty=0.0)
-    lattice = lattice.with_words(WORDS)
-    exhaustive = Augmenter(WORDS, Pronouncer(LEXICON), CONFUSION, options)
-    limited = Augmenter(
-        WORDS, Pronouncer(LEXICON), CONFUSION, options,
-        retriever=Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=2)),
-    )  # fmt: skip
-    added = limited(lattice, [PHRASES])[1]
-    assert set(added) <= set(exhaustive(lattice, [PHRASES])[1])
+    retriever = Retriever(encoder(), RetrievalOptions(from_phrases=1, phrases=2))
+    added = additions(lattice, PHRASES, retriever)
+    assert set(added) <= set(additions(lattice, PHRASES))
     assert len({addition.phrase for addition in added}) <= 2
