@@ -19,7 +19,7 @@ from ninja.context.pointer import PointerStage
 from ninja.context.settings import Augmentation, Context, Name
 from ninja.errors import Log, NinjaError, OptionError, VocabularyError
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch, collect_batches, in_order
+from ninja.lattice.batch import Batch, Keyed, collect_batches, in_order
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import NONE, LexicalForms, Normalizer
 from ninja.lm.lexical import LexicalLM
@@ -29,7 +29,6 @@ from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Model, ModelFiles, VocabularyCheck
 from ninja.rescoring.utterances import RescoreReport, Utterance
 
-Keyed = tuple[str, Lattice]
 MAX_ARCS, MAX_LATTICES = 100_000, 100  # limits on a thread's batch
 
 

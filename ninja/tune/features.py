@@ -20,6 +20,7 @@ from ninja.errors import FormatError, LatticeError, Log, NinjaError
 from ninja.graph import best_path, nbest
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import offsets, runs
+from ninja.lattice.batch import Keyed
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
@@ -31,7 +32,6 @@ from ninja.tune.word_errors import Reference, check_words
 MAX_TOKENS = 500_000  # number of words scored at once
 LEAST_WEIGHT = 0.05  # LM weight below which scores cannot be recovered from the costs of the rescored lattice
 
-Keyed = tuple[str, Lattice]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ninja.context.options import ContextOptions
 from ninja.errors import FormatError
 from ninja.graph import best_path
-from ninja.lattice import Lattice
+from ninja.lattice.batch import Keyed
 from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel
 from ninja.lm.mixture import Mixture
@@ -26,7 +26,6 @@ from ninja.tune.word_errors import Reference, check_words
 PRIORS = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0)  # all combinations with WEIGHTS are tried
 WEIGHTS = (1.0, 0.5, 1.5)
 
-Keyed = tuple[str, Lattice]
 Model = LanguageModel | Mixture
 Count = npt.NDArray[np.int64]
 

@@ -20,12 +20,11 @@ from ninja.evaluate.lexical import check_texts
 from ninja.evaluate.normal_form import composed_words
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.batch import pairs
+from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.tune.word_errors import check_words
 
-Keyed = tuple[str, Lattice]
 Ids = npt.NDArray[np.int32]
 Words = dict[str, list[str]]  # recognised words by key
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NoReturn
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.stream import text_of
@@ -128,37 +127,27 @@ def _verdicts(text: str, path: str) -> list[Verdict]:
         if not isinstance(changes, list):
             raise FormatError(f"{name!r} must be a list of changes", path)
         for number, change in enumerate(changes, start=1):
-            if not isinstance(change, dict):
-                raise FormatError(f"{name!r}, entry {number}: expected an object", path)
-            verdicts.append(_verdict(name == "accepted", change, _Position(path, name, number)))
+            verdicts.append(_verdict(name == "accepted", change, path, f"{name!r}, entry {number}"))
     return verdicts
 
 
-@dataclass(frozen=True, slots=True)
-class _Position:
-    """Position of a change in a verdict file, for error messages."""
-
-    path: str
-    name: str
-    number: int
-
-    def refuse(self, reason: str) -> NoReturn:
-        raise FormatError(f"{self.name!r}, entry {self.number}: {reason}", self.path)
-
-
-def _verdict(is_right: bool, change: Mapping[str, Any], position: _Position) -> Verdict:
+def _verdict(is_right: bool, change: object, path: str, entry: str) -> Verdict:
+    """Parse a change; `entry` is its position in the file, for messages."""
+    if not isinstance(change, dict):
+        raise FormatError(f"{entry}: expected an object", path)
     texts = []
     for name in ("phrase", "class", "before", "utt"):
         value = change.get(name)
         if not isinstance(value, str) or (name in ("phrase", "before") and not value.strip()):
-            position.refuse(f"{name!r} is {value!r}, but must be a string ('phrase' and 'before' must not be blank)")
+            reason = "but must be a string ('phrase' and 'before' must not be blank)"
+            raise FormatError(f"{entry}: {name!r} is {value!r}, {reason}", path)
         if any("\ud800" <= char <= "\udfff" for char in value):
-            position.refuse(f"{name!r} is {value!r}, which is not valid Unicode")
+            raise FormatError(f"{entry}: {name!r} is {value!r}, which is not valid Unicode", path)
         texts.append(value)
     begin = change.get("begin")
     if not isinstance(begin, int) or isinstance(begin, bool) or begin < 0:
-        position.refuse(f'"begin" must be the index of a word, not {begin!r}')
+        raise FormatError(f'{entry}: "begin" must be the index of a word, not {begin!r}', path)
     phrase, cls, before, key = texts
     if cls and not is_class(cls):
-        position.refuse(f'"class" must be "", @…, $… or <…>, not {cls!r}')
+        raise FormatError(f'{entry}: "class" must be "", @…, $… or <…>, not {cls!r}', path)
     return Verdict(is_right, phrase, cls, tuple(before.split()), key, begin)

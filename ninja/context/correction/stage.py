@@ -164,12 +164,12 @@ class Correction:
 
     def _list(self, lattice: ListLattice, lists: Sequence[PhraseList]) -> Lattice:
         """Correct the hypotheses of an n-best list."""
-
-        def changes_of(words: Words, confidences: Confidences) -> list[Change]:
-            return self.corrector.changes(words, lists, confidences)
-
-        written = self._table(lattice)
-        corrected, utterance = corrected_list(lattice, changes_of, self.correcting.scales, written)
+        corrected, utterance = corrected_list(
+            lattice,
+            lambda words, confidences: self.corrector.changes(words, lists, confidences),
+            self.correcting.scales,
+            self._table(lattice),
+        )
         if utterance.changes:
             self.corrected.append(utterance)
         return corrected
