@@ -55,6 +55,7 @@ class LexicalBinding:
         self._lm_weight = lm_weight
         self._has_old_lm = has_old_lm
         self._lexical = LexicalContext(words, normalizer)
+        self._plain: dict[str, str] = {}  # phrase words in the genitive that were added to the last lattice, without 's
         lms = [lm for lm in (models.class_lm, models.old_lm) if lm is not None]
         self._has_models = bool(lms)
         if lms:
@@ -92,14 +93,19 @@ class LexicalBinding:
         self._follow_words()
         if self.augmenter is not None:
             lattice, added = self.augmenter(lattice, lists)
-            of_forms = lexical.written.lattice(self._without_genitives(lattice, added)) if added else of_forms
+            plain = self._without_genitives(lattice, added)
+            of_forms = lexical.written.lattice(plain) if added else of_forms
         if not boosts:
             return lexical.respelled(lattice, of_forms, lists), added
         self._include(int(of_forms.lattice.word.max(initial=0)))
         return lexical.add_context(lattice, of_forms, self.tracker, lists), added
 
     def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the grammar's best path through an utterance, whose words are in written form."""
+        """Return the phrases on the grammar's best path through an utterance, whose words are in written form.
+
+        The genitives that augmentation added to the last lattice are compared without their ``'s``.
+        """
+        words = [self._plain.get(word, word) for word in words]
         table = self._lexical.table
         ids = table.lexical.intern(table.normalizer.words(words))
         self._follow_words()
@@ -113,10 +119,10 @@ class LexicalBinding:
     def _without_genitives(self, lattice: Lattice, added: Iterable[Added]) -> Lattice:
         """Remove the ``'s`` from the last words of added phrases, so that the grammar recognises the phrases."""
         endings = {addition.phrase.split(" ")[-1]: addition.genitive for addition in added if addition.genitive}
+        self._plain = {word: word[: word.rindex(ending)] for word, ending in endings.items()}
         if not endings:
             return lattice
-        plain = [word[: word.rindex(ending)] for word, ending in endings.items()]
-        genitives, numbers = (self._lexical.written.ids(words) for words in (endings, plain))
+        genitives, numbers = (self._lexical.written.ids(words) for words in (self._plain, self._plain.values()))
         word = np.array(lattice.word)
         for genitive, number in zip(genitives, numbers, strict=True):
             word[lattice.word == genitive] = number

@@ -195,6 +195,7 @@ def test_added_phrases_keep_the_genitive_and_their_boosts(tmp_path, phrase, text
     stage = stage_of({"@name": [phrase]}, options=options, augmentation=Augmentation(letters_only=True), **settings)
     ((_, result),) = stage([("utt", nbest_lattice(text))])
     assert text_of(result) == expected
+    assert [match.end - match.begin for match in stage.matches("utt", expected.split())] == [len(phrase.split())]
 
 
 def test_capitals_are_kept_only_at_sentence_beginnings():
