@@ -15,8 +15,8 @@ from ninja.context.grammar.tracker import Match, Tracker
 from ninja.context.loader import ContextModels
 from ninja.context.settings import Context
 from ninja.context.sound.confusion import MAX_PHONES
-from ninja.context.sound.letters import plain_letters
 from ninja.lattice import Lattice
+from ninja.lattice.characters import plain_letters
 from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Normalizer

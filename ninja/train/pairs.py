@@ -18,9 +18,9 @@ from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.entities.lists import Phrase
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.distances import NO_PHONE, distances
-from ninja.context.sound.letters import plain_letters
 from ninja.context.sound.pronunciation import Phones, Pronouncer, PronunciationError
 from ninja.errors import OptionError
+from ninja.lattice.characters import plain_letters
 
 SHARPNESS = 4.0  # nats of probability per unit of distance
 NEAREST = 8  # maximum number of neighbours per word

@@ -14,8 +14,8 @@ from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS, EncoderOption
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.distances import NO_PHONE, distances
-from ninja.context.sound.letters import plain_letters
 from ninja.errors import ModelError, OptionError
+from ninja.lattice.characters import plain_letters
 from ninja.models.entity_encoder import Config, EntityEncoder, joined
 from ninja.train.encoder import train_encoder
 from ninja.train.pairs import Mishearing, training_words

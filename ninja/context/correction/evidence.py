@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.context.correction.search import Match
-from ninja.context.sound.letters import plain_letters
 from ninja.evaluate import edits
+from ninja.lattice.characters import plain_letters
 from ninja.lm.ngram.model import NgramLM
 
 Doubles = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ninja.context.sound.letters import plain_letters
+from ninja.lattice.characters import plain_letters
 
 FIRST = 2  # id of the first letter, and of the first phone; 0 is padding, 1 the end
 MAX_SYMBOLS = 200  # maximum number of symbols per phrase; the rest is ignored

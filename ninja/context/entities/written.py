@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ninja.context.sound.letters import plain_letters
 from ninja.evaluate import edits
 from ninja.graph.lexical import LexicalLattice, lexical_lattice
 from ninja.lattice import Lattice
+from ninja.lattice.characters import plain_letters
 from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalTable, Normalizer

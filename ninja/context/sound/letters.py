@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,6 +12,7 @@ import numpy as np
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.sound.confusion import MAX_PHONES, Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer
+from ninja.lattice.characters import plain_letters
 
 EDIT = 0.5  # cost of inserting, deleting or substituting a letter; below 1, as words have more letters than phones
 
@@ -43,17 +43,6 @@ def letter_confusion(lists: Iterable[PhraseList], words: Iterable[str]) -> Confu
     costs = Confusion.uniform(letters)
     edit = np.float32(EDIT)
     return Confusion(letters, edit * costs.substitution, edit * costs.insertion, edit * costs.deletion, "letters")
-
-
-def plain_letters(text: str) -> str:
-    """Return the letters, digits and apostrophes of a text, in lower case and without accents.
-
-    Hangul syllables are decomposed into jamo.
-    """
-    if text.isascii():
-        return "".join(letter for letter in text.lower() if letter.isalnum() or letter == "'")
-    decomposed = unicodedata.normalize("NFKD", text.lower())
-    return "".join(letter for letter in decomposed if letter.isalnum() or letter == "'")
 
 
 def _letters(text: str) -> Phones:
