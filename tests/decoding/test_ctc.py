@@ -298,7 +298,8 @@ def test_invalid_options_and_units_are_refused():
 
 def test_unordered_units_and_units_of_other_types_are_refused():
     with pytest.raises(
-        OptionError, match=r"units is a dict, whose order is not .*; pass sorted\(units, key=units.get\)"
+        OptionError,
+        match=r"units is a dict, which is not in the order of the columns; pass sorted\(units, key=units.get\)",
     ):
         ctc_units({"b": 1, "a": 0}, 0)
     with pytest.raises(OptionError, match="a unit is 3, but must be a str"):
