@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -26,13 +25,11 @@ class PointerStage:
 
     Args:
         path: The model or its path; it is loaded on first use.
-        options: Options that contain the weights of the model.
         lm_weight: LM weight for rescoring.
     """
 
-    def __init__(self, path: Name | ContextPointer, options: ContextOptions, lm_weight: float | None) -> None:
+    def __init__(self, path: Name | ContextPointer, lm_weight: float | None) -> None:
         self._path = path
-        self._options = options
         self._lm_weight = lm_weight
         self._ids = PhraseListIds()
 
@@ -41,14 +38,8 @@ class PointerStage:
         """The context model."""
         return load_pointer(self._path)
 
-    def with_options(self, options: ContextOptions) -> PointerStage:
-        """Return a copy that uses the given options and shares the loaded model."""
-        other = copy.copy(self)
-        other._options = options
-        return other
-
-    def over(self, lm: Model) -> Model:
-        """Combine a language model with the context model.
+    def over(self, lm: Model, options: ContextOptions) -> Model:
+        """Combine a language model with the context model, whose weights are in the options.
 
         Raises:
             ModelError: The context model has no pointer, or was trained for another language model.
@@ -66,8 +57,8 @@ class PointerStage:
             names=[lm.vocabulary.path or NEW],
             pointer=self.model,
             phrase_lists=self._ids,
-            gain=self._options.context_weight / (self._lm_weight or 1.0),
-            prior=self._options.context_prior,
+            gain=options.context_weight / (self._lm_weight or 1.0),
+            prior=options.context_prior,
         )
 
     def phrases_of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:

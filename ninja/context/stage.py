@@ -65,7 +65,7 @@ class Contextual:
         boost = context.options.context_boost
         self._has_grammar = context.context_model is None or context.class_lm is not None or boost != 0.0
         if context.context_model is not None:
-            self._pointer = PointerStage(context.context_model, context.options, lm_weight)
+            self._pointer = PointerStage(context.context_model, lm_weight)
             self.context = replace(context, options=replace(context.options, keyword_boost=boost))
 
     @classmethod
@@ -203,7 +203,7 @@ class Contextual:
 
     def over(self, lm: Model) -> Model:
         """Return the language model combined with the context model, or unchanged if there is no context model."""
-        return lm if self._pointer is None else self._pointer.over(lm)
+        return lm if self._pointer is None else self._pointer.over(lm, self.context.options)
 
     def phrases_of(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> PhraseSet | None:
         """Return the phrases of a lattice for the context model, or None if there is no context model."""
@@ -216,8 +216,6 @@ class Contextual:
         other = copy.copy(self)
         options = replace(self.context.options, context_prior=prior, context_weight=weight)
         other.context = replace(self.context, options=options)
-        if self._pointer is not None:
-            other._pointer = self._pointer.with_options(options)
         return other
 
     def matches(self, key: str, words: Sequence[str]) -> list[Match]:
