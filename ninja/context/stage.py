@@ -97,22 +97,24 @@ class Contextual:
         return None if self._binding is None else self._binding.words
 
     @property
+    def _bound(self) -> _Binding:
+        assert self._binding is not None, "the stage must be bound to a symbol table"
+        return self._binding
+
+    @property
     def entities(self) -> Entities:
         """The phrase lists of utterances. The stage must be bound to a symbol table."""
-        assert self._binding is not None
-        return self._binding.entities
+        return self._bound.entities
 
     @property
     def tracker(self) -> Tracker:
         """The tracker of the contextual grammar. The stage must be bound to a symbol table."""
-        assert self._binding is not None
-        return self._binding.files.tracker
+        return self._bound.files.tracker
 
     @property
     def result_words(self) -> SymbolTable:
         """The symbol table of the results, which includes the words of added phrases. The stage must be bound."""
-        assert self._binding is not None
-        return self._binding.files.words
+        return self._bound.files.words
 
     @property
     def old_model(self) -> NgramLM | None:
@@ -196,9 +198,8 @@ class Contextual:
             raise VocabularyError(
                 "the lattice has no symbol table; specify the words.txt with which it was created", key=lattice.key
             )
-        assert self._binding is not None
         lists = (*self.entities.of(lattice.key), *more)
-        lattice, self.added = self._binding.files.add_context(lattice, lists, boosts=self._has_grammar)
+        lattice, self.added = self._bound.files.add_context(lattice, lists, boosts=self._has_grammar)
         return lattice
 
     def over(self, lm: Model) -> Model:
@@ -220,8 +221,7 @@ class Contextual:
 
     def matches(self, key: str, words: Sequence[str]) -> list[Match]:
         """Return the phrases on the grammar's best path through the words of an utterance."""
-        assert self._binding is not None
-        return self._binding.files.matches(self.entities.of(key), words)
+        return self._bound.files.matches(self.entities.of(key), words)
 
     def bind(self, words: SymbolTable, log: Log, largest: int = 0) -> Tracker:
         """Load the files for a symbol table, unless the stage is already bound to it.
@@ -248,7 +248,7 @@ class Contextual:
             or binding.normalizer is not normalizer
             or (isinstance(binding.files, ExactBinding) and words.grows and largest >= binding.num_words < len(words))
         ):
-            self._binding = self._bound(words, log, normalizer)
+            self._binding = self._new_binding(words, log, normalizer)
             # Looking up all pronunciations is slow, so do it only once; for a growing table, `note_late` does it.
             if binding is None and log.on_note is not None and not words.grows:
                 self._note(log)
@@ -259,8 +259,7 @@ class Contextual:
 
         Lexical words are added when they are compared, so that only their letters must be known before.
         """
-        assert self._binding is not None
-        files = self._binding.files
+        files = self._bound.files
         if files.words.grows and (isinstance(files, ExactBinding) or augmentation.letters_only):
             with_phrase_words(files.words, lists)
             self.bind(words, log, len(words) - 1)
@@ -295,8 +294,7 @@ class Contextual:
 
     def _written_map(self, words: SymbolTable, lexical_map: WordMap) -> WordMap:
         """Convert a map from lexical words to the words of a model into a map from written words."""
-        assert self._binding is not None
-        if isinstance(self._binding.files, ExactBinding):
+        if isinstance(self._bound.files, ExactBinding):
             return lexical_map
         assert self.forms is not None
         lm = LexicalLM(lexical_map.lm, self.forms)
@@ -311,7 +309,7 @@ class Contextual:
         if self._binding is not None and self._binding.words.grows:
             self._note(log)
 
-    def _bound(self, words: SymbolTable, log: Log, normalizer: Normalizer) -> _Binding:
+    def _new_binding(self, words: SymbolTable, log: Log, normalizer: Normalizer) -> _Binding:
         context = self.context
         num_words = len(words) if words.grows else 0
         entities = load_entities(context, words, normalizer)
@@ -342,11 +340,10 @@ class Contextual:
             log.note(note)
 
     def _notes(self) -> Iterator[str]:
-        assert self._binding is not None
         assert self._models is not None
-        entities, augmenter = self._binding.entities, self._binding.files.augmenter
-        normalizer = self._binding.normalizer
-        yield from entity_notes(entities, self._binding.words, normalizer, is_augmenting=augmenter is not None)
+        entities, augmenter = self._bound.entities, self._bound.files.augmenter
+        normalizer = self._bound.normalizer
+        yield from entity_notes(entities, self._bound.words, normalizer, is_augmenting=augmenter is not None)
         if self._pointer is not None:
             yield from pointer_notes(self._pointer, entities, normalizer)
         if augmenter is not None and self.context.augmentation is not None:
