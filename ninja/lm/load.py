@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
-from ninja.files.stream import kind_of
+from ninja.files.stream import BOM, kind_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import explained, needed_for
 from ninja.lm.devices import DRIVER
@@ -293,7 +293,7 @@ def _is_kaldi_rnnlm(candidate: Candidate) -> bool:
 
 
 def _is_arpa(candidate: Candidate) -> bool:
-    return re.search(rb"(^|\n)[ \t\r]*\\data\\\s", candidate.head) is not None
+    return re.search(rb"(^|\n)[ \t\r]*\\data\\\s", candidate.head.removeprefix(BOM)) is not None
 
 
 def _is_onnx(candidate: Candidate) -> bool:

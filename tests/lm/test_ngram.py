@@ -21,7 +21,7 @@ from reference_ngram import (
 )
 from strategies import lattices
 
-from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError
+from ninja.errors import LatticeError, ModelError, NinjaWarning, OptionError, VocabularyError
 from ninja.graph import from_arcs
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, load, sentence_logprobs
@@ -189,6 +189,15 @@ def test_variants_of_arpa_files_are_read(tmp_path):
         },
     )
     assert_agrees_with_slow_model(lm, model)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("preamble", [b"", b"made by a tool\n"])
+def test_a_byte_order_mark_before_an_arpa_file_is_ignored_with_a_warning(tmp_path, pack, preamble):
+    path = write_file(tmp_path, pack(b"\xef\xbb\xbf" + preamble + write_arpa(TRIGRAM).lstrip()))
+    with pytest.warns(NinjaWarning, match="lm: ignoring the byte-order mark at the start"):
+        lm = load(path)
+    assert_agrees_with_slow_model(lm, TRIGRAM)
 
 
 @pytest.mark.parametrize("name", ["<unk>", "<UNK>"])

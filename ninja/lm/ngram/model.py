@@ -16,15 +16,13 @@ import numpy.typing as npt
 
 from ninja import _lm
 from ninja.errors import FormatError, ModelError, OptionError, SymbolError
-from ninja.files.gzip import GZIP_MAGIC
-from ninja.files.stream import Place, content_of, open_stream
+from ninja.files.stream import BOM, Place, content_of, open_stream, without_mark
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import BOS, UNK, find
 
 CHUNK = 1 << 22  # bytes of text parsed at once, and maximum line length
 SHORTEST_NGRAM = 4  # bytes: a digit, a space, a word and a line end
-MAX_DEFLATE_RATIO = 1032  # maximum compression ratio of deflate
 BACKOFF = "#0"
 NEVER = -99 * math.log(10.0)  # natural-log probability of <s>, which ARPA files state as -99
 UNKNOWN = ("<unk>", "<UNK>")  # the second is written by some versions of SRILM
@@ -113,7 +111,7 @@ def _batch(
 
 
 def read_arpa(path: str) -> NgramLM:
-    """Read an ARPA file, optionally compressed with gzip.
+    """Read an ARPA file, optionally compressed with gzip; a byte-order mark is ignored with a warning.
 
     Missing back-off weights are 0. N-grams whose prefix or suffix is missing, as after pruning, are scored by backing
     off.
@@ -125,9 +123,10 @@ def read_arpa(path: str) -> NgramLM:
     """
     try:
         with open_stream(Place(path)) as stream:
-            compressed = stream.head(len(GZIP_MAGIC)) == GZIP_MAGIC
-            size = os.path.getsize(path) * (MAX_DEFLATE_RATIO if compressed else 1)
-            reader = _lm.ArpaReader(path, size // SHORTEST_NGRAM)
+            reader = _lm.ArpaReader(path, os.path.getsize(path) // SHORTEST_NGRAM)
+            if stream.head(len(BOM)) == BOM:
+                stream.readinto(memoryview(bytearray(len(BOM))))
+                without_mark(BOM, path)  # warns
             buffer = bytearray(CHUNK)
             filled = 0
             while size := stream.readinto(memoryview(buffer)[filled:]):
