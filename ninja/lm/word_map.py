@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -326,6 +327,7 @@ EOS = "</s>"
 UNK = "<unk>"
 SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary that Ninja creates
 WORDS_FILE = "words.txt"  # or words.txt.gz
+_FIELD = re.compile(r"[^ \t\r]+")  # words can contain other whitespace, such as U+00A0
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +413,7 @@ def find(path: str, words: SymbolTable | None, text: str | None) -> SymbolTable:
 
 
 def _parse(text: str, path: str) -> SymbolTable:
-    lines = [line.split() for line in text.strip("\r\n").split("\n")]
+    lines = [_FIELD.findall(line) for line in text.strip("\r\n").split("\n")]
     fields = len(lines[0])
     irregular = next((number for number, line in enumerate(lines, 1) if len(line) != fields), None)
     if fields not in (1, 2) or irregular:

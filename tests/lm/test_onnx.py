@@ -145,6 +145,14 @@ def test_metadata_define_the_special_words(tmp_path):
     assert sentence_logprobs(lm, [[2, 3]]) == expected(summing_row, [[2, 3]], bos=lm.bos, eos=lm.eos)
 
 
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_words_in_metadata_may_contain_unicode_spaces(tmp_path, with_ids):
+    words = [*WORDS[:-2], "10\N{NO-BREAK SPACE}000", "a\N{IDEOGRAPHIC SPACE}b"]
+    lines = [f"{word}\t {number}" if with_ids else word for number, word in enumerate(words)]
+    path = write_stateless(tmp_path / "m.onnx", metadata={"words": "\r\n".join(lines)})
+    assert load(path).vocabulary == SymbolTable.from_words(words)
+
+
 def test_the_vocabulary_may_be_in_words_txt_or_an_argument(tmp_path):
     path = write_stateless(tmp_path / "model.onnx")
     model = onnx.load(path)
