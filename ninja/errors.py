@@ -21,6 +21,8 @@ Options = TypeVar("Options")
 LONGEST_SHOWN = 120  # maximum number of characters of a key in a message
 LARGEST_COUNT = 2**63 - 1  # kernels count in 64 bits
 MAX_JOBS = 4096  # maximum number of threads of a run
+MAX_WIDTH = 100_000  # maximum width of the layers of a network that is trained
+MAX_LEARNING_RATE = 1e30  # larger values overflow in single precision
 NAMED = 20  # maximum number of keys in a message
 _NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages of Python and of the kernels
 

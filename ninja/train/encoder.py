@@ -16,6 +16,7 @@ from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.distances import NO_PHONE, distances
 from ninja.context.sound.pronunciation import Phones
+from ninja.errors import OptionError
 from ninja.lm.stored_network import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder
 from ninja.train.pairs import SHARPNESS, LettersAndPhones, Mishearing, TrainingWords, training_words
@@ -49,7 +50,7 @@ def train_encoder(
 
     Raises:
         ModelError: Training diverged.
-        OptionError: Fewer than two entries have known letters and phones.
+        OptionError: Fewer than two entries have known letters and phones, or the time limit is too short for a step.
 
     Source: Hinton and Roweis 2002, "Stochastic neighbor embedding" (the loss), as Jeon 2020 uses it for words.
     """
@@ -99,6 +100,8 @@ def train_on(
         if progress is not None and (step % REPORT == 0 or step == options.steps):
             progress(EncoderProgress(step, options.steps, minutes, total / ((step - 1) % REPORT + 1)))
             total = 0.0
+    if not num_steps:
+        raise OptionError(f"max_minutes is {options.max_minutes:g}, which is too short for a step of training")
     card: dict[str, CardEntry] = {
         "entries": len(words.texts),
         "neighbours": sum(map(len, words.near)),

@@ -6,7 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ninja.errors import MAX_JOBS, OptionError, check_count, described, documented
+from ninja.errors import (
+    MAX_JOBS,
+    MAX_LEARNING_RATE,
+    MAX_WIDTH,
+    OptionError,
+    check_count,
+    check_range,
+    described,
+    documented,
+)
+from ninja.lm.stored_network import MAX_LAYERS
 
 Architecture = Literal["lstm", "transformer"]
 Parallel = Literal["none", "ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"]
@@ -84,39 +94,41 @@ class TrainOptions:
     threads: int | None = described(None, "Number of torch threads.  [default: chosen by torch]")
 
     def __post_init__(self) -> None:
-        lowest = {"vocabulary": 4, "min_count": 1, "embedding": 1, "layers": 1, "batch_tokens": 1, "check_steps": 1}
-        lowest |= {"hidden": 1, "heads": 1, "warmup": 0, "samples": 0, "patience": 1, "seed": 0, "self_normalize": 0}
-        lowest |= {"normaliser": 0, "workers": 1, "block_steps": 1, "block_warmup": 0}
+        lowest = {"vocabulary": 4, "min_count": 1, "batch_tokens": 1, "check_steps": 1, "warmup": 0, "samples": 0}
+        lowest |= {"patience": 1, "seed": 0, "workers": 1, "block_steps": 1, "block_warmup": 0}
         for name, least in lowest.items():
-            if not getattr(self, name) >= least:
-                raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        for name in ("epochs", "learning_rate", "clip", "max_minutes", "block_rate", "node_size"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise OptionError(f"{name} is {value}; it must be above 0")
+            check_count(name, getattr(self, name), least=least)
+        for name, least in {"embedding": 1, "hidden": 1, "projection": 0, "heads": 1, "normaliser": 0}.items():
+            check_count(name, getattr(self, name), least=least, most=MAX_WIDTH)
+        check_count("layers", self.layers, least=1, most=MAX_LAYERS)
+        check_range("learning_rate", self.learning_rate, above=0, most=MAX_LEARNING_RATE)
+        check_range("self_normalize", self.self_normalize, least=0, finite=True)
+        check_range("block_rate", self.block_rate, above=0, finite=True)
+        for name in ("epochs", "clip", "max_minutes", "node_size"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), above=0)
         if self.threads is not None:
             check_count("threads", self.threads, least=1, most=MAX_JOBS)
         if self.epochs == math.inf:
-            raise OptionError("epochs is inf; it must be finite; use max_minutes or patience to end training")
+            raise OptionError("epochs is inf, but must be finite; use max_minutes or patience to end training")
         if not 0 <= self.dropout < 1:
-            raise OptionError(f"dropout is {self.dropout}; it must be in [0, 1)")
+            raise OptionError(f"dropout is {self.dropout}, but must be in [0, 1)")
         if self.block_momentum is not None and not 0 <= self.block_momentum < 1:
-            raise OptionError(f"block_momentum is {self.block_momentum}; it must be in [0, 1)")
+            raise OptionError(f"block_momentum is {self.block_momentum}, but must be in [0, 1)")
         kinds = {"architecture": Architecture, "parallel": Parallel, "block_optimizer": AtBlockEnd}
         for name, kind in (*kinds.items(), ("precision", Precision)):
             if getattr(self, name) not in get_args(kind):
                 names = ", ".join(get_args(kind))
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {names}")
+                raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {names}")
         if self.workers > 1 and self.parallel == "none":
             raise OptionError(f"workers is {self.workers}, but parallel is none; choose a method, such as bmuf")
-        least = min(self.embedding, self.hidden)
-        if not 0 <= self.projection < least or (self.projection and self.architecture != "lstm"):
+        if self.projection and (self.architecture != "lstm" or self.projection >= min(self.embedding, self.hidden)):
             condition = "only an lstm can have a projection, which must be smaller than embedding and hidden"
             raise OptionError(f"projection is {self.projection}, but {condition}")
         if self.architecture != "lstm" and self.normaliser:
             raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can have a normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):
-            raise OptionError(f"embedding is {self.embedding}; it must be a multiple of 2 * heads = {2 * self.heads}")
+            raise OptionError(f"embedding is {self.embedding}, but must be a multiple of 2 * heads = {2 * self.heads}")
 
 
 # Options that are determined by the checkpoint that training starts with.

@@ -1,6 +1,8 @@
 """The phrase encoder: training data, training, vectors, and stored models."""
 
 import dataclasses
+import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from ninja.context.sound.distances import NO_PHONE, distances
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.characters import plain_letters
 from ninja.models.entity_encoder import Config, EntityEncoder, joined
+from ninja.train import encoder as training
 from ninja.train.encoder import train_encoder
 from ninja.train.pairs import Mishearing, training_words
 
@@ -37,11 +40,30 @@ def tiny(**options) -> PhraseEncoder:
     return train_encoder(ENTRIES, SYMBOLS, CONFUSION, EncoderOptions(**{**TINY, **options}))
 
 
-def test_card_of_a_time_limited_training_counts_its_steps():
-    reports = []
-    options = EncoderOptions(**TINY | {"steps": 10**6, "max_minutes": 1e-9})
-    encoder = train_encoder(ENTRIES, SYMBOLS, CONFUSION, options, reports.append)
-    assert encoder.card["steps"] == len(reports) == 0
+def test_card_of_a_time_limited_training_counts_its_steps(monkeypatch):
+    clock = itertools.count(0, 60)  # each step takes a minute
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert tiny(steps=10**6, max_minutes=3.5).card["steps"] == 3
+
+
+def test_a_time_limit_below_one_step_is_refused():
+    with pytest.raises(OptionError, match="max_minutes is 1e-09, which is too short for a step of training"):
+        tiny(steps=10**6, max_minutes=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "message"),
+    [
+        (EncoderOptions, {"hidden": 100_001}, "hidden is 100001, but must be at most 100000"),
+        (EncoderOptions, {"learning_rate": 1e300}, "learning_rate is 1e[+]300, but must be above 0 and at most 1e[+]30"),
+        (PointerOptions, {"width": 100_001}, "width is 100001, but must be at most 100000"),
+        (PointerOptions, {"width": 1}, "width is 1, but must be 2 or more"),
+        (PointerOptions, {"learning_rate": 1e300}, "learning_rate is 1e[+]300, but must be above 0 and at most"),
+    ],
+)
+def test_sizes_and_rates_out_of_range_are_refused_before_training(options, values, message):
+    with pytest.raises(OptionError, match=message):
+        options(**values)
 
 
 @given(STRINGS, STRINGS)

@@ -339,10 +339,10 @@ def test_weights_added_to_the_optimiser_after_wrapping_are_refused(wrapper):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"momentum": 1.0}, r"momentum is 1.0; it must be in \[0, 1\)"),
-        ({"rate": 0.0}, "rate is 0.0; it must be above 0"),
-        ({"block_steps": 0}, "block_steps is 0; it must be at least 1"),
-        ({"warmup": -1}, "warmup is -1; it must be at least 0"),
+        ({"momentum": 1.0}, r"momentum is 1.0, but must be in \[0, 1\)"),
+        ({"rate": 0.0}, "rate is 0.0, but must be above 0"),
+        ({"block_steps": 0}, "block_steps is 0, but must be 1 or more"),
+        ({"warmup": -1}, "warmup is -1, but must be 0 or more"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

@@ -329,13 +329,18 @@ def test_a_missing_output_folder_is_refused_before_training(tmp_path, texts):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vocabulary": 3}, "vocabulary is 3; it must be at least 4"),
-        ({"epochs": 0}, "epochs is 0; it must be above 0"),
+        ({"vocabulary": 3}, "vocabulary is 3, but must be 4 or more"),
+        ({"epochs": 0}, "epochs is 0, but must be above 0"),
         ({"threads": 100_000_000}, "threads is 100000000, but must be at most 4096"),
-        ({"epochs": float("inf")}, "epochs is inf; it must be finite"),
+        ({"epochs": float("inf")}, "epochs is inf, but must be finite"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"learning_rate": 1e300}, "learning_rate is 1e[+]300, but must be above 0 and at most 1e[+]30"),
+        ({"self_normalize": float("inf")}, "self_normalize is inf, but must be 0 or more and finite"),
+        ({"hidden": 100_000_000}, "hidden is 100000000, but must be at most 100000"),
+        ({"layers": 65}, "layers is 65, but must be at most 64"),
+        ({"warmup": 2**63}, "warmup is 9223372036854775808, but must be at most 9223372036854775807"),
         ({"max_minutes": -1.0}, "max_minutes is -1.0"),
-        ({"dropout": 1.0}, r"dropout is 1.0; it must be in \[0, 1\)"),
+        ({"dropout": 1.0}, r"dropout is 1.0, but must be in \[0, 1\)"),
         (
             {"hidden": 8, "projection": 8},
             "projection is 8, but only an lstm can have a projection, which must be smaller than embedding and hidden",

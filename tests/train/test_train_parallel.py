@@ -335,11 +335,11 @@ def test_nodes_must_have_equal_size(tmp_path, texts):
     ("options", "message"),
     [
         ({"workers": 2}, "workers is 2, but parallel is none"),
-        ({"workers": 0}, "workers is 0; it must be at least 1"),
-        ({"block_momentum": 1.0}, r"block_momentum is 1.0; it must be in \[0, 1\)"),
-        ({"node_size": 0}, "node_size is 0; it must be above 0"),
-        ({"block_rate": 0.0}, "block_rate is 0.0; it must be above 0"),
-        ({"block_optimizer": "forget"}, "block_optimizer is 'forget'; it must be one of average, keep, reset"),
+        ({"workers": 0}, "workers is 0, but must be 1 or more"),
+        ({"block_momentum": 1.0}, r"block_momentum is 1.0, but must be in \[0, 1\)"),
+        ({"node_size": 0}, "node_size is 0, but must be above 0"),
+        ({"block_rate": 0.0}, "block_rate is 0.0, but must be above 0"),
+        ({"block_optimizer": "forget"}, "block_optimizer is 'forget', but must be one of average, keep, reset"),
     ],
 )
 def test_options_of_workers_out_of_range_are_refused(options, message):

@@ -19,7 +19,7 @@ import torch
 
 from ninja.context.deep.encoder import RETRAIN, PhraseEncoder, fill, in_half, read_content
 from ninja.context.retrieval.vector_cache import VectorCache
-from ninja.errors import ModelError
+from ninja.errors import MAX_WIDTH, ModelError
 from ninja.lm.checkpoint import SkipInitialisation, write_atomically
 from ninja.lm.lexical import LexicalLM
 from ninja.lm.protocol import LanguageModel
@@ -29,7 +29,6 @@ from ninja.models.phrase_pointer import Config, PhrasePointer
 ADVICE = "train one with ninja train context-lm"
 NUM_DIGESTED = 1000  # number of words whose vectors identify a model
 COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # words whose vectors identify a model that spells words
-LARGEST = 100_000  # upper bound of the numbers in a configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def _built(
     config: dict[str, Any], state: dict[str, torch.Tensor], encoder: PhraseEncoder, path: str | os.PathLike[str]
 ) -> PhrasePointer:
     names = {field.name for field in dataclasses.fields(Config)}
-    if set(config) != names or any(type(number) is not int or not 1 < number < LARGEST for number in config.values()):
+    if set(config) != names or any(type(number) is not int or not 1 < number <= MAX_WIDTH for number in config.values()):
         raise ModelError(f"the configuration of the pointer is invalid; {RETRAIN}", path)
     if config["vector"] != encoder.network.config.vector:
         raise ModelError(f"the pointer does not match the size of the encoder's vectors; {RETRAIN}", path)

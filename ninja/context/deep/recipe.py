@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ninja.errors import MAX_JOBS, OptionError, check_count, check_range, described, documented
+from ninja.errors import (
+    MAX_JOBS,
+    MAX_LEARNING_RATE,
+    MAX_WIDTH,
+    OptionError,
+    check_count,
+    check_range,
+    described,
+    documented,
+)
 
 EXTRACTORS = ("boundary", "last", "average", "attention", "attention-boundary", "s2s-last", "nnlm-last")
 INPUTS = ("letters", "phones", "both")
@@ -34,12 +43,13 @@ class EncoderOptions:
         for name, known in (("extractor", EXTRACTORS), ("inputs", INPUTS), ("outputs", OUTPUTS)):
             if getattr(self, name) not in known:
                 raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(known)}")
-        for name, least in (("hidden", 1), ("steps", 1), ("batch", 4), ("seed", 0)):
+        check_count("hidden", self.hidden, least=1, most=MAX_WIDTH)
+        for name, least in (("steps", 1), ("batch", 4), ("seed", 0)):
             check_range(name, getattr(self, name), least=least)
         check_range("metric", self.metric, least=0, finite=True)
-        for name in ("learning_rate", "max_minutes"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), above=0, finite=True)
+        check_range("learning_rate", self.learning_rate, above=0, most=MAX_LEARNING_RATE)
+        if self.max_minutes is not None:
+            check_range("max_minutes", self.max_minutes, above=0, finite=True)
         if self.threads is not None:
             check_count("threads", self.threads, least=1, most=MAX_JOBS)
 
@@ -73,9 +83,10 @@ class PointerOptions:
     threads: int | None = described(None, "Number of torch threads.  [default: chosen by torch]")
 
     def __post_init__(self) -> None:
-        least = {"positions": 100, "common": 0, "steps": 1, "batch": 1, "most_phrases": 0, "width": 2, "seed": 0}
+        least = {"positions": 100, "common": 0, "steps": 1, "batch": 1, "most_phrases": 0, "seed": 0}
         for name, lowest in least.items():
             check_range(name, getattr(self, name), least=lowest)
-        check_range("learning_rate", self.learning_rate, above=0, finite=True)
+        check_count("width", self.width, least=2, most=MAX_WIDTH)
+        check_range("learning_rate", self.learning_rate, above=0, most=MAX_LEARNING_RATE)
         if self.threads is not None:
             check_count("threads", self.threads, least=1, most=MAX_JOBS)

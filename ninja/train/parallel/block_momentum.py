@@ -27,7 +27,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ninja.errors import OptionError, WorkerError
+from ninja.errors import OptionError, WorkerError, check_range
 from ninja.train.parallel.flat import (
     check_weights,
     copy_first,
@@ -127,13 +127,12 @@ class BlockMomentum(torch.nn.Module):
     ) -> None:
         super().__init__()
         if momentum is not None and not 0 <= momentum < 1:
-            raise OptionError(f"momentum is {momentum}; it must be in [0, 1)")
-        if rate is not None and not rate > 0:
-            raise OptionError(f"rate is {rate}; it must be above 0")
-        if block_steps is not None and block_steps < 1:
-            raise OptionError(f"block_steps is {block_steps}; it must be at least 1")
-        if warmup < 0:
-            raise OptionError(f"warmup is {warmup}; it must be at least 0")
+            raise OptionError(f"momentum is {momentum}, but must be in [0, 1)")
+        if rate is not None:
+            check_range("rate", rate, above=0)
+        if block_steps is not None:
+            check_range("block_steps", block_steps, least=1)
+        check_range("warmup", warmup, least=0)
         self.module = module
         self.optimizer = optimizer
         self.group = process_group or dist.group.WORLD
