@@ -94,7 +94,8 @@ def _built(
     config: dict[str, Any], state: dict[str, torch.Tensor], encoder: PhraseEncoder, path: str | os.PathLike[str]
 ) -> PhrasePointer:
     names = {field.name for field in dataclasses.fields(Config)}
-    if set(config) != names or any(type(number) is not int or not 1 < number <= MAX_WIDTH for number in config.values()):
+    sizes = config.values()
+    if set(config) != names or any(type(size) is not int or not 1 < size <= MAX_WIDTH for size in sizes):
         raise ModelError(f"the configuration of the pointer is invalid; {RETRAIN}", path)
     if config["vector"] != encoder.network.config.vector:
         raise ModelError(f"the pointer does not match the size of the encoder's vectors; {RETRAIN}", path)
