@@ -199,8 +199,60 @@ def test_a_network_that_reads_later_pieces_is_refused():
         for is_decoder in (True, False)
     )
     assert wrap(decoder, tokenizer).scores_tries
-    with pytest.raises(ModelError, match="BertLMHeadModel is not causal: its scores depend on later pieces"):
+    with pytest.raises(ModelError, match="BertLMHeadModel: it is not causal, because its scores depend on later"):
         wrap(encoder, tokenizer)
+
+
+def random_model(family, tokenizer, **options):
+    """Create a model with weights so large that all parts of it affect the scores."""
+    model = family(family.config_class(vocab_size=len(tokenizer), **options))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.normal_(std=0.3)
+    return model
+
+
+def test_a_network_whose_scores_depend_on_the_length_of_the_input_is_refused():
+    tokenizer = model_and_tokenizer("gpt2")[1]
+    sizes = {"hidden_size": 16, "num_decoder_layers": 1, "num_decoder_attention_heads": 2, "decoder_ffn_dim": 16}
+    model = random_model(transformers.ProphetNetForCausalLM, tokenizer, is_decoder=True, **sizes)
+    model.config.is_encoder_decoder = False
+    with pytest.raises(ModelError, match="ProphetNetForCausalLM: its scores depend on the length of the input, so"):
+        wrap(model, tokenizer)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_xlm_is_causal_or_masked_depending_on_its_configuration(causal, tmp_path):
+    tokenizer = model_and_tokenizer("bert", "AutoModelForMaskedLM")[1]
+    sizes = {"emb_dim": 16, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 64}
+    options = {"causal": causal, "asm": False, "n_langs": 1, "bos_token_id": 1, "eos_token_id": 2, **sizes}
+    model = random_model(transformers.XLMWithLMHeadModel, tokenizer, **options)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    for lm in (wrap(model, tokenizer), load(tmp_path)):
+        assert lm.whole_sentences != causal
+        sentences = [with_table_words(lm).vocabulary.ids(text) for text in (["the", "cat"], ["the"])]
+        if causal:
+            parent, word = make_trie(lm)
+            np.testing.assert_allclose(lm.score_trie(parent, word), stepwise(lm, parent, word), atol=1e-4)
+        else:
+            assert np.isfinite(lm.score_sentences(sentences)).all()
+
+
+def test_a_network_whose_cache_ignores_padding_runs_without_it():
+    tokenizer = model_and_tokenizer("gpt2")[1]
+    options = {**SIZES, "embedding_size": 16, "intermediate_size": 32, "is_decoder": True}
+    lm = with_table_words(wrap(random_model(transformers.RoFormerForCausalLM, tokenizer, **options), tokenizer))
+    assert lm._pieces._cache is None  # it rotates keys by their place in the padded input
+    chain = np.array(lm.vocabulary.ids(["the", "cat", "sat"]), np.int32)
+    expected = lm.score_trie(np.arange(-1, 2, dtype=np.int32), chain)
+    start = lm.start(1)
+    first = lm.advance(start, chain[:1])
+    second = lm.advance(np.concatenate((first, start)), np.array([chain[1], chain[0]]))
+    scores = lm.logprob(second, np.array([chain[2], chain[1]]))
+    np.testing.assert_allclose(scores, expected[[2, 1]], atol=1e-4)
 
 
 class RecordingTokenizer:

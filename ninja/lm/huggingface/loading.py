@@ -101,7 +101,8 @@ def wrap(
     config = getattr(model, "config", None)
     kind = getattr(config, "model_type", None)
     architectures = getattr(config, "architectures", None) or [type(model).__name__]
-    masked = kind is not None and _is_masked({"model_type": kind, "architectures": architectures}, type(model).__name__)
+    described = {"model_type": kind, "architectures": architectures, "causal": getattr(config, "causal", False)}
+    masked = kind is not None and _is_masked(described, type(model).__name__)
     options = LoadOptions(normalize=normalize, max_batch=max_batch, text_transform=text_transform)
     return (_masked if masked else _causal)(model, tokenizer, options)
 
@@ -230,6 +231,8 @@ def _is_masked(config: dict[str, Any], path: str) -> bool:
             "library",
             path,
         )
+    if kind == "xlm":  # has one class for both
+        return not config.get("causal", False)
     if causal and masked:  # such as BERT
         return not any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in architectures)
     return masked

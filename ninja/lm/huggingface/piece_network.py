@@ -27,7 +27,7 @@ READ_AT_ONCE = 8192  # pieces per pass when windows slide
 TOLERANCE = 1e-3  # nats by which two ways to compute a score may differ
 HALF_TOLERANCE = 0.1  # the same for reduced precision
 # Errors that networks raise for unsupported arguments.
-UNSUPPORTED = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, NotImplementedError)
+UNSUPPORTED = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, AssertionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,6 @@ class PieceLM(AttentionLM):
     def num_pieces(self) -> int:
         """Number of pieces in the output vocabulary."""
         return len(self._embedding)
-
-    @property
-    def computes_exactly(self) -> bool:
-        """True if the network computes in single precision."""
-        return self._dtype is torch.float32
 
     def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
         """Return whether each history consists only of ``<s>``, bool [n]."""
@@ -175,10 +170,6 @@ class PieceLM(AttentionLM):
         """
         wide = self._window is None or self._window >= LONGEST_SENTENCE
         self._block_nodes = type(self)._block_nodes if enabled and wide else None
-
-    def enable_reading_below(self, enabled: bool) -> None:
-        """Enable or disable reading a trie in one pass after a cached history; if disabled, read it level by level."""
-        self._reads_below = enabled
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         inside = path >= 0
@@ -352,32 +343,40 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
         path: Path of the model, for messages.
 
     Raises:
-        ModelError: The module returns no logits, or they depend on later pieces.
+        ModelError: The module returns no logits, or they depend on later pieces or on the length of the input.
     """
     device = device_of_module(model)
     options = replace(options, device=str(device))
-    sentence = torch.tensor([[bos, 0, 1, 2]], device=device)
+    sentence, other = torch.tensor([[[bos, 0, 1, 2]], [[bos, 0, 0, 0]]], device=device)
     try:
-        logits, prefix_logits = (model(input_ids=sentence[:, :length]).logits for length in (4, 2))
+        logits, other_logits, prefix_logits = (
+            model(input_ids=pieces).logits for pieces in (sentence, other, sentence[:, :2])
+        )
     except UNSUPPORTED as error:
         message = f"{type(model).__name__} returns no logits for input_ids ({reason(error)}), so Ninja cannot run it"
         raise ModelError(message, path) from error
-    change = logits[:, :2].float().log_softmax(-1) - prefix_logits.float().log_softmax(-1)
-    if change.square().mean().sqrt() > HALF_TOLERANCE:
-        message = f"{type(model).__name__} is not causal: its scores depend on later pieces; if it was trained as a"
-        raise ModelError(
-            f"{message} decoder, set is_decoder to true in its configuration, else save it as MaskedLM", path
-        )
+    if not _equal_scores(logits[:, :2], prefix_logits):
+        if _equal_scores(logits[:, :2], other_logits[:, :2]):
+            problem = (
+                "its scores depend on the length of the input, so it cannot score piece by piece; use another model"
+            )
+        else:
+            problem = (
+                "it is not causal, because its scores depend on later pieces; if it was trained as a decoder, set "
+                "is_decoder to true in its configuration, else save it as MaskedLM"
+            )
+        raise ModelError(f"Ninja cannot run {type(model).__name__}: {problem}", path)
     num_pieces = logits.shape[-1]
 
+    inner = getattr(model, "get_base_model", None)  # of a PEFT module
+    networks = (model,) if inner is None else (model, inner())
+    candidates = ((plain, _output_layer(plain, sentence, logits)) for plain in networks)
+    plain, layer = next((pair for pair in candidates if pair[1] is not None), (model, None))
+
     def make(cache: list[_CacheLayer] | None) -> PieceLM:
-        for plain in (model, *_inside(model)):
-            if _is_product(plain, sentence, logits):
-                head = plain.get_output_embeddings()
-                bias = getattr(head, "bias", None)
-                parts = head.weight.detach().float(), None if bias is None else bias.detach().float()
-                return PieceLM(plain, plain.base_model, parts, bos, cache, options)
-        return LogitsLM(model, num_pieces, bos, cache, options)
+        if layer is None:
+            return LogitsLM(model, num_pieces, bos, cache, options)
+        return PieceLM(plain, plain.base_model, layer, bos, cache, options)
 
     uncached = make(None)
     uncached.enable_tries(False)
@@ -396,14 +395,15 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     except UNSUPPORTED:  # the network needs another type of cache
         return uncached
     lm.enable_tries(reads_tries)
-    if not _agree(lm, lambda: score_by_levels(lm, parent, piece), expected):
+    if not _agree(lm, lambda: score_by_levels(lm, parent, piece), expected) or not _agree(
+        lm, lambda: _scores_of_unequal_lengths(lm, piece), expected[[4, 8]]
+    ):
         return uncached
     [(_, inside, parent_below), _] = below(parent, np.array([0]))
     slot = lm.read(piece[:1])
-    lm.enable_reading_below(reads_tries)
-    lm.enable_reading_below(
-        reads_tries and _agree(lm, lambda: lm.score_below(slot, parent_below, piece[inside]), expected[inside])
-    )
+    lm._reads_below = reads_tries
+    if reads_tries:
+        lm._reads_below = _agree(lm, lambda: lm.score_below(slot, parent_below, piece[inside]), expected[inside])
     lm.release(np.array([slot]))
     return lm
 
@@ -438,37 +438,52 @@ def dtype_of(model: Any) -> torch.dtype:
     return next(dtypes, torch.float32)
 
 
-def _inside(model: Any) -> list[Any]:
-    """Return a list with the transformers model that a PEFT module wraps; for other modules, the list is empty."""
-    inner = getattr(model, "get_base_model", None)
-    return [] if inner is None else [inner()]
-
-
 def _takes(network: Any, name: str) -> bool:
     """Return whether a network accepts an argument."""
     parameters = inspect.signature(network.forward).parameters.values()
     return any(parameter.name == name or parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def _is_product(model: Any, sentence: torch.Tensor, logits: torch.Tensor) -> bool:
-    """Return whether the logits are the product of the network's output and its output embedding."""
+def _output_layer(
+    model: Any, sentence: torch.Tensor, logits: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor | None] | None:
+    """Return the output embedding and bias if the logits are their product with the network's output, else None."""
     try:
         head = model.get_output_embeddings()
         output = model.base_model(input_ids=sentence, use_cache=False).last_hidden_state
         bias = getattr(head, "bias", None)
-        product = linear(output.float(), head.weight.float(), None if bias is None else bias.float())
+        layer = head.weight.detach().float(), None if bias is None else bias.detach().float()
+        product = linear(output.float(), *layer)
     except UNSUPPORTED:  # for example, a quantised embedding has another shape
-        return False
+        return None
     close = 1e-4 if dtype_of(model) is torch.float32 else 5e-2
-    return product.shape == logits.shape and bool(torch.allclose(logits.float(), product, close, close))
+    is_product = product.shape == logits.shape and bool(torch.allclose(logits.float(), product, close, close))
+    return layer if is_product else None
 
 
 def _agree(lm: PieceLM, scores: Callable[[], npt.NDArray[np.float32]], expected: npt.NDArray[np.float32]) -> bool:
-    tolerance = TOLERANCE if lm.computes_exactly else HALF_TOLERANCE
+    tolerance = TOLERANCE if lm._dtype is torch.float32 else HALF_TOLERANCE
     try:
         return bool(np.abs(scores() - expected).max() < tolerance)
     except UNSUPPORTED:
         return False
+
+
+def _scores_of_unequal_lengths(lm: PieceLM, piece: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+    """Score pieces 4 and 8 of the trie of `open_pieces` after histories of two pieces and one piece, in one batch."""
+    start = lm.start(1)
+    first = lm.advance(start, piece[:1])
+    histories = np.concatenate((first, start))
+    longer = lm.advance(histories, piece[[2, 1]])  # the shorter history is padded
+    scores = lm.logprob(longer, piece[[4, 8]])
+    lm.release(np.concatenate((histories, longer)))
+    return scores
+
+
+def _equal_scores(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether the root mean square difference of the scores of all pieces is within the tolerance."""
+    difference = one.float().log_softmax(-1) - other.float().log_softmax(-1)
+    return bool(difference.square().mean().sqrt() <= HALF_TOLERANCE)
 
 
 def _cache_layers(lm: PieceLM) -> list[_CacheLayer] | None:
