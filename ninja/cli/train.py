@@ -152,8 +152,8 @@ def ngram(
     TEXT and the held-out text contain one sentence per line, with words separated by whitespace; .gz files are
     decompressed. Class tokens (@name, $name, <name>) in the texts are treated as ordinary words. --classes accepts the
     phrase lists of `ninja context --entities` and replaces phrases with class tokens, starting with the longest
-    phrases. If a phrase belongs to several classes, successive occurrences are replaced with these classes in turn. The
-    last value of --cutoffs also applies to longer n-grams.
+    phrases; their case must match. If a phrase belongs to several classes, successive occurrences are replaced with
+    these classes in turn. The last value of --cutoffs also applies to longer n-grams.
 
     \b
     Examples:

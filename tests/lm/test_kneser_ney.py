@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import unicodedata
 from pathlib import Path
 from unittest import mock
 
@@ -320,6 +321,15 @@ def test_a_phrase_of_several_classes_is_assigned_to_them_in_turn():
         "1 phrase belongs to several classes: 'paris' (@place, @name, <title>); 4 occurrences were assigned to "
         "these classes in turn",
     ]
+
+
+def test_phrases_match_in_any_normalization_form_but_only_in_their_case():
+    composed, decomposed = (unicodedata.normalize(form, "zoë müller") for form in ("NFC", "NFD"))
+    for phrase in (composed, decomposed):
+        tagger = Tagger({"@name": [phrase]})
+        for text in (composed, decomposed):
+            assert tagger.tag(["call", *text.split(), decomposed[:4]]) == ["call", "@name", decomposed[:4]]
+        assert tagger.tag(composed.title().split()) == composed.title().split()
 
 
 def test_notes_list_classes_without_occurrences_or_phrases():

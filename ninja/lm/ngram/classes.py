@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ninja.errors import OptionError, counted
+from ninja.evaluate.normal_form import composed_words
 from ninja.lm.word_map import BOS, EOS, UNK
 
 _CLASS = re.compile(r"[@$]\S+|<[^\s<>]+>")
@@ -32,8 +33,9 @@ class _Node:
 class Tagger:
     """Tagger that replaces phrases with class tokens from left to right, using the longest phrase at each position.
 
-    If a phrase belongs to several classes, its occurrences are assigned to these classes in turn, so the counts are
-    shared evenly and the result is deterministic. Class tokens in the text are not changed.
+    Words are compared in Unicode's composed form (NFC); their case must match. If a phrase belongs to several classes,
+    its occurrences are assigned to these classes in turn, so the counts are shared evenly and the result is
+    deterministic. Class tokens in the text are not changed.
 
     Args:
         phrases: The phrases that each class token replaces.
@@ -59,7 +61,7 @@ class Tagger:
             raise OptionError("the classes have no phrases; omit the classes")
 
     def _add(self, name: str, phrase: str) -> None:
-        words = phrase.split()
+        words = composed_words(phrase.split())
         if not words:
             raise OptionError(f"the class {name} contains an empty phrase; remove it")
         token = next((word for word in words if is_class(word) or word in _NO_CLASSES), None)
@@ -79,17 +81,18 @@ class Tagger:
     def tag(self, sentence: Sequence[str]) -> list[str]:
         """Replace the phrases in a sentence with class tokens."""
         tagged: list[str] = []
+        composed = composed_words(sentence)
         begin = 0
         first = self._root.after
         while begin < len(sentence):
             word = sentence[begin]
             longest, end = None, begin + 1
-            node = first.get(word)
+            node = first.get(composed[begin])
             at = begin + 1
             while node is not None:
                 if node.classes:
                     longest, end = node, at
-                node = node.after.get(sentence[at]) if at < len(sentence) else None
+                node = node.after.get(composed[at]) if at < len(sentence) else None
                 at += 1
             if longest is not None:
                 word = longest.classes[longest.num_tagged % len(longest.classes)]
