@@ -22,6 +22,7 @@ from reference_transformer import stepwise  # noqa: E402
 from tiny_hf import (  # noqa: E402
     SIZES,
     TABLE,
+    WORDS,
     folder,
     load_model,
     make_trie,
@@ -253,6 +254,20 @@ def test_a_network_whose_cache_ignores_padding_runs_without_it():
     second = lm.advance(np.concatenate((first, start)), np.array([chain[1], chain[0]]))
     scores = lm.logprob(second, np.array([chain[2], chain[1]]))
     np.testing.assert_allclose(scores, expected[[2, 1]], atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["BigBird", "Bert"])
+def test_a_wide_trie_is_scored_by_a_network_with_few_positions(family):
+    tokenizer = model_and_tokenizer("gpt2")[1]
+    options = {**SIZES, "max_position_embeddings": 24, "intermediate_size": 32, "is_decoder": True}
+    class_of = {"BigBird": transformers.BigBirdForCausalLM, "Bert": transformers.BertLMHeadModel}[family]
+    lm = with_table_words(wrap(random_model(class_of, tokenizer, **options), tokenizer))
+    words = np.array(lm.vocabulary.ids(WORDS.split()), np.int32)
+    parent = np.concatenate((np.full(len(words), -1), np.repeat(np.arange(len(words)), len(words)))).astype(np.int32)
+    word = np.concatenate((words, np.tile(words, len(words))))  # all pairs of words
+    score = lm.score_trie(parent, word)
+    assert lm._pieces._block_nodes is not None
+    np.testing.assert_allclose(score, stepwise(lm, parent, word), atol=1e-4)
 
 
 class RecordingTokenizer:

@@ -15,7 +15,7 @@ from torch.nn.functional import linear, pad
 
 from ninja.errors import ModelError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.attention.network import AttentionLM, Ids, Root
+from ninja.lm.attention.network import BLOCK_NODES, AttentionLM, Ids, Root
 from ninja.lm.compute import reason
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.text import LONGEST_SENTENCE
@@ -78,7 +78,9 @@ class PieceLM(AttentionLM):
         self._cache = cache
         self._piece = np.empty(0, np.int64)  # by slot
         self._dtype = dtype_of(model)
-        self._uncached = {"use_cache": False} if _takes(network, "use_cache") else {}
+        arguments = inspect.signature(network.forward).parameters.values()
+        takes_use_cache = any(one.name == "use_cache" or one.kind == one.VAR_KEYWORD for one in arguments)
+        self._uncached = {"use_cache": False} if takes_use_cache else {}
         # Custom masks override sliding-window attention, so they must not cover more pieces than its window.
         config = _text_config(model)
         windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
@@ -142,8 +144,11 @@ class PieceLM(AttentionLM):
         depth: list[int] = []
         for above in parent.tolist():
             depth.append(1 if above < 0 else depth[above] + 1)
-        window = self._window if self._block_nodes is not None else None  # custom masks would override the window
-        return num_above + max(depth, default=0) <= min(self.longest, window or NO_LIMIT)
+        deepest = num_above + max(depth, default=0)
+        if self._block_nodes is None:
+            return deepest <= self.longest
+        # Custom masks would override the window. A block has `_block_nodes` pieces after the ancestors of the first.
+        return deepest <= (self._window or NO_LIMIT) and deepest + self._block_nodes <= self.longest
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
         """Read a text after ``<s>``, in one pass if possible, and return the slot of the resulting history."""
@@ -169,7 +174,7 @@ class PieceLM(AttentionLM):
         One pass is never used if the network has an attention window of fewer than `LONGEST_SENTENCE` pieces.
         """
         wide = self._window is None or self._window >= LONGEST_SENTENCE
-        self._block_nodes = type(self)._block_nodes if enabled and wide else None
+        self._block_nodes = min(BLOCK_NODES, max(1, self.longest // 2)) if enabled and wide else None
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         inside = path >= 0
@@ -436,12 +441,6 @@ def dtype_of(model: Any) -> torch.dtype:
     """Return the floating-point type of a module's weights."""
     dtypes = (weight.dtype for weight in model.parameters() if weight.dtype.is_floating_point)
     return next(dtypes, torch.float32)
-
-
-def _takes(network: Any, name: str) -> bool:
-    """Return whether a network accepts an argument."""
-    parameters = inspect.signature(network.forward).parameters.values()
-    return any(parameter.name == name or parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _output_layer(
