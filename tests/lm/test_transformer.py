@@ -256,8 +256,8 @@ def test_the_command_trains_a_transformer(tmp_path, texts, ninja):
     ("options", "message"),
     [
         ({"architecture": "gru"}, "architecture is 'gru'; it must be one of lstm, transformer"),
-        ({"heads": 0}, "heads is 0; it must be at least 1"),
-        ({"heads": 3}, r"embedding is 16; it must be a multiple of 2 \* heads = 6"),
+        ({"heads": 0}, "heads is 0, but must be 1 or more"),
+        ({"heads": 3}, r"embedding is 16, but must be a multiple of 2 \* heads = 6"),
     ],
 )
 def test_invalid_transformer_options_are_refused(options, message):
