@@ -172,14 +172,11 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
         ModelError: The file is damaged or is not a Ninja checkpoint.
     """
     stored = read_network(path)
-    return Checkpoint(_module(stored), stored.words, stored.card, stored.storage)
-
-
-def _module(stored: StoredNetwork) -> Module | KaldiModel:
-    """Create the network that a checkpoint describes, with float32 weights."""
-    if stored.kind != KALDI:
-        return _build(stored)
-    return rnnlm.build(stored.config, stored.arrays, stored.words, stored.path)
+    if stored.kind == KALDI:
+        module: Module | KaldiModel = rnnlm.build(stored.config, stored.arrays, stored.words, stored.path)
+    else:
+        module = _build(stored)
+    return Checkpoint(module, stored.words, stored.card, stored.storage)
 
 
 class SkipInitialisation(TorchFunctionMode):

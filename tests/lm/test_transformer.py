@@ -255,7 +255,7 @@ def test_the_command_trains_a_transformer(tmp_path, texts, ninja):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"architecture": "gru"}, "architecture is 'gru'; it must be one of lstm, transformer"),
+        ({"architecture": "gru"}, "architecture is 'gru', but must be one of lstm, transformer"),
         ({"heads": 0}, "heads is 0, but must be 1 or more"),
         ({"heads": 3}, r"embedding is 16, but must be a multiple of 2 \* heads = 6"),
     ],

@@ -319,8 +319,7 @@ class AttentionLM(StatePoolLM):
         return path
 
     def _grow(self, capacity: int) -> None:
-        more = np.zeros(capacity - len(self._parent), np.int64)
+        more = (0, capacity - len(self._parent))
         super()._grow(capacity)
-        self._parent = np.concatenate((self._parent, more))
-        self._depth = np.concatenate((self._depth, more))
-        self._references = np.concatenate((self._references, more))
+        arrays = self._parent, self._depth, self._references
+        self._parent, self._depth, self._references = (np.pad(array, more) for array in arrays)

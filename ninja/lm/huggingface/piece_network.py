@@ -295,9 +295,8 @@ class PieceLM(AttentionLM):
         return self._outputs_of(self._network(input_ids=sentence, **self._uncached))
 
     def _grow(self, capacity: int) -> None:
-        more = np.zeros(capacity - len(self._piece), np.int64)
         super()._grow(capacity)
-        self._piece = np.concatenate((self._piece, more))
+        self._piece = np.pad(self._piece, (0, capacity - len(self._piece)))
 
 
 class LogitsLM(PieceLM):

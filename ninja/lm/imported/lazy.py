@@ -196,7 +196,7 @@ class LazyLM(LanguageModel, ABC):
         self._grow_states(capacity)  # first, since it may fail
         for name in ("_row", "_references", "_children", "_parent", "_word", "_normaliser"):
             array = getattr(self, name)
-            setattr(self, name, np.concatenate((array, np.zeros(capacity - len(array), array.dtype))))
+            setattr(self, name, np.pad(array, (0, capacity - len(array))))
 
     def _pick(self, row: torch.Tensor, which: np.ndarray, words: np.ndarray) -> np.ndarray:
         return row[self._tensor(which), self._tensor(words).long()].cpu().numpy()
@@ -243,7 +243,7 @@ class StepLM(LazyLM):
 
     def _grow_states(self, capacity: int) -> None:
         old = len(self._known)
-        self._known = np.concatenate((self._known, np.zeros(capacity - old, bool)))
+        self._known = np.pad(self._known, (0, capacity - old))
         for number, rows in enumerate(self._states):
             self._states[number] = rows.new_empty(capacity, *rows.shape[1:])
             self._states[number][:old] = rows
@@ -266,7 +266,7 @@ class HistoryLM(LazyLM):
     def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
         length = self._length[slots]
         if len(length) and length.max() == self._history.shape[1]:
-            self._history = np.concatenate((self._history, np.zeros_like(self._history)), 1)
+            self._history = np.pad(self._history, ((0, 0), (0, self._history.shape[1])))
         self._history[new] = self._history[slots]
         self._history[new, length] = words
         self._length[new] = length + 1
@@ -285,6 +285,6 @@ class HistoryLM(LazyLM):
         return row
 
     def _grow_states(self, capacity: int) -> None:
-        more = capacity - len(self._length)
-        self._length = np.concatenate((self._length, np.zeros(more, np.int64)))
-        self._history = np.concatenate((self._history, np.zeros((more, self._history.shape[1]), np.int64)))
+        more = (0, capacity - len(self._length))
+        self._length = np.pad(self._length, more)
+        self._history = np.pad(self._history, (more, (0, 0)))

@@ -60,6 +60,7 @@ class PoolLM(LanguageModel, ABC):
         self._normalize = options.normalized
         self._estimates = estimates
         self._max_batch = options.max_batch
+        self._most_rows = options.max_batch  # maximum number of rows computed at once; None to let threads share them
         self._start_normaliser = np.float32(np.nan)
 
     def _empty(self) -> None:
@@ -67,10 +68,11 @@ class PoolLM(LanguageModel, ABC):
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
         self._slots = SlotPool(self._grow)
 
-    def _copy(self) -> PoolLM:
-        """Return a model with the same weights and an empty pool."""
+    def twin(self) -> LanguageModel | None:
+        """See `LanguageModel.twin`."""
         twin = copy.copy(self)
         twin._empty()
+        twin._threads = type(self._threads)(1)
         return twin
 
     @property
@@ -122,8 +124,16 @@ class PoolLM(LanguageModel, ABC):
 
     def _grow(self, capacity: int) -> None:
         """Enlarge the pool to `capacity` slots."""
-        more = np.full(capacity - len(self._normaliser), np.nan, np.float32)
-        self._normaliser = np.concatenate((self._normaliser, more))
+        more = (0, capacity - len(self._normaliser))
+        self._normaliser = np.pad(self._normaliser, more, constant_values=np.nan)
+
+    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
+        """Call `compute` for slices of `_most_rows` rows, or of the size that `RowThreads.run` chooses."""
+        if self._most_rows is None:
+            self._threads.run(compute, num_rows, fewest)
+            return
+        for first in range(0, num_rows, self._most_rows):
+            compute(slice(first, min(first + self._most_rows, num_rows)))
 
     @abstractmethod
     def _put_start(self, slots: Slots) -> None:
@@ -291,12 +301,6 @@ class ArrayPoolLM(PoolLM):
         """
         raise NotImplementedError
 
-    def twin(self) -> LanguageModel:
-        """See `LanguageModel.twin`."""
-        twin = self._copy()
-        twin._threads = RowThreads(1)
-        return twin
-
     def states(self, slots: np.ndarray) -> Floats:
         """See `LanguageModel.states`."""
         return self._outputs(slots)
@@ -345,17 +349,6 @@ class ArrayPoolLM(PoolLM):
         """Return ln Σ exp of the logits of the words from `first_word` on, for each network output, float32 [n]."""
         parts = [_networks.logsumexp(logits(output).reshape(-1), len(output)) for logits in self._logits]
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
-
-    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
-        """Call `compute` for slices of a batch.
-
-        A slice has at most `max_batch` rows; by default, `RowThreads.run` chooses the size.
-        """
-        if self._max_batch is None:
-            self._threads.run(compute, num_rows, fewest)
-            return
-        for first in range(0, num_rows, self._max_batch):
-            compute(slice(first, min(first + self._max_batch, num_rows)))
 
     def _grow(self, capacity: int) -> None:
         slab = np.empty((capacity, self._row_width), np.float32)

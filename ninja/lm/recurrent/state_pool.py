@@ -54,6 +54,8 @@ class StatePoolLM(PoolLM):
         self._estimate = normaliser
         self._threads = Threads()
         self._device = device_of(options.device)
+        if self._device.type != "cpu":
+            self._most_rows = options.max_batch or ROWS_ON_DEVICE
         self._embedding = embedding.detach().to(self._device)  # [words, embedding]
         self.state_size = embedding.shape[1]
         self._bias = None if bias is None else bias.detach().to(self._device)  # [words]
@@ -70,11 +72,7 @@ class StatePoolLM(PoolLM):
 
     def twin(self) -> LanguageModel | None:
         """See `LanguageModel.twin`; None on GPUs, where a second thread would save no time."""
-        if self._device.type != "cpu":
-            return None
-        twin = self._copy()
-        twin._threads = Threads(1)
-        return twin
+        return super().twin() if self._device.type == "cpu" else None
 
     @abstractmethod
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
@@ -98,7 +96,7 @@ class StatePoolLM(PoolLM):
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
         count = len(slots)
-        if self._max_batch is None and self._device.type == "cpu" and count > EVEN_ROWS and count % EVEN_ROWS:
+        if self._most_rows is None and count > EVEN_ROWS and count % EVEN_ROWS:
             spare = (0, -count % EVEN_ROWS)
             slots, words = np.pad(slots, spare, "edge"), np.pad(words, spare, "edge")
         new = super().advance(slots, words)
@@ -137,18 +135,6 @@ class StatePoolLM(PoolLM):
 
     def _log_normalisers_of(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
         return self._log_normalisers(self._outputs(slots))
-
-    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Call `compute` for slices of a batch.
-
-        A slice has at most `max_batch` rows; by default, its size depends on the device.
-        """
-        if self._max_batch is None and self._device.type == "cpu":
-            self._threads.run(compute, num_rows)
-            return
-        piece = self._max_batch or ROWS_ON_DEVICE
-        for first in range(0, num_rows, piece):
-            compute(slice(first, min(first + piece, num_rows)))
 
     def _products(self, output: torch.Tensor, words: np.ndarray) -> np.ndarray:
         """Return the unnormalised score of one word for each output, float32 [n]."""

@@ -64,13 +64,6 @@ class Workers:
             dist.all_reduce(sums)
         return sums.tolist()
 
-    def average(self, vector: torch.Tensor) -> torch.Tensor:
-        """Replace a vector with its mean over all workers; vectors are divided before they are added, for precision."""
-        if self.size > 1:
-            with self.communicating():
-                dist.all_reduce(vector.div_(self.size))
-        return vector
-
     def broadcast(self, vector: torch.Tensor) -> torch.Tensor:
         """Replace a vector with the vector of worker 0."""
         if self.size > 1:
