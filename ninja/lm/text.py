@@ -176,25 +176,28 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
     random = None if seed is None else np.random.default_rng(seed)
     order = np.arange(len(length)) if random is None else random.permutation(len(length))
     order = order[np.argsort(length[order], kind="stable")]
-    groups = [order[run] for run in runs(length[order].tolist(), max_tokens)]
+    groups = [order[run] for run in runs(length[order], max_tokens)]
     if random is not None:
         groups = [groups[index] for index in random.permutation(len(groups))]
     return groups
 
 
-def runs(length: Sequence[int], max_tokens: int, max_items: int | None = None) -> Iterator[slice]:
+def runs(length: Sequence[int] | np.ndarray, max_tokens: int, max_items: int | None = None) -> Iterator[slice]:
     """Divide a sequence of items, sorted by length, into batches, and yield the slice of each batch.
 
     Args:
-        length: Length of each item, in ascending order.
+        length: Length of each item, at least 1, in ascending order.
         max_tokens: Maximum number of tokens per batch, including padding; a longer item forms its own batch.
         max_items: Maximum number of items per batch.  [default: no limit]
     """
+    lengths = np.asarray(length)
     first = 0
-    for last in range(1, len(length) + 1):
-        if last == len(length) or length[last] * (last + 1 - first) > max_tokens or last - first == max_items:
-            yield slice(first, last)
-            first = last
+    while first < len(lengths):
+        some = lengths[first : first + (max_items or max_tokens)].astype(np.int64)
+        num_items = int(np.searchsorted(some * np.arange(1, len(some) + 1), max_tokens, side="right"))
+        last = first + max(1, num_items)
+        yield slice(first, last)
+        first = last
 
 
 def pad(sentences: Sentences, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

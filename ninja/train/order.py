@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ninja.lm.text import Sentences
+from ninja.lm.text import Sentences, runs
 
 
 class Epoch(NamedTuple):
@@ -33,7 +33,7 @@ class Order:
         for first in range(0, len(sentences), 1 << 20):
             begin = sentences.begin[first : first + (1 << 20) + 1]
             self._length[first : first + len(begin) - 1] = np.diff(begin) + 1
-        self._begin = _cut(np.sort(self._length), max_tokens)  # the same in every epoch
+        self._begin = np.array([0, *(run.stop for run in runs(np.sort(self._length), max_tokens))])  # in every epoch
         self.epoch_batches = len(self._begin) - 1
         self._epochs: dict[int, Epoch] = {}
 
@@ -62,17 +62,3 @@ class Order:
         sentence = random.permutation(np.arange(len(self._length), dtype=np.uint32))
         sentence = sentence[np.argsort(self._length[sentence], kind="stable")]
         return Epoch(sentence, self._begin, random.permutation(self.epoch_batches))
-
-
-def _cut(length: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Divide ascending lengths into batches of at most `max_tokens` tokens, including padding; return their offsets.
-
-    A sentence of more than `max_tokens` tokens forms its own batch.
-    """
-    begin = [0]
-    while begin[-1] < len(length):
-        first = begin[-1]
-        some = length[first : first + max_tokens].astype(np.int64)  # every sentence has at least one token
-        fits = np.searchsorted(some * np.arange(1, len(some) + 1), max_tokens, side="right")
-        begin.append(first + max(1, int(fits)))
-    return np.array(begin)

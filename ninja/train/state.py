@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ninja.errors import ModelError, OptionError
@@ -39,7 +39,7 @@ def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[s
     if sharing.workers.rank == 0:
         content = {
             "signature": signature,
-            "counters": {field.name: getattr(counters, field.name) for field in fields(counters)},
+            "counters": asdict(counters),
             "module": sharing.learner.module.state_dict(),
             "optimizer": sharing.learner.optimizer.state_dict(),
             "sharing": shared,

@@ -49,10 +49,8 @@ class Gossip(SingleWorker):
         prepare(learner.optimizer)
         self._round, self._round_start, self._num_batches = "", 0, 0  # key, first batch, batches of this worker
         self._assignment = StepAssignment(0, 0, range(0))
-        self._passed, self._steps = (
-            0.0,
-            0,
-        )  # steps of other learners during steps of this learner, and number of the latter steps
+        self._passed = 0.0  # steps of other learners during steps of this learner
+        self._steps = 0  # steps of this learner
         self._node_group = self._leader_group = None
         if self.node_size > 1:
             # All workers must create all groups in the same order.
