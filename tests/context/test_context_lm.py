@@ -365,7 +365,7 @@ def test_trained_pointer_predicts_phrases_in_their_usual_contexts():
 
 def test_diverging_training_raises_model_error():
     text = [["w1", f"name{number}", "w2"] for number in range(20)]
-    options = PointerOptions(positions=100, common=2, steps=20, batch=4, width=4, threads=1, learning_rate=1e38)
+    options = PointerOptions(positions=100, common=2, steps=20, batch=4, width=4, threads=1, learning_rate=1e30)
     with pytest.raises(ModelError, match=r"diverged at step \d; use a learning rate below"):
         train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options)
 
