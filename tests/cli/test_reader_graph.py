@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from lattice_files import write_all
 from reference_graph import SHARED
-from reference_verbs import arcs_of, symbols_and_costs
+from reference_operations import arcs_of, symbols_and_costs
 from reference_word_align import model_of
 from strategies import lattices
 

@@ -20,7 +20,7 @@ PAGE_TESTS = (
     "tests/cli/test_cli_help.py::test_each_command_has_a_summary_an_example_and_option_help",
     "tests/project/test_checks_page.py::test_every_command_has_a_line",
     "tests/project/test_python_api.py::test_every_command_has_a_call",
-    "tests/project/test_verbs_page.py",
+    "tests/project/test_kaldi_page.py",
 )
 
 

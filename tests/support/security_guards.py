@@ -38,7 +38,7 @@ PROMISES: dict[str, list[Promise]] = {
     ],
     ACCESS: [
         Promise("keys name files inside the output folder only", "cli/test_targets.py::test_a_key_that_is_not_a_file_name_fails_only_its_lattice", "ninja/io/layouts.py", '{os.sep, os.altsep, "\\0"} & {*key}', "False"),
-        Promise("speakers name files inside the output folder only", "cli/test_verbs_archives.py::test_split_refuses_invalid_options_keys_and_speakers", "ninja/cli/archives.py", 'if not name or "/" in name or name.startswith("."):', "if False:"),
+        Promise("speakers name files inside the output folder only", "cli/test_archive_commands.py::test_split_refuses_invalid_options_keys_and_speakers", "ninja/cli/archives.py", 'if not name or "/" in name or name.startswith("."):', "if False:"),
         Promise("an output does not replace an input", "files/test_guard.py::test_input_lattices_are_refused_as_outputs_for_every_kind_of_source", "ninja/files/stream.py", "        if identity in self._read:\n", "        if False:\n"),
         Promise("an option file cannot name outputs", FILES + "test_option_files_cannot_run_commands_or_name_outputs", "ninja/cli/config.py", "isinstance(option.type, OutputFile) or ", ""),
         Promise("a symbolic link at a temporary name is not followed", FILES + "test_a_link_at_the_temporary_name_is_not_followed", "ninja/files/output.py", "os.O_RDWR | os.O_NOFOLLOW | flags", "os.O_RDWR | flags"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import SHARED, best_sequences, paths
-from reference_verbs import arcs_of, boosted_costs, machine_costs, symbols_and_costs
+from reference_operations import arcs_of, boosted_costs, machine_costs, symbols_and_costs
 from strategies import costs, lattices
 from strategies_graph import timed_lattices
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import SHARED
-from reference_verbs import accuracy_shares, frame_shares, symbols_and_costs
+from reference_operations import accuracy_shares, frame_shares, symbols_and_costs
 from strategies_graph import timed_lattices
 
 from ninja.errors import LatticeError, OptionError
