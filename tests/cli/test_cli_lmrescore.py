@@ -87,6 +87,16 @@ def test_unk_penalty_is_added_for_an_unknown_word(ninja, inputs, tmp_path):
     assert path_costs(out)[3,][0] == pytest.approx(1.25 + math.log(10) * 1.9 + 3, abs=1e-4)
 
 
+def test_map_words_finds_words_in_another_case(ninja, inputs, tmp_path):
+    archive, model = inputs
+    model.write_text(ARPA.replace(" b\n", " C\n"))
+    out = tmp_path / "out.ark"
+    code, _, errors = ninja("lmrescore", archive, "--lm", model, "-o", out)
+    assert (code, "; --map-words case would find 1 of them" in errors) == (0, True)
+    assert ninja("lmrescore", archive, "--lm", model, "--map-words", "case", "-o", out)[0] == 0
+    assert path_costs(out)[3,][0] == pytest.approx(1.25 + math.log(10) * (0.3 + 0.8 + 1.0), abs=1e-4)
+
+
 def test_lmrescore_refuses_other_models_missing_files_and_infinite_scales(ninja, inputs, tmp_path):
     from ninja.models import ENGLISH
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from typing import Any
 
 import click
 
 from ninja.cli.main import current_console
-from ninja.cli.models import word_options
+from ninja.cli.models import map_words, word_options
 from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.source import reads_lattices, use_log, write
 from ninja.errors import Log, ModelError, OptionError, counted
@@ -20,7 +21,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.compose import compose_ngram
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LoadOptions
-from ninja.lm.word_map import WordMap
+from ninja.lm.word_map import WordMap, WordMapping
 from ninja.pipeline import Output
 from ninja.pipeline.stages import OnLattices
 from ninja.rescoring.algorithms import HELP
@@ -43,18 +44,22 @@ def loaded(path: str, words: SymbolTable | None, options: LoadOptions) -> NgramL
 
 
 @lru_cache(1)
-def mapped(lm: NgramLM, words: SymbolTable, num_words: int, unk_penalty: float | None) -> WordMap:
+def mapped(
+    lm: NgramLM, words: SymbolTable, num_words: int, unk_penalty: float | None, map_words: tuple[WordMapping, ...]
+) -> WordMap:
     """Map the first ``num_words`` words of a growing symbol table to the words of a model; the last map is cached."""
-    return WordMap(words, lm, unk_penalty)
+    return WordMap(words, lm, unk_penalty, map_words=map_words)
 
 
-def composed(
-    lattice: Lattice, path: str, scale: float, unk_penalty: float | None, load_options: LoadOptions
-) -> Lattice:
-    """Add the costs of an n-gram model, times ``scale``, to the graph costs of a lattice."""
+def composed(lattice: Lattice, path: str, scale: float, load_options: LoadOptions, **how: Any) -> Lattice:
+    """Add the costs of an n-gram model, times ``scale``, to the graph costs of a lattice.
+
+    Args:
+        how: Last arguments of `mapped`.
+    """
     words = lattice.words
     lm = loaded(path, words, load_options)
-    word_map = None if words is None else mapped(lm, words, len(words), unk_penalty)
+    word_map = None if words is None else mapped(lm, words, len(words), **how)
     return compose_ngram(lattice, lm, scale, word_map=word_map)
 
 
@@ -75,6 +80,7 @@ def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tupl
     help="Cost added to the cost of <unk> for each unknown word.  [default: ln of the number of words mapped to <unk>]",
 )
 @click.option("--max-unknown", type=click.FloatRange(0, 1), default=0.5, help=HELP["max_unknown"])
+@map_words
 @word_options("oov_score")
 @lattice_output()
 @reads_lattices
@@ -84,6 +90,7 @@ def lmrescore(
     lm_scale: float,
     unk_penalty: float | None,
     max_unknown: float,
+    map_words: tuple[WordMapping, ...],
     load_options: LoadOptions,
     destination: Output,
 ) -> None:
@@ -108,9 +115,10 @@ def lmrescore(
     model = loaded(lm, words, load_options)  # also loaded here so that an error is reported once
     if model.oov_score is not None:
         current_console().say(f"{lm} has no <unk>; unknown words are scored by --oov-score {model.oov_score}")
-    function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
+    how: dict[str, Any] = {"unk_penalty": unk_penalty, "map_words": map_words}
+    function = partial(composed, path=lm, scale=lm_scale, load_options=load_options, **how)
     log = use_log(inputs, RescoreReport())
-    check = VocabularyCheck(lambda words: [mapped(model, words, len(words), unk_penalty)], max_unknown, log.cover)
+    check = VocabularyCheck(lambda words: [mapped(model, words, len(words), **how)], max_unknown, log.cover)
     arcs = write(OnLattices(function), inputs, destination, read=lambda part: _advised(check.read(part), log)).arcs
     check.close()
     log.note_coverage()
