@@ -63,6 +63,16 @@ class InputFile(click.ParamType):
             yield from (os.path.join(parent, name) for name in names)
 
 
+class NamedFile(InputFile):
+    """Parameter type for a file that is opened by its name, possibly several times, so it cannot be stdin."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Return the name of the file unchanged."""
+        if value == "-":
+            self.fail("standard input cannot be read here; specify a file", parameter, context)
+        return value
+
+
 class Lattices(InputFile):
     """Parameter type for inputs that contain lattices."""
 

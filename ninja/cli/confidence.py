@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from ninja.cli.command import Command, Lattices
+from ninja.cli.command import Command, Lattices, NamedFile
 from ninja.cli.options import reads, section
 
 unboosted_option = reads(
@@ -40,6 +40,7 @@ def confidence_options(command: Command) -> Command:
             "--confidence-lm",
             "Language model for the word surprisals of the confidence model.  [default: the shipped model that the "
             "confidence model specifies]",
+            kind=NamedFile(),
         ),
         unboosted_option,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.best import best_words
-from ninja.cli.command import CommandFiles, given_on_command_line, grouped, refuse_without
+from ninja.cli.command import CommandFiles, NamedFile, given_on_command_line, grouped, refuse_without
 from ninja.cli.config import config
 from ninja.cli.main import current_console
 from ninja.cli.models import map_words, word_options
@@ -86,7 +86,7 @@ def entities(
         boosting = section(
             "Context",
             *(() if of_requests else files),
-            reads("--class-lm", "N-gram model with class words such as @name."),
+            reads("--class-lm", "N-gram model with class words such as @name.", kind=NamedFile()),
             from_fields(ContextOptions, skip=skip),
         )
         adding = section(
@@ -98,7 +98,7 @@ def entities(
             reads("--confusion", "With --augment: costs of phone confusions."),
             reads("--transition-model", "With --augment: transition model (final.mdl) that maps alignments to phones."),
             reads("--phones", "With --transition-model: symbol table of the phones (phones.txt)."),
-            reads("--context-model", POINTER_HELP if points else ENCODER_HELP),
+            reads("--context-model", POINTER_HELP if points else ENCODER_HELP, kind=NamedFile()),
         )
         return boosting(adding(grouped("context", names, make, always=of_requests)(command)))
 
@@ -204,7 +204,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @section(
     "Models",
     map_words,
-    reads("--old-lm", "First-pass n-gram model, which is mixed with the class model."),
+    reads("--old-lm", "First-pass n-gram model, which is mixed with the class model.", kind=NamedFile()),
 )
 @word_options("oov_score")
 @section("Words", normalizer_option)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
+from ninja.cli.command import NamedFile
 from ninja.cli.main import current_console
 from ninja.cli.options import command, reads
 from ninja.cli.source import reads_lattices, results
@@ -47,7 +48,9 @@ def depth(figures: Mapping[str, int]) -> float:
 
 
 @command
-@reads("--rnnlm", "Language model; show how many words of the lattices are missing from its vocabulary.")
+@reads(
+    "--rnnlm", "Language model; show how many words of the lattices are missing from its vocabulary.", kind=NamedFile()
+)
 @click.option("--per-lattice", is_flag=True, help="Print a line for each lattice: key, states, arcs, frames, depth.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reads_lattices

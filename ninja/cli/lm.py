@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ninja.cli.command import Command, InputFile, ModelFile, Sectioned
+from ninja.cli.command import Command, InputFile, ModelFile, NamedFile, Sectioned
 from ninja.cli.main import Console
 from ninja.cli.models import (
     DEVICE_HELP,
@@ -201,7 +201,7 @@ def score(
 
 
 @lm.command(cls=Sectioned)
-@click.argument("model", type=InputFile())
+@click.argument("model", type=NamedFile())
 @writes(
     "-o",
     "Output: a checkpoint, an .onnx file, or folder/ for Caffe2 nets.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import click
 
-from ninja.cli.command import Command, InputFile, given_on_command_line, grouped, keeps_defaults
+from ninja.cli.command import Command, NamedFile, given_on_command_line, grouped, keeps_defaults
 from ninja.cli.options import ListType, from_fields, reads, section
 from ninja.errors import OptionError
 from ninja.io.inputs import Inputs
@@ -100,7 +100,7 @@ def word_options(*names: str) -> Callable[[Command], Command]:
     return add
 
 
-class ModelType(InputFile):
+class ModelType(NamedFile):
     """Parameter type for language models: a file, a name, or the URL of a completions endpoint."""
 
     def is_file(self, name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from ninja import evaluate
-from ninja.cli.command import InputFile, OutputFolder, given_on_command_line
+from ninja.cli.command import InputFile, NamedFile, OutputFolder, given_on_command_line
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.main import current_console
 from ninja.cli.normalizer import normalizer_option
@@ -82,8 +82,16 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of re
         multiple=True,
         help="Remove WORD from references and hypotheses; may be given several times.",
     ),
-    reads("--filter", "Program or sed script applied to references and hypotheses, like Kaldi's wer_output_filter."),
-    reads("--hyp-filter", "Filter for hypotheses, used instead of --filter, like Kaldi's wer_hyp_filter."),
+    reads(
+        "--filter",
+        "Program or sed script applied to references and hypotheses, like Kaldi's wer_output_filter.",
+        kind=NamedFile(),
+    ),
+    reads(
+        "--hyp-filter",
+        "Filter for hypotheses, used instead of --filter, like Kaldi's wer_hyp_filter.",
+        kind=NamedFile(),
+    ),
     reads("--glm", "NIST global mapping file, applied to references and hypotheses.", load=evaluate.read_glm),
 )
 @section(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ninja.cli.command import given_on_command_line
+from ninja.cli.command import NamedFile, given_on_command_line
 from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, entities
 from ninja.cli.main import current_console
@@ -53,8 +53,8 @@ OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # the
     click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for all network interfaces."),
     click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 for any free port."),
     reads("--token-file", "File with a token that clients must send ('Authorization: Bearer TOKEN')."),
-    reads("--tls-certificate", "Certificate chain in PEM format, for HTTPS."),
-    reads("--tls-key", "Private key of the certificate in PEM format."),
+    reads("--tls-certificate", "Certificate chain in PEM format, for HTTPS.", kind=NamedFile()),
+    reads("--tls-key", "Private key of the certificate in PEM format.", kind=NamedFile()),
 )
 def serve(
     models: ModelFiles,

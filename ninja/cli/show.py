@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ninja.cli.command import Command, CommandFiles, Lattices
+from ninja.cli.command import Command, CommandFiles, Lattices, NamedFile
 from ninja.cli.main import current_console
 from ninja.cli.options import command, frame_shift_option, jobs, output_file, reads, section
 from ninja.cli.source import (
@@ -43,9 +43,9 @@ NAMED = 5  # maximum number of keys in a message
 @reads("--ref", "Reference transcripts; mark the path with the fewest errors.")
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Maximum number of arcs drawn.")
 @frame_shift_option("Duration of a frame in seconds. If set, times are shown in seconds instead of frames.")
-@reads("--context-model", "Context model; show its effect on words, given the phrases of --entities.")
+@reads("--context-model", "Context model; show its effect on words, given the phrases of --entities.", kind=NamedFile())
 @reads("--entities", "With --context-model: phrases for the utterances.")
-@reads("--rnnlm", "With --context-model: language model.  [default: shipped model]")
+@reads("--rnnlm", "With --context-model: language model.  [default: shipped model]", kind=NamedFile())
 @scales
 @output_file("Output page, such as lattice.html")
 @reads_lattices_alone

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.command import InputFile, ModelFile, given_on_command_line
+from ninja.cli.command import InputFile, ModelFile, NamedFile, given_on_command_line
 from ninja.cli.main import Console
 from ninja.cli.options import ListType, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 
 
 @command
-@click.argument("text", type=InputFile())
-@reads("--dev", "Held-out text, which determines the best checkpoint.  [default: every 20th sentence of TEXT]")
+@click.argument("text", type=NamedFile())
+@reads(
+    "--dev",
+    "Held-out text, which determines the best checkpoint.  [default: every 20th sentence of TEXT]",
+    kind=NamedFile(),
+)
 @writes(
     "-o",
     "Output checkpoint in safetensors or torch format (.safetensors, .pt).",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.command import InputFile, ModelFile, given_on_command_line
+from ninja.cli.command import InputFile, ModelFile, NamedFile, given_on_command_line
 from ninja.cli.main import Console
 from ninja.cli.options import command, from_fields, reads, writes
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOptions
@@ -89,8 +89,8 @@ def context(
 
 @command
 @click.argument("text", type=InputFile())
-@reads("--rnnlm", "Language model for which the pointer is trained.  [default: shipped model]")
-@reads("--context-model", "Phrase encoder.  [default: shipped model]")
+@reads("--rnnlm", "Language model for which the pointer is trained.  [default: shipped model]", kind=NamedFile())
+@reads("--context-model", "Phrase encoder.  [default: shipped model]", kind=NamedFile())
 @writes(
     "-o", "Output context model, with the encoder and the pointer.", "--output-file", kind=ModelFile(), required=True
 )

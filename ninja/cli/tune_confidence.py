@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import click
 
-from ninja.cli.command import Command, given_on_command_line, refuse_without
+from ninja.cli.command import Command, NamedFile, given_on_command_line, refuse_without
 from ninja.cli.confidence import unboosted_option
 from ninja.cli.confident_words import unboosted_lattices
 from ninja.cli.main import current_console
@@ -97,6 +97,7 @@ def fits_confidences(command: Command) -> Command:
         reads(
             "--confidence-lm",
             "With --confidence: add the word surprisals of a language model, such as english-ngram, as features.",
+            kind=NamedFile(),
         ),
         unboosted_option,
     )

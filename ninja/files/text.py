@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import IO, Any, cast
+from typing import Any
 
 from ninja.errors import FormatError, InputError
 from ninja.files.names import resolve
-from ninja.files.remote import RemoteFile
-from ninja.files.stream import STDIN, decoded, is_remote, open_stream, text_of
+from ninja.files.stream import STDIN, decoded, open_stream, text_of
 
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
@@ -38,25 +37,19 @@ def read_named(name: str | os.PathLike[str]) -> str:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a TOML file.
+    """Read a TOML file, or stdin if the path is ``-``.
 
     Raises:
         InputError: The file cannot be read.
-        FormatError: The file is not TOML.
+        FormatError: The file is not TOML or not UTF-8.
     """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        name = os.fspath(path)
-        with cast("IO[bytes]", RemoteFile(name)) if is_remote(name) else open(name, "rb") as stream:
-            return tomllib.load(stream)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(error.strerror or str(error), path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(text_of(path))
+    except tomllib.TOMLDecodeError as error:
         raise FormatError(f"not TOML: {error}", path) from error
     except RecursionError:
         raise FormatError("tables or arrays are nested too deeply", path) from None

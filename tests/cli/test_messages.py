@@ -370,3 +370,34 @@ def test_integers_that_are_too_large_are_refused(ninja, bed, line, message):
     Path("names.txt").write_text("a b\n")
     code, _, errors = ninja(*line.split())
     assert (code, message in errors) == (2, True), errors
+
+
+@pytest.mark.parametrize(
+    ("line", "parameter"),
+    [
+        ("rescore lat.ark --words words.txt --rnnlm - -o x.ark", "'--rnnlm'"),
+        ("lmrescore lat.ark --words words.txt --lm - -o x.ark", "'--lm'"),
+        ("context lat.ark --words words.txt --entities words.txt --class-lm - -o x.ark", "'--class-lm'"),
+        ("best lat.ark --words words.txt --json x.json --confidence x --confidence-lm -", "'--confidence-lm'"),
+        ("score words.txt words.txt --filter -", "'--filter'"),
+        ("lm info -", "'MODEL'"),
+        ("train - -o x.pt", "'TEXT'"),
+    ],
+)
+def test_standard_input_is_refused_for_files_that_are_opened_by_name(ninja, bed, line, parameter):
+    code, _, errors = ninja(*line.split())
+    assert (code, f"Invalid value for {parameter}: standard input cannot be read here; specify a file" in errors) == (
+        2,
+        True,
+    ), errors
+
+
+def test_config_reads_standard_input(ninja, bed, monkeypatch):
+    Path("scales.toml").write_text("acoustic_scale = 0.5\n")
+    expected = ninja("best", "lat.ark", "--config", "scales.toml")
+    assert expected != ninja("best", "lat.ark")
+    monkeypatch.setattr("sys.stdin", Path("scales.toml").open())
+    assert ninja("best", "lat.ark", "--config", "-") == expected
+    monkeypatch.setattr("sys.stdin", Path("scales.toml").open())
+    code, _, errors = ninja("best", "-", "--config", "-")
+    assert (code, "only one of the inputs can be standard input (-)" in errors) == (2, True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ninja.cli.command import NamedFile
 from ninja.cli.main import current_console
 from ninja.cli.models import map_words, word_options
 from ninja.cli.options import command, lattice_output, reads
@@ -72,7 +73,12 @@ def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tupl
 
 
 @command
-@reads("--lm", "N-gram model: ARPA, const-arpa or G.fst, or the shipped model english-ngram.", required=True)
+@reads(
+    "--lm",
+    "N-gram model: ARPA, const-arpa or G.fst, or the shipped model english-ngram.",
+    kind=NamedFile(),
+    required=True,
+)
 @click.option("--lm-scale", default=1.0, help="Factor applied to the costs of the model; -1 subtracts them.")
 @click.option(
     "--unk-penalty",
