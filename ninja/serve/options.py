@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ninja.errors import check_range, described, documented
 
+MAX_SECONDS = 1e9  # timeouts of threads are limited to about 9e9 seconds
+
 
 @documented
 @dataclass(frozen=True, slots=True)
@@ -27,5 +29,5 @@ class ServeOptions:
         for name in ("max_body", "max_lattice_arcs", "max_phrases", "max_requests", "max_sessions"):
             check_range(name, getattr(self, name), least=1)
         for name in ("max_seconds", "max_idle"):
-            check_range(name, getattr(self, name), above=0, finite=True)
-        check_range("max_latency", self.max_latency, least=0, finite=True)
+            check_range(name, getattr(self, name), above=0, most=MAX_SECONDS)
+        check_range("max_latency", self.max_latency, least=0, most=MAX_SECONDS)

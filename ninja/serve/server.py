@@ -41,6 +41,8 @@ class Listener:
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise OptionError("a TLS certificate and its key belong together; specify both or neither")
+        if not self.host:  # a socket with an empty address would listen on all network interfaces
+            raise OptionError("host is empty; specify an address, such as 0.0.0.0 for all network interfaces")
         if not 0 <= self.port <= 65535:
             raise OptionError(f"port is {self.port}, but must be from 0 to 65535")
 
@@ -157,9 +159,9 @@ def _bound(listener: Listener) -> Iterator[socket.socket]:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((listener.host, listener.port))
-        except OSError as error:
-            address = f"{listener.host}:{listener.port}"
-            raise InputError(f"cannot listen on {address}: {error.strerror or error}; choose another --port") from error
+        except (OSError, TypeError) as error:  # TypeError: the name of the host cannot be encoded
+            address, reason = f"{listener.host}:{listener.port}", getattr(error, "strerror", None) or error
+            raise InputError(f"cannot listen on {address}: {reason}; choose another --host or --port") from error
         yield bound
 
 
