@@ -138,7 +138,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
         NinjaError: The body or one of its utterances cannot be read.
     """
     stream = Stream(io.BytesIO(body), BODY)
-    format = format_of(stream.head(HEAD), format_name)
+    format = format_of(stream.head(HEAD), format_name, correctable())
     if format is None or not _is_correctable(format):
         name = "the body is a Kaldi archive" if format is None else f"the format is {format.name}"
         raise OptionError(

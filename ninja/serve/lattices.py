@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, Voc
 from ninja.files.gzip import GZIP_MAGIC, GzipReader
 from ninja.files.stream import BOM, Stream
 from ninja.formats.content import Content, Entry
-from ninja.formats.format import HEAD, Format, Reader, WriteSettings, by_mark, by_name, formats
+from ninja.formats.format import HEAD, Format, Reader, WriteSettings, by_mark, formats
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import KALDI, MAGIC, Vocabulary
 from ninja.formats.unsupported import refusal
@@ -176,39 +176,38 @@ def _entries(body: bytes, name: str | None, key: str | None) -> Iterator[Entry]:
     yield from Reader.of(format, options).entries(content, None)
 
 
-def format_of(head: bytes, name: str | None) -> Format | None:
+def format_of(head: bytes, name: str | None, known: Sequence[str] = ()) -> Format | None:
     """Return the format of a body, or None for Kaldi archives.
 
     Args:
         head: The first bytes of the body, not compressed.
         name: Name of the format; None detects it.
+        known: Names of the formats that may be specified.  [default: all formats that are allowed in requests]
 
     Raises:
-        OptionError: There is no such format.
+        OptionError: The format may not be specified.
         FormatError: The format is not recognised.
     """
-    format = None if name is None else _named(name)
-    if format is None:
-        format = by_mark(head)
-        if format is None and not is_kaldi(head[:KALDI_HEAD]):
-            reason = refusal(head) or other_kind(head) or "the format is not recognised; specify it in 'format'"
-            raise FormatError(reason, BODY)
+    if name is not None and name != KALDI:
+        return _named(name, known or readable(), "requests")
+    format = by_mark(head)
+    if format is None and not is_kaldi(head[:KALDI_HEAD]):
+        reason = refusal(head) or other_kind(head) or "the format is not recognised; specify it in 'format'"
+        raise FormatError(reason, BODY)
     return format
 
 
-def _named(name: str) -> Format | None:
-    """Return the format with the given name, or None for Kaldi archives.
+def _named(name: str, known: Sequence[str], purpose: str) -> Format:
+    """Return the format with a name or alias.
 
     Raises:
-        OptionError: There is no such format, it consists of several files, or the name contains options, which are not
-            allowed because they may refer to files.
+        OptionError: It is not one of the known formats, or the name contains options, which are not allowed because
+            they may refer to files.
     """
-    if name == KALDI:
-        return None
-    format = by_name(name, "read")
-    if format.of_folder is not None:
-        raise OptionError(f"{name} is a folder format, but a request contains one file; choose another format")
-    return format
+    for format in formats():
+        if format.name in known and name in (format.name, *format.aliases):
+            return format
+    raise OptionError(f"{name!r} is not a format for {purpose}; choose one of {', '.join(known)}")
 
 
 def readable() -> list[str]:
@@ -235,10 +234,7 @@ def output_format(name: str) -> Format:
     Raises:
         OptionError: There is no such format, or it is not available for responses.
     """
-    format = by_name(KALDI_FORMATS[0] if name == KALDI else name, "write")
-    if not _is_writable(format):
-        raise OptionError(f"{format.name} is not available for responses; choose one of {', '.join(writable())}")
-    return format
+    return _named(KALDI_FORMATS[0] if name == KALDI else name, writable(), "responses")
 
 
 def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> bytes:

@@ -297,12 +297,11 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
             client.rescore_json(nbest=rows, to=f"srt:segments={path}"),
             client.rescore_json(nbest=rows, format=f"json:encoding={path}"),
             client.rescore_json(lattice="w1", format=str(path)),
-            client.rescore_json(lattice="w1", format="espnet"),  # a format that consists of a folder
         ]
         return [(answer.status, answer.body.decode().replace(str(path), "PATH")) for answer in answers]
 
     answers = send_all(secret)
-    assert [status for status, _ in answers] == [422, 422, 400, 400, 422, 422, 400, 422, 422]
+    assert [status for status, _ in answers] == [422, 422, 400, 400, 422, 422, 400, 422]
     assert answers == send_all(missing)  # responses do not reveal whether the file exists
 
 
@@ -329,6 +328,24 @@ def test_errors_of_malformed_requests_name_the_field(client: Client, fields: dic
 @pytest.mark.parametrize("body", [b"{", b"[1]", b'{"n": 1, "n": 2}', b"\xff", b"[" * 100_000, b"1" * 5000, b"NaN"])
 def test_a_body_other_than_a_json_object_is_refused(client: Client, body: bytes) -> None:
     assert client.send("POST", "/v1/rescore", body, Content_Type="application/json").status == 400
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "known", "others"),
+    [
+        ("to", "htl", "responses; choose one of binary, text, slf, ", ("parquet", "espnet")),
+        ("to", "parquet", "responses; choose one of binary, text, slf, ", ("parquet", "espnet")),
+        ("format", "htl", "requests; choose one of kaldi, binary, text, slf, ", ("espnet",)),
+        ("format", "espnet", "requests; choose one of kaldi, binary, text, slf, ", ("espnet",)),  # a folder
+    ],
+)
+def test_an_unavailable_format_is_refused_with_a_list_of_the_available_ones(
+    client: Client, field: str, name: str, known: str, others: tuple[str, ...]
+) -> None:
+    answer = client.rescore_json(lattice="w1", **{field: name})
+    assert answer.status == 422
+    assert answer.json["detail"].startswith(f"{name!r} is not a format for {known}")
+    assert not {*others} & {*answer.json["detail"].partition("choose one of ")[2].split(", ")}
 
 
 def test_the_problem_detail_is_the_error_message_of_the_library(client: Client, tmp_path: Path) -> None:

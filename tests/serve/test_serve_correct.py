@@ -156,8 +156,13 @@ def test_a_correction_above_the_time_limit_is_cancelled(monkeypatch: pytest.Monk
         (b"VERSION=1.0\n", "phrase=a", 422, "the format is slf, but only transcript formats (ninja-words, "),
         (b"utt \n0 1 1 1,2,\n1\n\n", "phrase=a", 422, "the format is text, but only transcript formats ("),
         (b'{"segments": [{"text": 3, "id": 1, "start": 0}]}', "phrase=a", 422, "body"),
-        (SRT, "phrase=a&format=parquet", 422, "the format is parquet, but only transcript formats ("),
-        (SRT, "phrase=a&format=transcripts:keys=none", 422, "unknown input format 'transcripts:keys=none'"),
+        (SRT, "phrase=a&format=parquet", 422, "'parquet' is not a format for requests; choose one of ninja-words, "),
+        (
+            SRT,
+            "phrase=a&format=transcripts:keys=none",
+            422,
+            "'transcripts:keys=none' is not a format for requests; choose one of ninja-words, ",
+        ),
     ],
 )
 def test_invalid_correction_requests_are_refused_with_a_reason(
