@@ -26,8 +26,14 @@ class ProgressBar:
         self.by_reading = by_reading
         self._count = 0
         columns = (SpinnerColumn(), _Bar(bar_width=24), _Statistics(unit))
+        terminal = Terminal(stderr=True)
         self._progress = Progress(
-            *columns, console=Terminal(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+            *columns,
+            console=terminal,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            disable=not terminal.is_interactive,  # a dumb terminal cannot redraw a line
         )
         self._task = self._progress.add_task("", total=None, count=0)
 

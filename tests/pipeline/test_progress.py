@@ -283,6 +283,19 @@ def test_the_progress_line_fits_on_a_narrow_terminal(width: int, share: float | 
     assert "1 l" in text
 
 
+def test_a_dumb_terminal_shows_messages_without_a_progress_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Terminal, "is_terminal", True)
+    monkeypatch.setenv("TERM", "dumb")
+    line = ProgressBar("lattices")
+    line.start()
+    line.step("utt1", share=0.5)
+    line.say("ninja: a message")
+    line.stop()
+    assert capsys.readouterr().err == "ninja: a message\n"
+
+
 def test_the_progress_line_is_removed_if_its_start_is_interrupted(
     files: Path, terminal: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
