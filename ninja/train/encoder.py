@@ -20,7 +20,7 @@ from ninja.errors import OptionError
 from ninja.lm.stored_network import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder
 from ninja.train.pairs import SHARPNESS, LettersAndPhones, Mishearing, TrainingWords, training_words
-from ninja.train.step import clip_gradient
+from ninja.train.step import check_memory, clip_gradient
 
 REPORT = 100  # number of steps between progress reports
 Numbers = npt.NDArray[np.int64]
@@ -50,7 +50,8 @@ def train_encoder(
 
     Raises:
         ModelError: Training diverged.
-        OptionError: Fewer than two entries have known letters and phones, or the time limit is too short for a step.
+        OptionError: Fewer than two entries have known letters and phones, the network is too large for the memory, or
+            the time limit is too short for a step.
 
     Source: Hinton and Roweis 2002, "Stochastic neighbor embedding" (the loss), as Jeon 2020 uses it for words.
     """
@@ -67,6 +68,7 @@ def train_on(
     """Train a phrase encoder on words whose neighbours (words that sound similar) are known; see `train_encoder`."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
+    check_memory(6 * options.hidden**2)  # the recurrent weights of a GRU in both directions
     start = time.monotonic()
     torch.manual_seed(options.seed)
     rng = np.random.default_rng(options.seed)

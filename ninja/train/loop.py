@@ -29,7 +29,7 @@ from ninja.train.parallel import launch, methods
 from ninja.train.parallel.sharing import Learner, SingleWorker
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
-from ninja.train.step import gradient, learning_rate, make_sampler, update, uses_bfloat16
+from ninja.train.step import check_memory, gradient, learning_rate, make_sampler, update, uses_bfloat16
 
 REPORT_STEPS = 50  # number of steps between two calls to `progress`
 # Number of batch shapes for which oneDNN caches code, half a megabyte each. With its default of 1024, the memory of
@@ -61,8 +61,8 @@ def train(
         progress: Called every 50 steps and after each measurement; under torchrun, only in the first worker.
 
     Raises:
-        OptionError: An option is out of range, a size differs from the checkpoint `TrainOptions.init`, or the
-            state to resume belongs to another training run.
+        OptionError: An option is out of range, the device has too little memory for the network, a size differs from
+            the checkpoint `TrainOptions.init`, or the state to resume belongs to another training run.
         FormatError: A text is empty or not UTF-8, or a line is too long or contains ``<s>`` or ``</s>``.
         ModelError: The state to resume or the initial checkpoint is damaged, or training diverged.
         OutputError: The output's folder does not exist.
@@ -124,6 +124,7 @@ def _train(
         signature["held_out_every"] = held_out.every
     state.check_alike(signature, workers)
 
+    check_memory(options.num_weights(len(words)), options.device)
     torch.manual_seed(options.seed)
     module = _make(options, len(words))
     if initial is None:

@@ -95,7 +95,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         lowest = {"vocabulary": 4, "min_count": 1, "batch_tokens": 1, "check_steps": 1, "warmup": 0, "samples": 0}
-        lowest |= {"patience": 1, "seed": 0, "workers": 1, "block_steps": 1, "block_warmup": 0}
+        lowest |= {"patience": 1, "seed": 0, "block_steps": 1, "block_warmup": 0}
         for name, least in lowest.items():
             check_count(name, getattr(self, name), least=least)
         for name, least in {"embedding": 1, "hidden": 1, "projection": 0, "heads": 1, "normaliser": 0}.items():
@@ -103,7 +103,8 @@ class TrainOptions:
         check_count("layers", self.layers, least=1, most=MAX_LAYERS)
         check_range("learning_rate", self.learning_rate, above=0, most=MAX_LEARNING_RATE)
         check_range("self_normalize", self.self_normalize, least=0, finite=True)
-        check_range("block_rate", self.block_rate, above=0, finite=True)
+        check_range("block_rate", self.block_rate, above=0, most=MAX_LEARNING_RATE)
+        check_count("workers", self.workers, least=1, most=MAX_JOBS)
         for name in ("epochs", "clip", "max_minutes", "node_size"):
             if getattr(self, name) is not None:
                 check_range(name, getattr(self, name), above=0)
@@ -129,6 +130,14 @@ class TrainOptions:
             raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can have a normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):
             raise OptionError(f"embedding is {self.embedding}, but must be a multiple of 2 * heads = {2 * self.heads}")
+
+    def num_weights(self, vocabulary: int) -> int:
+        """Return a lower bound for the number of weights of a network for `vocabulary` words."""
+        if self.architecture == "lstm":
+            layer = 8 * self.hidden * min(self.projection or self.embedding, self.hidden)
+        else:
+            layer = 4 * self.embedding**2 + 2 * self.embedding * self.hidden
+        return vocabulary * self.embedding + self.layers * layer + self.normaliser**2
 
 
 # Options that are determined by the checkpoint that training starts with.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from contextlib import nullcontext
 
 import numpy as np
 import torch
 
-from ninja.errors import ModelError
+from ninja.errors import ModelError, OptionError
 from ninja.lm import compute
 from ninja.lm.checkpoint import Module
 from ninja.lm.text import pad
@@ -17,7 +18,25 @@ from ninja.train.objective import Sampler, backward
 from ninja.train.order import Order
 from ninja.train.recipe import TrainOptions
 
+BYTES_PER_WEIGHT = 16  # a weight, its gradient and Adam's two moments, in single precision
+
 warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")  # raised when oneDNN is switched on and off
+
+
+def check_memory(num_weights: int, device: str = "cpu") -> None:
+    """Check that a device has enough memory for the weights of a network and for their gradients and moments.
+
+    Raises:
+        OptionError: The device has less memory.
+    """
+    needed, memory = BYTES_PER_WEIGHT * num_weights, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if torch.device(device).type == "cuda":
+        memory = torch.cuda.mem_get_info(device)[1]
+    if needed > memory:
+        raise OptionError(
+            f"training a network with {num_weights:.3g} weights requires at least {needed / 2**30:,.0f} GiB of memory, "
+            f"but the device {device} has {memory / 2**30:,.0f} GiB; use smaller sizes"
+        )
 
 
 def uses_bfloat16(options: TrainOptions) -> bool:

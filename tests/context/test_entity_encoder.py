@@ -220,6 +220,11 @@ def test_invalid_options_raise_option_error(options_class, options, message):
         options_class(**options)
 
 
+def test_an_encoder_larger_than_the_memory_raises_option_error():
+    with pytest.raises(OptionError, match="but the device cpu has"):
+        tiny(hidden=100_000)
+
+
 def test_unknown_letters_and_phones_are_dropped():
     assert plain_letters("Côte d'Azur-2") == "coted'azur2"
     assert SYMBOLS.spelled("서울 Ab") == [FIRST, FIRST + 1]

@@ -339,6 +339,7 @@ def test_a_missing_output_folder_is_refused_before_training(tmp_path, texts):
         ({"hidden": 100_000_000}, "hidden is 100000000, but must be at most 100000"),
         ({"layers": 65}, "layers is 65, but must be at most 64"),
         ({"warmup": 2**63}, "warmup is 9223372036854775808, but must be at most 9223372036854775807"),
+        ({"workers": 100_000_000, "parallel": "bmuf"}, "workers is 100000000, but must be at most 4096"),
         ({"max_minutes": -1.0}, "max_minutes is -1.0"),
         ({"dropout": 1.0}, r"dropout is 1.0, but must be in \[0, 1\)"),
         (
@@ -351,6 +352,31 @@ def test_a_missing_output_folder_is_refused_before_training(tmp_path, texts):
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         toy(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"embedding": 1_000_000, "hidden": 1_000_000},
+        {"architecture": "transformer", "embedding": 1_000_000},
+        {"normaliser": 1_000_000},
+        {"embedding": 1_000_000, "projection": 1, "layers": 1000, "hidden": 1_000_000},
+    ],
+)
+def test_a_network_larger_than_the_memory_is_refused(tmp_path, texts, options):
+    with pytest.raises(OptionError, match="but the device cpu has"):
+        train.train(*texts, tmp_path / "lm.pt", toy(**options))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"projection": 4}, {"hidden": 8}, {"normaliser": 7}, {"architecture": "transformer", "heads": 2}]
+)
+def test_num_weights_is_a_lower_bound(options):
+    module = train._make(toy(**options), 50)
+    if "normaliser" in options:
+        module.add_normaliser(options["normaliser"])
+    num_weights = sum(weight.numel() for weight in module.parameters())
+    assert 0.7 * num_weights < toy(**options).num_weights(50) <= num_weights
 
 
 # Text
