@@ -210,6 +210,7 @@ def test_confidence_is_the_cost_difference_to_the_second_best_path(ninja, archiv
         (["mbr-decode", "--inv-acoustic-scale", "nan"], "--inv-acoustic-scale is nan, but must be finite"),
         (["mbr-decode", "--json", "-"], "-: two outputs would be written to this file"),
         (["mbr-decode", "--lat-weights", "0.5:0.5"], "--lat-weights can be used only with --with"),
+        (["mbr-decode", "--one-best-times"], "--one-best-times can be used only with --times"),
         (["mbr-decode", "--frame-shift", "0.01"], "--frame-shift can be used only with --mesh-dir or --json"),
         (["to-ctm-conf", "--strict"], "--strict can be used only with --with"),
         (["copy", "--strict"], "--strict can be used only with --include or --exclude"),

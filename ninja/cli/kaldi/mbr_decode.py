@@ -178,6 +178,8 @@ def mbr_decode(
         raise click.UsageError("--confidence and --unboosted require --json; other outputs contain no confidences")
     if not {"mesh_dir", "json_file"} & files.keys():
         refuse_without("--mesh-dir or --json", ["frame_shift"])
+    if "times" not in files:
+        refuse_without("--times", ["one_best_times"])
     estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # a specifier selects Kaldi's table of ids
         inputs.needs_words = True
