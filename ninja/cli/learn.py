@@ -80,9 +80,9 @@ def learn(
     file of accepted and rejected changes that was saved from the page of `ninja correct --report`.
 
     Names inserted by edits become new phrases. The weight of a listed phrase is raised if edits inserted the phrase,
-    and lowered if edits removed it. Words that were recognised in place of a phrase become another
-    pronunciation of the phrase. Each change requires at least --min-count edits. The counts are stored in the output,
-    and later runs add to these counts; edits that were counted before are ignored.
+    and lowered if edits removed it. Words that were recognised in place of a phrase become another pronunciation of the
+    phrase. Each change requires at least --min-count edits. The counts are stored in the output, and later runs add to
+    these counts; edits that were counted before are ignored.
 
     The output is a copy of --lists, followed by lines with these changes. --undo removes these lines.
 

@@ -176,7 +176,8 @@ map_words = section(
         type=click.Choice(get_args(WordMapping)),
         multiple=True,
         default=(),
-        help="Look up unknown words in lower or upper case (case), or treat other spellings of <unk> as <unk> (unk).",
+        help="Look up unknown words in lower or upper case (case), or treat other spellings of <unk> as <unk> (unk); "
+        "may be given several times.",
     ),
 )
 

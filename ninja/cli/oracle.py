@@ -128,9 +128,9 @@ def oracle(
 ) -> None:
     """Find the path with the fewest errors in each lattice.
 
-    Each output line contains a key and the words of the path. Without --words, the lattices and references must contain
-    word ids. The word error rate of the paths, a lower bound for rescoring, is printed on stderr. With a normalizer,
-    errors are counted on lexical words, and the paths are printed as written words.
+    Each output line contains a key and the words of the path, or word ids if there is no symbol table; references must
+    then contain word ids as well. The word error rate of the paths, a lower bound for rescoring, is printed on stderr.
+    With a normalizer, errors are counted on lexical words, and the paths are printed as written words.
 
     \b
     Example:

@@ -46,7 +46,7 @@ def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales
     """Print the posterior probability of each arc.
 
     Each line contains, separated by tabs, the key, the first frame, the number of frames, the posterior, the word (or
-    its id without --words), and the transition ids.
+    its id if there is no symbol table), and the transition ids.
 
     \b
     Example:
@@ -105,8 +105,8 @@ def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options:
     """Print the posterior probability of each arc, like Kaldi's lattice-arc-post.
 
     Each line contains, separated by tabs, the key, the first frame, the number of frames, the posterior, and the word
-    (or its id without --words). --print-alignment adds the transition ids, separated by commas; --model adds the
-    phones, separated by spaces.
+    (or its id if there is no symbol table). --print-alignment adds the transition ids, separated by commas; --model
+    adds the phones, separated by spaces.
 
     \b
     Example:

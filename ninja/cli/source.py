@@ -205,6 +205,7 @@ lm_scale = click.option(
     "--lm-scale",
     default=1.0,
     type=LmScale(),
+    metavar="NUMBER|header",
     help="Factor applied to graph costs, or 'header' to use the scales in HTK lattice headers.",
 )
 SCALES = (

@@ -102,7 +102,7 @@ def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> N
     """Remove from each lattice the paths that match its transcript.
 
     Paths whose words equal the transcript with the same key are removed; other paths are unchanged. If no path remains,
-    the lattice is reported as failed. Without --words, transcripts must contain word ids.
+    the lattice is reported as failed. If there is no symbol table, transcripts must contain word ids.
 
     \b
     Example:
@@ -144,8 +144,7 @@ def union(joined: Joined, destination: Output, acoustic_scale: float, determiniz
     """Unite the lattices of several archives.
 
     Each lattice in FIRST is united with the lattices that have the same key in the other archives. Keys of FIRST that
-    are missing from another archive are listed. Archives whose keys are in the same order are read once, in
-    parallel.
+    are missing from another archive are listed. Archives whose keys are in the same order are read once, in parallel.
 
     \b
     Example:

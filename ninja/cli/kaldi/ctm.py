@@ -185,8 +185,8 @@ def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: b
 def nbest_to_prons(inputs: Inputs, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:
     """Print the phones of each word in single-path lattices.
 
-    Each line contains the key, the first frame, the number of frames, the word (or its id without --words), and phone
-    ids. The lattices must be word-aligned (see `ninja align-words`).
+    Each line contains the key, the first frame, the number of frames, the word (or its id if there is no symbol table),
+    and phone ids. The lattices must be word-aligned (see `ninja align-words`).
 
     \b
     Example:

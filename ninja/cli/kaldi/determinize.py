@@ -75,8 +75,7 @@ def determinize_pruned(**values: Any) -> Determinization:
     """Keep the best path of each word sequence within a beam.
 
     State-level lattices become compact lattices. If a limit on memory or size is reached, the result is complete only
-    within a smaller beam. The keys and beams of the first 20 such lattices are
-    printed on stderr.
+    within a smaller beam. The keys and beams of the first 20 such lattices are printed on stderr.
 
     \b
     Example:

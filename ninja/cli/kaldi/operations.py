@@ -223,7 +223,7 @@ def to_phone_lattice(**values: Any) -> Operation:
 
 @operation()
 @model_option
-@click.option("--transition-scale", default=1.0, help="Factor applied to transition costs, except those of self-loops.")
+@click.option("--transition-scale", default=1.0, help="Factor applied to transition costs, except for self-loops.")
 @click.option(
     "--self-loop-scale", default=1.0, help="Factor applied to the costs of staying in a self-loop and of leaving it."
 )
