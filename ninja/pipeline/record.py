@@ -112,6 +112,7 @@ def settle_plan(plan: Plan) -> None:
 def _write_plan(plan: Plan, *, replace: bool) -> None:
     facts = plan.facts()
     parts = ShardFolder(plan.folder)
+    parts.make()
     temporary = os.path.join(parts.attempts, f".{PLAN}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         _dump(facts, temporary)

@@ -85,7 +85,6 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
         NinjaError: `work` raised this error.
     """
     folder = ShardFolder(plan.folder)
-    folder.make()
     settle_plan(plan)
     remove_stale_attempts(folder, shard)
     if (done := read_record(plan, shard)) is not None:
@@ -99,7 +98,7 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
 
     try:
         with reported(attempt):
-            os.mkdir(attempt)
+            os.makedirs(attempt)
         tables = plan.tables(shard)
         outcome = Outcome(0, keys=hashlib.sha256().hexdigest())
         if tables:
@@ -129,6 +128,7 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
         return record
     finally:
         shutil.rmtree(attempt, ignore_errors=True)
+        folder.tidy()
 
 
 def missing(plan: Plan) -> list[Shard]:

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from ninja.errors import InputError, OutputError
 from ninja.files import remote
@@ -28,11 +29,21 @@ class ShardFolder:
     path: str
 
     def make(self) -> None:
-        """Create the folder if it does not exist."""
+        """Create the folder if it does not exist.
+
+        Raises:
+            OutputError: The folder that should contain it does not exist or cannot be written to.
+        """
         try:
-            os.makedirs(self.attempts, exist_ok=True)
+            Path(self.attempts).mkdir(exist_ok=True)
         except OSError as error:
             raise OutputError(f"cannot be created: {error.strerror or error}", self.attempts) from error
+
+    def tidy(self) -> None:
+        """Remove the local temporary folder of a remote folder unless other attempts use it."""
+        if is_remote(self.path):
+            with contextlib.suppress(OSError):
+                os.rmdir(self.attempts)
 
     @property
     def attempts(self) -> str:

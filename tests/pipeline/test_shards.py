@@ -304,6 +304,12 @@ def test_an_attempt_with_a_usage_error_leaves_no_plan(example_folder, ninja):
     assert ninja("prune", "lat.ark", "-o", "out.ark", "--shard", "1/2")[0] == 0
 
 
+def test_the_folder_of_the_output_must_exist(example_folder, ninja):
+    code, _, errors = ninja("prune", "lat.ark.gz", "-o", "none/out.ark", "--shard", "1/2")
+    assert (code, errors) == (1, "ninja: error: none/out.ark.shards: cannot be created: No such file or directory\n")
+    assert not os.path.exists("none")
+
+
 def test_failures_are_stored_in_the_records(example_folder, ninja):
     write_all("lat.ark", (from_arcs(key, [0], [1], [5], [0.5], finals={1: 0.0}) for key in "abcdefgh"))
     content = Path("lat.ark").read_bytes()

@@ -40,7 +40,8 @@ def memory():
 
 
 def scratch_files():
-    return [str(path) for path in Path("scratch").rglob("*") if path.is_file()]
+    """Return the files and the folders of runs in the temporary folder."""
+    return [str(path) for path in Path("scratch").rglob("*") if path.is_file() or path.suffix == ".shards"]
 
 
 @pytest.mark.parametrize("source", ["lat.ark", "lat.scp"])
@@ -50,6 +51,7 @@ def test_joined_parts_in_a_store_equal_the_output_of_a_single_run(ninja, memory,
     for number in (3, 1):
         code, _, errors = ninja(*command, f"{number}/3")
         assert code == 0, errors
+        assert not scratch_files()
     code, _, errors = ninja("gather", "memory://out/out.ark")
     assert code == 1
     assert "shard 2 of 3 must still be run" in errors
@@ -101,9 +103,9 @@ def test_changed_options_and_sources_in_a_store_are_refused(ninja, memory):
 def test_files_of_killed_attempts_on_this_machine_are_removed(ninja, memory):
     command = ["prune", "memory://in/lat.ark", "-o", "memory://out/out.ark", "--shard"]
     assert ninja(*command, "1/2")[0] == 0
-    (attempts,) = Path("scratch").glob("ninja-*/*.shards")
+    attempts = Path(ShardFolder("memory://out/out.ark.shards").attempts)
     attempt = attempts / f".00002-of-00002.{socket.gethostname()}-4194305-0123abcd"
-    attempt.mkdir()
+    attempt.mkdir(parents=True)
     (attempt / "half").write_bytes(b"x")
     assert ninja(*command, "2/2")[0] == 0
     assert not scratch_files()
