@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,15 +21,16 @@ from ninja.libraries import needed_for
 from ninja.rescoring.utterances import Submission
 from ninja.serve.answers import answer
 from ninja.serve.corrections import Transcript, change_records, read_transcript, write_transcript
-from ninja.serve.lattices import output_format, read_lattice, unpacked, write_lattice
-from ninja.serve.logs import LOGGER, log
+from ninja.serve.lattices import check_arcs, output_format, read_lattice, unpacked, write_lattice
+from ninja.serve.logs import log, logged_problem
 from ninja.serve.metrics import Metrics
 from ninja.serve.openapi import document, reference_page
 from ninja.serve.options import ServeOptions
 from ninja.serve.page import POLICY, page
-from ninja.serve.problems import MEDIA_TYPE, RETRY_SECONDS, Problem, problem_of
+from ninja.serve.problems import MEDIA_TYPE, RETRY_SECONDS, Problem
 from ninja.serve.requests import (
     RescoreRequest,
+    check_phrases,
     correction_from_json,
     correction_from_query,
     from_json,
@@ -271,15 +271,12 @@ class _Api:
         options, scorer = self._options, self._scorer
         _refuse_query(query, is_json=is_json)
         request = from_json(body) if is_json else from_query(body, query)
-        self._check_phrases(request.num_phrases)
+        check_phrases(request.entities, options.max_phrases)
         if request.to is not None:
             output_format(request.to)  # refuses an unknown format before the lattice is rescored
         content = unpacked(request.body, options.max_body, _OF_LATTICES.too_large)
         lattice = read_lattice(content, request.format, request.key, scorer.vocabularies)
-        if lattice.num_arcs > options.max_lattice_arcs:
-            most = options.max_lattice_arcs
-            message = f"the lattice has {lattice.num_arcs} arcs, but at most {most} are allowed; prune it first"
-            raise Problem(413, message, lattice.key)
+        check_arcs(lattice, options.max_lattice_arcs)
         phrases = scorer.phrases(lattice.key, request.lists, request.entities)
         if time.monotonic() > received + options.max_seconds:
             raise Problem(504, "the time limit has passed")  # the client has already received this response
@@ -306,7 +303,7 @@ class _Api:
         options = self._options
         _refuse_query(query, is_json=is_json)
         request = correction_from_json(body) if is_json else correction_from_query(body, query)
-        self._check_phrases(request.num_phrases)
+        check_phrases(request.entities, options.max_phrases)
         lists = self._scorer.corrections.phrases(request.lists, request.entities)
         content = unpacked(request.body, options.max_body, _OF_TRANSCRIPTS.too_large)
         transcript = read_transcript(content, request.format)
@@ -325,10 +322,6 @@ class _Api:
             await loop.run_in_executor(self._correction_thread, correct, lattice, lists, until)
             for lattice in transcript.lattices
         ]
-
-    def _check_phrases(self, count: int) -> None:
-        if count > self._options.max_phrases:
-            raise Problem(413, f"the request has {count} phrases; at most {self._options.max_phrases} are allowed")
 
     async def _unless_closed(self, request: Request, result: asyncio.Future[Result]) -> Result:
         """Wait for a result; cancel it if the client closes the connection."""
@@ -365,11 +358,7 @@ class _Api:
         if isinstance(error, _Disconnected | ClientDisconnect):
             fields["disconnected"] = True
             return self._text("", 499)
-        problem = problem_of(error)
-        fields["problem"] = problem.detail[:500]
-        if problem.status == 500:
-            LOGGER.log(logging.ERROR, "error", exc_info=error, extra={"fields": fields})
-        return self.problem_response(problem)
+        return self.problem_response(logged_problem(error, fields))
 
     def _text(self, content: str, status: int = 200) -> Response:
         from starlette.responses import PlainTextResponse

@@ -32,7 +32,7 @@ from ninja.lattice.lattice import ListLattice, check
 from ninja.lattice.text import BASIC
 from ninja.serve.lattices import BODY, DEFAULT_KEY, format_of
 from ninja.serve.logs import log
-from ninja.serve.problems import Problem, unknown_list
+from ninja.serve.problems import Problem
 
 MAX_WORDS = 10_000  # maximum number of words of a hypothesis
 CHANGE_FIELDS = ("utt", "begin", "end", "before", "after", "phrase", "class", "kind", "distance", "probability")
@@ -78,9 +78,7 @@ class Corrections:
         Raises:
             Problem: A list does not exist, the request contains no phrases, or a phrase is invalid.
         """
-        if unknown := [name for name in names if name not in self._lists]:
-            raise unknown_list(unknown[0], self._lists)
-        lists = tuple(phrases for name in names for phrases in self._lists[name])
+        lists = named_phrases(names, self._lists)
         if any(entities.values()):
             try:
                 lists += Entities.from_dict(entities, normalizer=BASIC).of("")
@@ -125,6 +123,15 @@ class Corrections:
             return corrector.changes(words, lists, confidences)
 
         return corrected_list(lattice, changes_of, Scales(), WrittenWords(lattice.words, BASIC))
+
+
+def named_phrases(names: Sequence[str], lists: Mapping[str, tuple[PhraseList, ...]]) -> tuple[PhraseList, ...]:
+    """Return the phrases in the named lists of the server; raise `Problem` if there is no such list."""
+    for name in names:
+        if name not in lists:
+            available = f"available: {', '.join(lists)}" if lists else "this server has none"
+            raise Problem(422, f"there is no phrase list {name!r:.80}; {available}")
+    return tuple(phrases for name in names for phrases in lists[name])
 
 
 def read_transcript(body: bytes, format_name: str | None) -> Transcript:

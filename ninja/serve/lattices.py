@@ -126,6 +126,13 @@ def unpacked(body: bytes, most: int, advice: str) -> bytes:
     return content.getvalue()
 
 
+def check_arcs(lattice: Lattice, most: int) -> None:
+    """Raise `Problem` if a lattice has too many arcs."""
+    if lattice.num_arcs > most:
+        message = f"the lattice has {lattice.num_arcs} arcs, but at most {most} are allowed; prune it first"
+        raise Problem(413, message, lattice.key)
+
+
 def read_lattice(body: bytes, format: str | None, key: str | None, vocabularies: Vocabularies) -> Lattice:
     """Read the only lattice in a body.
 

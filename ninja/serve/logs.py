@@ -8,6 +8,8 @@ import logging
 import sys
 from typing import Any
 
+from ninja.serve.problems import Problem, problem_of
+
 LOGGER = logging.getLogger("ninja.serve")
 
 
@@ -36,6 +38,15 @@ def log_to_stderr() -> None:
         logger.handlers = [handler]
         logger.setLevel(level)
         logger.propagate = False
+
+
+def logged_problem(error: Exception, fields: dict[str, Any]) -> Problem:
+    """Return the problem for an error, add it to the log fields, and log an error that the client did not cause."""
+    problem = problem_of(error)
+    fields["problem"] = problem.detail[:500]
+    if problem.status == 500:
+        LOGGER.error("error", exc_info=error, extra={"fields": fields})
+    return problem
 
 
 def log(message: str, fields: dict[str, Any] | None = None) -> None:

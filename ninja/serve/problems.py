@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,12 +68,6 @@ class Problem(Exception):
         """JSON body of the response."""
         document = {"type": "about:blank", "title": TITLES[self.status], "status": self.status, "detail": self.detail}
         return document if self.key is None else document | {"key": self.key}
-
-
-def unknown_list(name: str, known: Collection[str]) -> Problem:
-    """Return the problem for a request that specifies an unknown phrase list."""
-    available = f"available: {', '.join(known)}" if known else "this server has none"
-    return Problem(422, f"there is no phrase list {name!r:.80}; {available}")
 
 
 def problem_of(error: Exception) -> Problem:

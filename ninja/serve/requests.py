@@ -54,11 +54,6 @@ class RescoreRequest:
     lists: tuple[str, ...] = ()
     deadline_ms: float | None = None
 
-    @property
-    def num_phrases(self) -> int:
-        """Number of phrases in the request, not counting the phrases of named lists."""
-        return sum(map(len, self.entities.values()))
-
 
 @dataclass(frozen=True, slots=True)
 class CorrectRequest:
@@ -70,10 +65,11 @@ class CorrectRequest:
     lists: tuple[str, ...] = ()
     is_value: bool = False  # the transcript was a JSON value, and is returned as one
 
-    @property
-    def num_phrases(self) -> int:
-        """Number of phrases in the request, not counting the phrases of named lists."""
-        return sum(map(len, self.entities.values()))
+
+def check_phrases(entities: Mapping[str, Sequence[Any]], most: int) -> None:
+    """Raise `Problem` if a request contains too many phrases; the phrases of named lists are not counted."""
+    if (count := sum(map(len, entities.values()))) > most:
+        raise Problem(413, f"the request has {count} phrases; at most {most} are allowed")
 
 
 def from_query(body: bytes, query: Sequence[tuple[str, str]]) -> RescoreRequest:
@@ -170,12 +166,15 @@ def content_of(name: str, value: Any, values: dict[str, Any]) -> bytes:
         return json.dumps({"key": key if isinstance(key, str) and key else "utterance", "nbest": value}).encode()
     if not isinstance(value, str):
         raise Problem(400, f"{name} is {shown(value)}, but must be text")
-    if name == "lattice":
-        return value.encode("utf-8", "surrogatepass")
+    return value.encode("utf-8", "surrogatepass") if name == "lattice" else from_base64(name, value)
+
+
+def from_base64(name: str, text: str) -> bytes:
+    """Decode a field in base64; raise `Problem` if it is malformed."""
     try:
-        return base64.b64decode(value, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Problem(400, f"lattice_base64 is not base64: {error}") from None
+        raise Problem(400, f"{name} is not base64: {error}") from None
 
 
 def _number(name: str, text: str) -> Any:

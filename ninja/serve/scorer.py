@@ -27,9 +27,9 @@ from ninja.rescoring.options import LISTS, default_weights
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.session import Session, StreamOptions
 from ninja.rescoring.utterances import RescoreReport, Submission, Utterance
-from ninja.serve.corrections import Corrections
+from ninja.serve.corrections import Corrections, named_phrases
 from ninja.serve.lattices import Vocabularies
-from ninja.serve.problems import Problem, unknown_list
+from ninja.serve.problems import Problem
 
 Phrases = tuple[PhraseList, ...]
 
@@ -164,9 +164,7 @@ class Scorer:
             Problem: A list does not exist, a phrase is invalid, or the request contains phrases but the scorer was
                 created without a context.
         """
-        if unknown := [name for name in names if name not in self.lists]:
-            raise unknown_list(unknown[0], self.lists)
-        lists = tuple(phrases for name in names for phrases in self.lists[name])
+        lists = named_phrases(names, self.lists)
         if not any(entities.values()):
             return lists
         try:

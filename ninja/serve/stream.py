@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +18,12 @@ from ninja.lattice import Lattice
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.session import Partial, Session
 from ninja.serve.answers import answer
-from ninja.serve.lattices import read_lattice, unpacked
-from ninja.serve.logs import LOGGER, log
+from ninja.serve.lattices import check_arcs, read_lattice, unpacked
+from ninja.serve.logs import log, logged_problem
 from ninja.serve.metrics import Metrics
 from ninja.serve.options import ServeOptions
-from ninja.serve.problems import RETRY_SECONDS, Problem, problem_of
+from ninja.serve.problems import RETRY_SECONDS, Problem
+from ninja.serve.requests import check_phrases
 from ninja.serve.scorer import Phrases, Scorer
 from ninja.serve.updates import StreamRequest, Update, stream_request, update_of
 
@@ -116,10 +116,7 @@ class Streams:
             fields["disconnected"] = True
             return 499
         except Exception as error:  # any error, as it must end this session only
-            problem = problem_of(error)
-            fields["problem"] = problem.detail[:500]
-            if problem.status == 500:
-                LOGGER.log(logging.ERROR, "error", exc_info=error, extra={"fields": fields})
+            problem = logged_problem(error, fields)
             try:
                 await socket.send_text(json.dumps(problem.document))
                 await socket.close(CODES.get(problem.status, MALFORMED))
@@ -175,9 +172,7 @@ class Streams:
         """Create the session that the first message describes; called in a worker thread."""
         content = message if isinstance(message, bytes) else message.encode("utf-8", "surrogatepass")
         request = stream_request(content)
-        if request.num_phrases > self._options.max_phrases:
-            most = self._options.max_phrases
-            raise Problem(413, f"the request has {request.num_phrases} phrases; at most {most} are allowed")
+        check_phrases(request.entities, self._options.max_phrases)
         phrases = self._scorer.phrases(request.key, request.lists, request.entities)
         return _Stream(self._scorer, self._options, request, phrases)
 
@@ -230,10 +225,7 @@ class _Stream:
         """Parse an update into ``(session, lattice, whether the update is final)``; called in a worker thread."""
         update = update_of(message, self.request)
         lattice = self._lattice_of(update)
-        if lattice.num_arcs > self._limits.max_lattice_arcs:
-            most = self._limits.max_lattice_arcs
-            message = f"the lattice has {lattice.num_arcs} arcs, but at most {most} are allowed; prune it first"
-            raise Problem(413, message, lattice.key)
+        check_arcs(lattice, self._limits.max_lattice_arcs)
         self._lattice = lattice
         options = self._scorer.options_for(lattice)
         if self._session is None or self._session[0] != options:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -15,7 +13,7 @@ from ninja.decoding.units import CtcUnits, Scheme, ctc_units
 from ninja.lattice.lattice import SHIFTS
 from ninja.rescoring.session import StreamOptions
 from ninja.serve.problems import Problem
-from ninja.serve.requests import checked, content_of, json_values, shown
+from ninja.serve.requests import checked, content_of, from_base64, json_values, shown
 
 STREAM_FIELDS = ("key", "format", "n", "entities", "lists", "agreement", "min_posterior", "ctc")
 CTC_FIELDS = ("units", "blank", "scheme", "boundary", "frame_shift")
@@ -35,11 +33,6 @@ class StreamRequest:
     options: StreamOptions = field(default_factory=StreamOptions)
     units: CtcUnits | None = None  # units of the frames, if the session decodes frames
     frame_shift: float | None = None  # seconds per frame
-
-    @property
-    def num_phrases(self) -> int:
-        """Number of phrases in the request, not counting the phrases of named lists."""
-        return sum(map(len, self.entities.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +92,7 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
     if request.units is not None:
         if not isinstance(value, str):
             raise Problem(400, f"frames is {shown(value)}, but must be text in base64")
-        try:
-            rows = base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise Problem(400, f"frames is not base64: {error}") from None
-        return Update(frames=_frames(rows, request.units), final=final)
+        return Update(frames=_frames(from_base64(name, value), request.units), final=final)
     options: dict[str, Any] = {"key": request.key} | ({} if request.format is None else {"format": request.format})
     return Update(content_of(name, value, options), options.get("format"), final=final)
 
