@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from ninja.cli.command import Command, InputFile, ModelFile, NamedFile, Sectioned
-from ninja.cli.main import Console
+from ninja.cli.main import current_console
 from ninja.cli.models import (
     DEVICE_HELP,
     WORD_OPTIONS,
@@ -175,17 +175,17 @@ def score(
     check_range("unk_penalty", unk_penalty, finite=True)
     if model.unk is None and model.takes_oov_score:
         model.score_oovs("skip")
-        click.echo(f"ninja: {name} has no <unk>; skipping OOVs, like SRILM (see --oov-score)", err=True)
+        current_console().say(f"{name} has no <unk>; skipping OOVs, like SRILM (see --oov-score)")
     lines = _lines(text)
     head = list(islice(lines, HEAD_LINES))
     if not as_ids and not model.reads_written:
-        forms = LexicalForms(normalizer, lambda note: click.echo(f"ninja: {note}", err=True))
+        forms = LexicalForms(normalizer, current_console().say)
         if not forms.normalizer_of([word for _, _, fields in head for word in fields[keys:]]).is_identity:
             model = LexicalLM(model, forms)
     sentences = _sentences(model, chain(head, lines), text, keys, as_ids)
     totals = Perplexity(skips_unknown=model.oov_score == "skip" and not unk_penalty)
     to_stdout = output_file == "-"
-    with text_output(output_file) as stream, Console().progress("sentences", to_stdout=to_stdout) as bar:
+    with text_output(output_file) as stream, current_console().progress("sentences", to_stdout=to_stdout) as bar:
         while batch := list(islice(sentences, BATCH)):
             if keys and not totals.num_sentences:
                 _warn_of_words(model, [sentence.key for sentence in batch])
@@ -197,7 +197,7 @@ def score(
             if bar is not None:
                 bar.step(batch[-1].key, totals.num_sentences, share=batch[-1].share)
     for line in totals.lines():
-        click.echo(f"ninja: {line}", err=True)
+        current_console().say(line)
 
 
 @lm.command(cls=Sectioned)
@@ -240,7 +240,7 @@ def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
     else:
         return
     advice = "use --no-keys if the lines have no keys"
-    click.echo(f"ninja: warning: the first word of each line is taken as its key, but {reason}; {advice}", err=True)
+    current_console().say(f"warning: the first word of each line is taken as its key, but {reason}; {advice}")
 
 
 def _sentences(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import click
 
 from ninja.cli.command import Command, NamedFile, given_on_command_line, grouped, keeps_defaults
+from ninja.cli.main import current_console
 from ninja.cli.options import ListType, from_fields, reads, section
 from ninja.errors import OptionError
 from ninja.io.inputs import Inputs
@@ -218,6 +219,5 @@ def with_list_weights(inputs: Inputs, models: ModelFiles, options: RescoreOption
     """
     if models.old_lm is not None or fitting_weights(inputs) is not LISTS:
         return options
-    click.echo(f"ninja: {LISTS}, the defaults for {LISTS.kind}; set --lm-weight or --word-penalty to change them",
-               err=True)  # fmt: skip
+    current_console().say(f"{LISTS}, the defaults for {LISTS.kind}; set --lm-weight or --word-penalty to change them")
     return replace(options, lm_weight=LISTS.lm_weight, word_penalty=LISTS.word_penalty)

@@ -12,9 +12,9 @@ import click
 from ninja.cli.command import Command
 from ninja.cli.options import USUAL_SCALE, section
 from ninja.cli.source import HEADER, SCALES, as_scales, complete, source_names
-from ninja.errors import OptionError, OutputError
+from ninja.errors import OptionError
 from ninja.evaluate import Grid
-from ninja.files.output import text_output
+from ninja.files.output import reported, text_output
 from ninja.io.sources import KEYS
 from ninja.lattice import Scales
 
@@ -164,10 +164,8 @@ def write_grid(grid: Grid, folder: str) -> None:
     names = [f"wer_{_row(scales)}_{scales.word_penalty}" for scales in grid.scales]
     if duplicates := {name for name in names if names.count(name) > 1}:
         raise OptionError(f"{folder}: {min(duplicates)} would be written twice; use scales that differ more")
-    try:
+    with reported(folder, "created"):
         os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot be created: {error.strerror or error}", folder) from error
     rows = ["\t".join(_COLUMNS)]
     for index, (scales, name, rate) in enumerate(zip(grid.scales, names, grid.rates, strict=True)):
         with text_output(os.path.join(folder, name)) as file:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from ninja.cli.main import MAX_SHOWN
+from ninja.cli.main import MAX_SHOWN, current_console
 from ninja.errors import NinjaError, OptionError, counted, named
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import names_job
@@ -42,7 +42,7 @@ def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) 
 
     record = run_shard(plan, shard, work)
     if was_finished:
-        click.echo(f"ninja: shard {shard.number} of {shard.of} {_summary(record)}", err=True)
+        current_console().say(f"shard {shard.number} of {shard.of} {_summary(record)}")
     context.exit(1 if record.failures else 0)
 
 
@@ -212,13 +212,12 @@ def report(run: JoinedRun) -> NoReturn:
     """Print the joined files and the failures of the shards, and exit."""
     failures = [failure for record in run.records for failure in record.failures]
     for failure in failures[:MAX_SHOWN]:
-        click.echo(f"ninja: failed: {failure.message}", err=True)
+        current_console().say(f"failed: {failure.message}")
     if len(failures) > MAX_SHOWN:
         keys = [failure.key or failure.path or "?" for failure in failures]
-        click.echo(f"ninja: {len(keys)} failed: {named(keys)}", err=True)
+        current_console().say(f"{len(keys)} failed: {named(keys)}")
     failed = f", {len(failures)} failed" if failures else ""
     files = " ".join(run.outputs)
-    click.echo(
-        f"ninja: {files}: {counted(run.lattices, 'lattice')} from {counted(run.plan.shards, 'shard')}{failed}", err=True
-    )
+    count = f"{counted(run.lattices, 'lattice')} from {counted(run.plan.shards, 'shard')}"
+    current_console().say(f"{files}: {count}{failed}")
     click.get_current_context().exit(1 if failures else 0)

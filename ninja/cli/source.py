@@ -302,7 +302,7 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
     except OptionError as error:
         if not {"acoustic_scale", "word_penalty"} <= user_scales:
             raise
-        _say(f"{error.message.partition(';')[0]}; using the scales of the options instead")
+        current_console().say(f"{error.message.partition(';')[0]}; using the scales of the options instead")
         return CompletedScales(values, names, defaults=defaults)
     if chosen is None:
         return CompletedScales(values, names, defaults=defaults)
@@ -311,14 +311,16 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
     others = {name: values[name] for name, value in in_files.items() if name in user_scales and values[name] != value}
     if from_files or others:
         exceptions = f"; overridden by options: {_formatted(others)}" if others else ""
-        _say(f"scales from {chosen.path}: {_formatted(in_files)}{exceptions}")
+        current_console().say(f"scales from {chosen.path}: {_formatted(in_files)}{exceptions}")
     return CompletedScales(values | from_files, names, chosen, defaults - from_files.keys())
 
 
 def say_default(inputs: Inputs) -> None:
     """If no scale is set, print a note that the acoustic scale is 1."""
     if inputs.default_scales == KEYS.keys():
-        _say("using acoustic scale 1; set --acoustic-scale or --lmwt, or provide a scale file next to the lattices")
+        current_console().say(
+            "using acoustic scale 1; set --acoustic-scale or --lmwt, or provide a scale file next to the lattices"
+        )
 
 
 def fitting_acoustic_scale(inputs: Inputs, default: float) -> float:
@@ -332,7 +334,7 @@ def fitting_acoustic_scale(inputs: Inputs, default: float) -> float:
     """
     if "acoustic_scale" not in inputs.default_scales or (kind := inputs.single_scores()) is None:
         return default
-    _say(f"using acoustic scale 1, the default for {kind}; set --acoustic-scale to change it")
+    current_console().say(f"using acoustic scale 1, the default for {kind}; set --acoustic-scale to change it")
     return 1.0
 
 
@@ -341,7 +343,9 @@ def _has_unused_headers(sources: Sources) -> bool:
     for name, scales in header_scales_of(sources):
         if scales != NO_SCALES:
             values = {option: getattr(scales, field) for option, field in KEYS.items()}
-            _say(f"{name}: ignoring the scales in the header ({_formatted(values)}); set --lm-scale header to use them")
+            current_console().say(
+                f"{name}: ignoring the scales in the header ({_formatted(values)}); set --lm-scale header to use them"
+            )
             return True
     return False
 
@@ -356,7 +360,7 @@ def _header_values(sources: Sources, values: dict[str, Any], user_scales: frozen
         for option, field in KEYS.items()
         if option == "lm_scale" or option not in user_scales
     }
-    _say(f"scales from the header of {name}: {_formatted(from_files)}")
+    current_console().say(f"scales from the header of {name}: {_formatted(from_files)}")
     return values | from_files
 
 
@@ -374,10 +378,6 @@ def scales_set_by_user(context: click.Context) -> frozenset[str]:
 
 def _formatted(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in values.items())
-
-
-def _say(message: str) -> None:
-    click.echo(f"ninja: {message}", err=True)
 
 
 def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.command import InputFile, ModelFile, NamedFile, given_on_command_line
-from ninja.cli.main import Console
+from ninja.cli.main import Console, current_console
 from ninja.cli.options import ListType, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError, counted
@@ -71,7 +71,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
     with needed_for("training a network"):
         from ninja.train.loop import train as train_model
 
-    console = Console()
+    console = current_console()
     note = describe_devices(options.device, [chosen_device(options.device)])
     if note is not None:
         console.say(note)
@@ -167,7 +167,7 @@ def ngram(
     options = NgramOptions(**values)
     tagger = None if classes is None else _tagger(classes)
     sentences = read_sentences(text)
-    with Console().progress("steps") as bar:
+    with current_console().progress("steps") as bar:
         model = train_ngram(
             sentences if tagger is None else map(tagger.tag, sentences),
             options,
@@ -179,14 +179,16 @@ def ngram(
     _summarise(model, tagger)
     perplexity = "" if dev is None else _perplexity(model, dev, tagger)
     model.write_arpa(output_file)
-    _say(f"{output_file}: {' + '.join(str(len(ngrams)) for ngrams in model.lengths)} n-grams{perplexity}")
+    current_console().say(
+        f"{output_file}: {' + '.join(str(len(ngrams)) for ngrams in model.lengths)} n-grams{perplexity}"
+    )
 
 
 def _tagger(path: str) -> Tagger:
     """Read phrase lists and return a tagger for all phrases in these lists."""
     entities = Entities.read(path)
     for problem in entities.problems:
-        _say(problem)
+        current_console().say(problem)
     phrases: dict[str, dict[str, None]] = {}
     for phrase_list in entities.all_lists:
         for name, members in phrase_list.classes.items():
@@ -194,7 +196,7 @@ def _tagger(path: str) -> Tagger:
     classless = phrases.pop("", {})
     if classless:
         subject = counted(len(classless), "phrase has no class and is", "phrases have no class and are")
-        _say(f"{path}: {subject} not replaced")
+        current_console().say(f"{path}: {subject} not replaced")
     try:
         return Tagger(phrases)
     except OptionError as error:
@@ -229,11 +231,11 @@ def _perplexity(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
 def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
     """Print statistics on the text and the model."""
     for note in () if tagger is None else tagger.notes():
-        _say(note)
+        current_console().say(note)
     tokens = [word for word in model.words if is_class(word)]
     examples = f"{', '.join(tokens[:5])}{', …' if len(tokens) > 5 else ''}"
     classes = f", including {len(tokens)} classes ({examples})" if tokens else ""
-    _say(
+    current_console().say(
         f"{counted(model.num_sentences, 'sentence')}, {counted(model.num_words, 'word')}, {model.num_unknown} of them "
         f"unknown; {counted(len(model.words), 'word')} in the vocabulary{classes}"
     )
@@ -242,10 +244,6 @@ def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
     ):
         values = ", ".join(f"{discount:.4g}" for discount in discounts.of_count)
         removed = f" after removing {before - len(ngrams)}" if before > len(ngrams) else ""
-        _say(f"{length}-grams: {len(ngrams)}{removed}; discounts {values}")
+        current_console().say(f"{length}-grams: {len(ngrams)}{removed}; discounts {values}")
     for note in model.notes:
-        _say(note)
-
-
-def _say(line: str) -> None:
-    click.echo(f"ninja: {line}", err=True)
+        current_console().say(note)

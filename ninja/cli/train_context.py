@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.command import InputFile, ModelFile, NamedFile, given_on_command_line
-from ninja.cli.main import Console
+from ninja.cli.main import Console, current_console
 from ninja.cli.options import command, from_fields, reads, writes
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOptions
 from ninja.context.deep.symbols import Symbols
@@ -78,7 +78,7 @@ def context(
         entries = listed + lexicon_entries(pronouncer, (text for text in texts if text not in pronouncer.dictionary))
     entries = [(text, phones) for text, phones in entries if text.lower() not in excluded]
     symbols = Symbols(alphabet(text for text, _ in entries), costs.phones)
-    console = Console()
+    console = current_console()
     with console.progress("steps") as bar:
         encoder = train_encoder(entries, symbols, costs, options, _reporter(console, bar))
     encoder.save(output_file)
@@ -113,7 +113,7 @@ def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_f
 
     encoder = PhraseEncoder.load(CONTEXT if context_model is None else context_model)
     model_path = place_of(rnnlm)
-    console = Console()
+    console = current_console()
     with console.progress("steps") as bar:
         show = _reporter(console, bar)
         pointer = train_pointer(

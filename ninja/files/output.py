@@ -101,14 +101,18 @@ def _checked(target: Target) -> Target:
 
 
 @contextlib.contextmanager
-def reported(path: str) -> Iterator[None]:
-    """Convert an OSError that is raised in a ``with`` block to an `OutputError` for a path."""
+def reported(path: str, action: str = "written") -> Iterator[None]:
+    """Convert an OSError that is raised in a ``with`` block to an `OutputError` for a path.
+
+    Args:
+        action: Past participle in the message "PATH: cannot be …".
+    """
     try:
         yield
     except OutputError:
         raise
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror or error}", path) from error
+        raise OutputError(f"cannot be {action}: {error.strerror or error}", path) from error
 
 
 class StandardOutput:

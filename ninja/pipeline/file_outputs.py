@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from ninja.errors import LatticeError, NinjaError, OptionError, OutputError, VocabularyError
-from ninja.files.output import part_of, target
+from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
+from ninja.files.output import part_of, reported, target
 from ninja.files.stream import is_remote, names_job, with_number
 from ninja.formats.format import KALDI, by_extension
 from ninja.io.inputs import Inputs, Output
@@ -109,10 +109,8 @@ def output_folder(output: Output) -> Iterator[None]:
     if names_job(folder) or os.path.isdir(folder) or is_remote(folder):
         yield
         return
-    try:
+    with reported(folder, "created"):
         os.makedirs(folder)
-    except OSError as error:
-        raise OutputError(f"cannot be created: {error.strerror or error}", folder) from error
     try:
         yield
     finally:

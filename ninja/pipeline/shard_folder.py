@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ninja.errors import InputError, OutputError
+from ninja.errors import InputError
 from ninja.files import remote
 from ninja.files.output import reported
 from ninja.files.stream import is_file, is_remote, open_raw
@@ -34,10 +34,8 @@ class ShardFolder:
         Raises:
             OutputError: The folder that should contain it does not exist or cannot be written to.
         """
-        try:
+        with reported(self.attempts, "created"):
             Path(self.attempts).mkdir(exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"cannot be created: {error.strerror or error}", self.attempts) from error
 
     def tidy(self) -> None:
         """Remove the local temporary folder of a remote folder unless other attempts use it."""

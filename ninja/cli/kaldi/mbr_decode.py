@@ -36,8 +36,8 @@ from ninja.cli.source import reads_lattices, results, scales
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences
-from ninja.errors import LatticeError, OutputError, counted
-from ninja.files.output import text_output
+from ninja.errors import LatticeError, counted
+from ninja.files.output import reported, text_output
 from ninja.files.stream import SPECIFIER, Guard
 from ninja.formats.mesh import write_mesh
 from ninja.formats.network_json import write_network
@@ -205,10 +205,8 @@ def mbr_decode(
 def _writer(stack: ExitStack, name: str, file: str, guard: Guard | None) -> Callable[[str, Any], object]:
     """Open an output and return a function that writes the result for a lattice to this output."""
     if name == "mesh_dir":
-        try:
+        with reported(file, "created"):
             os.makedirs(file, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"cannot be created: {error.strerror or error}", file) from error
         return partial(_write_mesh, file, guard)
     if name == "json_file":
         stream = stack.enter_context(text_output(file))

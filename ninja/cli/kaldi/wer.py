@@ -6,6 +6,7 @@ import click
 
 from ninja import evaluate
 from ninja.cli.command import LAST_SECTIONS, InputFile, OutputFile
+from ninja.cli.main import current_console
 from ninja.cli.options import command, section, switch, writes
 from ninja.errors import FormatError, counted, named
 from ninja.evaluate import Mode
@@ -79,7 +80,7 @@ def align_text(
                 stream.write(evaluate.aligned_line(key, pairs, special_symbol, separator) + "\n")
     if missing:
         keys = counted(len(missing), f"key of {text1} is", f"keys of {text1} are")
-        click.echo(f"ninja: {keys} not in {text2}: {named(missing)}", err=True)
+        current_console().say(f"{keys} not in {text2}: {named(missing)}")
         click.get_current_context().exit(1)
 
 
@@ -115,8 +116,7 @@ def compute_wer_bootci(
     intervals = evaluate.bootstrap(texts[0], texts[1], others, mode, replications, seed, speakers=speakers)
     click.echo(str(intervals))
     if (change := intervals.difference) is not None:
-        click.echo(
-            f"ninja: Set2 - Set1: {change.mean:.2f} 95% Conf Interval [ {change.low:.2f}, {change.high:.2f} ], "
-            f"p = {intervals.p_value:.4f}",
-            err=True,
+        current_console().say(
+            f"Set2 - Set1: {change.mean:.2f} 95% Conf Interval [ {change.low:.2f}, {change.high:.2f} ], "
+            f"p = {intervals.p_value:.4f}"
         )
