@@ -451,6 +451,13 @@ def refuse_without(option: str, dependent: Collection[str]) -> None:
         raise OptionError(f"{', '.join(flags)} can be used only with {option}")
 
 
+def refuse_all_but(names: Collection[str], reason: str) -> None:
+    """Raise `OptionError` if the command line contains options other than the named ones."""
+    others = {parameter.name or "" for parameter in click.get_current_context().command.params}.difference(names)
+    if flags := given_on_command_line(others):
+        raise OptionError(f"{reason}; omit {', '.join(flags)}")
+
+
 def keeps_defaults(names: Collection[str]) -> bool:
     """Return whether none of the named options is set on the command line or in an options file."""
     context = click.get_current_context()

@@ -289,8 +289,7 @@ def context(
 def _report(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:
     """Return the line of ``--report`` for a lattice: its best path, the phrases on this path, and the added phrases."""
     words = best_words(lattice, scales)
-    matches = stage.matches(lattice.key, words)
-    phrases = [{"class": match.cls, "text": match.text, "begin": match.begin, "end": match.end} for match in matches]
+    phrases = [match.as_dict() for match in stage.matches(lattice.key, words)]
     added = [
         {
             "class": phrase.cls,

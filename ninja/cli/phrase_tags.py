@@ -29,7 +29,4 @@ class PhraseTags:
         """Return ``(tagged transcript, phrases as JSON objects)`` for an utterance."""
         self._stage.bind(self._words, self._log, len(self._words) - 1 if self._words.grows else 0)
         matches = self._stage.matches(key, words)
-        phrases = [
-            {"class": match.cls, "text": match.text, "begin": match.begin, "end": match.end} for match in matches
-        ]
-        return tagged(words, matches), phrases
+        return tagged(words, matches), [match.as_dict() for match in matches]

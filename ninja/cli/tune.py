@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 import click
 
-from ninja.cli.command import Lattices, given_on_command_line, refuse_without
+from ninja.cli.command import Lattices, refuse_all_but, refuse_without
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
 from ninja.cli.history import history_of_speakers, recordings
 from ninja.cli.main import current_console
@@ -22,7 +22,7 @@ from ninja.cli.models import (
 from ninja.cli.options import command, from_fields, output_file, reads, section, write_config, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone, use_log
 from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
-from ninja.cli.tune_context import CHOSEN, GeneralSet, choose_pointer_weights, search_options, tune_boosts
+from ninja.cli.tune_context import CHOSEN, OF_INPUT, GeneralSet, choose_pointer_weights, search_options, tune_boosts
 from ninja.cli.tune_correction import correction_options, tune_threshold
 from ninja.context.settings import Context
 from ninja.errors import OptionError, counted
@@ -36,14 +36,12 @@ from ninja.rescoring.utterances import RescoreReport
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import Tuned, tune_weights
 
-OF_SCALES = {"source", "ref", "utt2spk", "output_file", "acoustic_scale", "word_penalty", "normalizer"}
-OF_SCALES |= {"words", "format", "encoding", "on_error", "allow_pipes"}
+OF_SCALES = OF_INPUT | {"utt2spk"}
 OF_BOTH = OF_SCALES | {*OF_RESCORING, "old_lm", "map_words", "oov_score"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # options shared with rescoring
-OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
-OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
 OF_TUNING = tuple(field.name for field in fields(GeneralSet))
-OF_CONTEXT |= {*OF_TUNING}
+OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
+OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING, *OF_TUNING}
 
 
 @command
@@ -158,7 +156,7 @@ def tune(
             raise OptionError(
                 "--carry-over requires a language model; specify a model with --rnnlm, or omit --carry-over"
             )
-        _refuse_all_but(OF_SCALES | {"rnnlm"}, f"--rnnlm {NO_MODEL} chooses scales of the first pass")
+        refuse_all_but(OF_SCALES | {"rnnlm"}, f"--rnnlm {NO_MODEL} chooses scales of the first pass")
         _tune_first_pass(inputs, ref, options, speakers, output_file)
     else:
         _tune_weights(inputs, ref, models, options, num_sentences, speakers, history, output_file)
@@ -257,11 +255,4 @@ def _refuse_others(context: Context | None) -> None:
     if context is None:
         refuse_without("--entities", OF_CONTEXT)
     else:
-        _refuse_all_but(OF_CONTEXT | OF_BOTH, "--entities chooses boosts instead of rescoring weights")
-
-
-def _refuse_all_but(names: Collection[str], reason: str) -> None:
-    """Raise `OptionError` for options on the command line other than the named ones."""
-    others = {parameter.name or "" for parameter in click.get_current_context().command.params}.difference(names)
-    if flags := given_on_command_line(others):
-        raise OptionError(f"{reason}; omit {', '.join(flags)}")
+        refuse_all_but(OF_CONTEXT | OF_BOTH, "--entities chooses boosts instead of rescoring weights")

@@ -10,13 +10,14 @@ from typing import Any, get_args
 
 import click
 
-from ninja.cli.command import Command, NamedFile, given_on_command_line, refuse_without
+from ninja.cli.command import Command, NamedFile, given_on_command_line, refuse_all_but, refuse_without
 from ninja.cli.confidence import unboosted_option
 from ninja.cli.confident_words import unboosted_lattices
 from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms
 from ninja.cli.options import reads, section
 from ninja.cli.source import fitting_acoustic_scale
+from ninja.cli.tune_context import OF_INPUT
 from ninja.errors import OptionError, counted
 from ninja.evaluate import read_text
 from ninja.files.output import text_output
@@ -28,11 +29,7 @@ from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.confidence import Method, tune_confidence
 
 # Options of `ninja tune` that apply to the fit of a confidence model.
-OF_FIT = {
-    *("source", "ref", "utt2spk", "output_file", "acoustic_scale", "word_penalty", "normalizer"),
-    *("confidence", "confidence_map", "confidence_lm", "unboosted"),
-    *("words", "format", "encoding", "on_error", "allow_pipes"),
-}
+OF_FIT = OF_INPUT | {"utt2spk", "confidence", "confidence_map", "confidence_lm", "unboosted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +49,7 @@ class ConfidenceFit:
         output_file: str,
     ) -> None:
         """Fit a confidence model and write it."""
-        others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_FIT
-        if wrong := given_on_command_line(others):
-            raise OptionError(f"--confidence fits a confidence model, not rescoring weights; omit {', '.join(wrong)}")
+        refuse_all_but(OF_FIT, "--confidence fits a confidence model, not rescoring weights")
         if self.map == "monotone" and (wrong := given_on_command_line(["confidence_lm", "unboosted"])):
             raise OptionError(f"a monotone map uses posteriors only; omit {', '.join(wrong)}")
         references = read_text(ref)

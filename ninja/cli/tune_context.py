@@ -16,7 +16,7 @@ from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, check_models, with_ac
 from ninja.cli.main import current_console
 from ninja.cli.models import WORD_OPTIONS, with_list_weights
 from ninja.cli.options import write_config
-from ninja.cli.source import fitting_acoustic_scale, use_log
+from ninja.cli.source import READING, fitting_acoustic_scale, use_log
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.loader import load_ngram, load_pointer
@@ -40,6 +40,8 @@ from ninja.tune.plot import check_picture, plot_trade_off
 from ninja.tune.pointer import PointerSet, tune_pointer
 from ninja.tune.weights import word_error_rate
 
+# Options of `ninja tune` that have a meaning whatever is tuned.
+OF_INPUT = {"source", "ref", "output_file", "acoustic_scale", "word_penalty", "normalizer", "on_error", *READING}
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 
 

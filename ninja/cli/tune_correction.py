@@ -6,10 +6,10 @@ import shlex
 
 import click
 
-from ninja.cli.command import given_on_command_line
+from ninja.cli.command import refuse_all_but
 from ninja.cli.main import current_console
 from ninja.cli.options import section, write_config
-from ninja.cli.tune_context import changed_options
+from ninja.cli.tune_context import OF_INPUT, changed_options
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.stage import Correcting, Correction
 from ninja.context.settings import Context
@@ -23,9 +23,7 @@ from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.correction import tune_correction
 
 PRONUNCIATIONS = ("letters_only", "lexicon", "confusion")
-OF_CORRECTIONS = {"source", "ref", "entities", "utt2group", "correct", "max_false_corrections", "output_file"}
-OF_CORRECTIONS |= {"acoustic_scale", "word_penalty", "normalizer", "words", "format", "encoding", "on_error"}
-OF_CORRECTIONS |= {"allow_pipes", *PRONUNCIATIONS}
+OF_CORRECTIONS = OF_INPUT | {"entities", "utt2group", "correct", "max_false_corrections", *PRONUNCIATIONS}
 
 correction_options = section(
     "Tuning of corrections",
@@ -51,9 +49,7 @@ def tune_threshold(
     """Choose the threshold for corrections and write it to a file for ``ninja correct --config``."""
     if context is None:
         raise OptionError("--correct requires --entities, the phrases of the utterances")
-    others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CORRECTIONS
-    if wrong := given_on_command_line(others):
-        raise OptionError(f"--correct chooses only the correction threshold; omit {', '.join(wrong)}")
+    refuse_all_but(OF_CORRECTIONS, "--correct chooses only the correction threshold")
     inputs.format = inputs.format or detect_transcripts(inputs)
     inputs.needs_words = True
     scales = Scales(options.acoustic_scale, 1.0, options.word_penalty)

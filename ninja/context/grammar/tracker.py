@@ -34,6 +34,10 @@ class Match:
     cls: str  # class, "" for a phrase without one
     text: str
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the match as a JSON object."""
+        return {"class": self.cls, "text": self.text, "begin": self.begin, "end": self.end}
+
 
 class Tracker:
     """Tracker of word histories in a contextual grammar.
