@@ -32,6 +32,7 @@ MAX_SHOWN = 3  # failures of each kind that are printed
 _NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # parts that differ between failures of one kind
 AnyLog = TypeVar("AnyLog", bound=Log)
 _shown: ProgressBar | None = None  # the progress line on the terminal
+_signal: int | None = None  # number of the first signal that terminates the program
 
 
 class UnreadOutput(Exception):
@@ -55,6 +56,8 @@ class Commands(click.Group):
             return None
         entry = COMMANDS[name]
         module = importlib.import_module(f"ninja.cli.{entry.module}")
+        if _signal is not None:  # the compiler of CPython can suppress the exception of the handler
+            raise Terminated(_signal)
         return cast(click.Command, getattr(module, entry.function or name.replace("-", "_")))
 
     def resolve_command(
@@ -204,12 +207,15 @@ def _run(arguments: list[str]) -> int:
 @contextmanager
 def _raising_on_signals() -> Iterator[None]:
     """Raise `Terminated` on SIGTERM and SIGHUP, so that unfinished outputs are removed."""
+    global _signal
 
     def terminate(number: int, frame: object) -> None:
+        global _signal
+        _signal = number
         signal.signal(number, signal.SIG_IGN)  # ignore repeated signals
         raise Terminated(number)
 
-    handlers = {}
+    _signal, handlers = None, {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 from example_lattices import ARCHIVE, KEYS, ROOT, TEXT, WORDS
@@ -268,6 +269,20 @@ def test_a_signal_ends_the_command_without_traceback_or_files(tmp_path, small, j
         assert process.wait(timeout=60) == code
     assert b"Traceback" not in process.stderr.read()
     assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_signal_during_an_import_that_suppresses_exceptions_ends_the_command(ninja, small, tmp_path, monkeypatch):
+    def import_module(name):
+        with suppress(BaseException):
+            signal.raise_signal(signal.SIGTERM)
+        return sys.modules[name]
+
+    assert ninja("prune", small, "-o", tmp_path / "out.ark")[0] == 0
+    monkeypatch.setattr("ninja.cli.main.importlib.import_module", import_module)
+    assert ninja("prune", small, "-o", tmp_path / "other.ark") == (143, "", "ninja: terminated by SIGTERM\n")
+    assert not (tmp_path / "other.ark").exists()
+    monkeypatch.undo()
+    assert ninja("prune", small, "-o", tmp_path / "other.ark")[0] == 0
 
 
 def test_a_full_disk_is_reported(small):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 
 import click
@@ -396,8 +397,8 @@ def test_config_reads_standard_input(ninja, bed, monkeypatch):
     Path("scales.toml").write_text("acoustic_scale = 0.5\n")
     expected = ninja("best", "lat.ark", "--config", "scales.toml")
     assert expected != ninja("best", "lat.ark")
-    monkeypatch.setattr("sys.stdin", Path("scales.toml").open())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"acoustic_scale = 0.5\n")))
     assert ninja("best", "lat.ark", "--config", "-") == expected
-    monkeypatch.setattr("sys.stdin", Path("scales.toml").open())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"acoustic_scale = 0.5\n")))
     code, _, errors = ninja("best", "-", "--config", "-")
     assert (code, "only one of the inputs can be standard input (-)" in errors) == (2, True)
