@@ -215,7 +215,6 @@ PROGRAMS = {
     "decode": "best",
     "1-best": "best",
     "one-best": "best",
-    "best-path": "best",
     "ctm": "to-ctm-conf",
     "help": "--help",
 }

@@ -14,7 +14,7 @@ import click
 
 from ninja import evaluate
 from ninja.cli.command import InputFile, NamedFile, OutputFolder, given_on_command_line
-from ninja.cli.kaldi.wer import MODE_HELP
+from ninja.cli.kaldi.wer import mode_option
 from ninja.cli.main import current_console
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import command, reads, section, writes
@@ -68,7 +68,7 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of re
 
 @command
 @click.argument("reference", type=InputFile())
-@click.option("--mode", type=click.Choice(["strict", "all", "present"]), default="strict", help=MODE_HELP)
+@mode_option
 @click.option("--oracle", is_flag=True, help="Score the path with the fewest errors instead of the best path.")
 @reads("--segments", "Kaldi's segments of the recordings, required if REFERENCE or SOURCE is in STM format.")
 @reads("--biasing", "Biasing lists; print separate word error rates for rare words and for other words.")

@@ -102,11 +102,7 @@ def _checked(target: Target) -> Target:
 
 @contextlib.contextmanager
 def reported(path: str, action: str = "written") -> Iterator[None]:
-    """Convert an OSError that is raised in a ``with`` block to an `OutputError` for a path.
-
-    Args:
-        action: Past participle in the message "PATH: cannot be …".
-    """
+    """Convert an OSError that is raised in a ``with`` block to an `OutputError`: the path cannot be `action`."""
     try:
         yield
     except OutputError:

@@ -7,9 +7,8 @@ from .comparison import (
     Utterance as Utterance,
     compare as compare,
 )
-from .correction_page import correction_page as correction_page
 from .detours import Detours as Detours, detours as detours
 from .drawing import Drawing as Drawing, ShowOptions as ShowOptions, draw as draw
 from .notebook import picture as picture
-from .page import lattice_page as lattice_page
+from .page import correction_page as correction_page, lattice_page as lattice_page
 from .report_page import report_page as report_page

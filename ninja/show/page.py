@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -28,6 +29,28 @@ def lattice_page(drawing: Drawing) -> str:
         title=f"{lattice.key}: lattice",
         key=lattice.key,
         subtitle=f"{lattice.num_arcs:,} arcs, {lattice.num_states:,} states",
+    )
+
+
+def correction_page(changes: Sequence[Mapping[str, Any]], num_utterances: int) -> str:
+    """Return an HTML page on which each correction can be accepted or rejected.
+
+    The page saves the decisions as lists of changes in JSON:
+    ``{"accepted": [...], "rejected": [...], "undecided": [...]}``.
+
+    Args:
+        changes: Records of the changes; see ``ninja.context.correction.report``.
+        num_utterances: Total number of utterances, including utterances without corrections.
+    """
+    return render(
+        "corrections.html",
+        ("base.css", "corrections.css"),
+        ("corrections.js",),
+        {"changes": list(changes)},
+        title="Corrections",
+        count=len(changes),
+        utterances=num_utterances,
+        corrected=len({change["utt"] for change in changes}),
     )
 
 

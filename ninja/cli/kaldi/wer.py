@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
 from ninja import evaluate
@@ -13,14 +15,20 @@ from ninja.evaluate import Mode
 from ninja.files.output import text_output
 from ninja.lattice.text import NONE
 
-MODE_HELP = "Skip references without a hypothesis (present), score them as empty (all), or stop with an error (strict)."
+mode_option = click.option(
+    "--mode",
+    type=click.Choice(get_args(Mode)),
+    default="strict",
+    help="Stop with an error if a reference has no hypothesis (strict), score such references as empty (all), or skip "
+    "them (present).",
+)
 
 
 @command
 @click.argument("reference", type=InputFile())
 @click.argument("hypothesis", type=InputFile())
 @click.argument("statistics", required=False, type=OutputFile())
-@click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
+@mode_option
 @switch("--text", False, "No effect; words and word ids are compared in the same way.")
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
     """Compute word and sentence error rates of transcripts, like Kaldi's compute-wer.
@@ -88,7 +96,7 @@ def align_text(
 @click.argument("reference", type=InputFile())
 @click.argument("hypothesis", type=InputFile())
 @click.argument("other", required=False, type=InputFile())
-@click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
+@mode_option
 @click.option("--replications", type=click.IntRange(1, 2**31 - 1), default=10_000, help="Number of bootstrap samples.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random numbers.")
 @click.option(
