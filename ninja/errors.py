@@ -39,7 +39,8 @@ class NinjaError(Exception):
 
     Args:
         message: One line with the problem, the offending value and the remedy.
-        path: File, stream or rspecifier that caused the error.
+        path: File or rspecifier that caused the error; ``-`` is standard input or, for an `OutputError`, standard
+            output.
         key: Key of the lattice.
         line: Line in a text file, counted from 1.
         byte: Offset in a binary file, counted from 0.
@@ -65,6 +66,8 @@ class NinjaError(Exception):
 
     def __str__(self) -> str:
         place = self.path or ""
+        if place == "-":
+            place = "standard output" if isinstance(self, OutputError) else "standard input"
         if self.line is not None:
             place += f":{self.line}"
         if self.byte is not None:

@@ -319,7 +319,7 @@ def test_split_uses_and_standard_input_requires_a_symbol_table(ninja, cwd, monke
     with open("lat.ark") as file:
         monkeypatch.setattr("sys.stdin", file)
         code, _, errors = ninja("convert", "-", "--to", "slf", "-o", "out")
-    assert (code, "-: found no words.txt or words.txt.gz next to it" in errors) == (2, True)
+    assert (code, "standard input: found no words.txt or words.txt.gz next to it" in errors) == (2, True)
 
 
 def test_projected_labels_are_refused_by_formats_with_words(ninja, cwd):

@@ -14,7 +14,9 @@ import pytest
 from lattice_files import write_all
 
 from ninja.cli.main import main
-from ninja.errors import NinjaError, OptionError
+from ninja.context.sound.pronunciation import read_lexicon
+from ninja.errors import NinjaError, OptionError, OutputError
+from ninja.formats.kaldi.word_phones import read_align_lexicon
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
@@ -166,6 +168,18 @@ def test_a_malformed_script_file_on_standard_input_is_refused(folder, monkeypatc
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"alone\n")))
     with pytest.raises(NinjaError, match="standard input:1"):
         list(read("scp:-"))
+
+
+@pytest.mark.parametrize("read_text", [SymbolTable.read, read_align_lexicon, read_lexicon])
+def test_errors_of_files_named_by_a_hyphen_are_located_in_standard_input(monkeypatch, read_text):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n")))
+    with pytest.raises(NinjaError, match=r"^standard input:1: ") as caught:
+        read_text("-")
+    assert caught.value.path == "-"
+
+
+def test_an_output_named_by_a_hyphen_is_standard_output():
+    assert str(OutputError("is not open", "-", key="u")) == "standard output, key 'u': is not open"
 
 
 def test_split_refuses_a_pipe_because_it_reads_twice(pipe, capfd):

@@ -98,11 +98,11 @@ def find_table(source: Sequence[str]) -> str:
     tables = list(dict.fromkeys(table for paths in candidates.values() for table in paths))
     without = next((name for name, paths in candidates.items() if not paths), None)
     if without is not None:
-        message = f"{without}: found no {' or '.join(TABLE_NAMES)} next to it"
+        message = f"found no {' or '.join(TABLE_NAMES)} next to it"
         if tables:
             second = next(name for name, paths in candidates.items() if paths)
             message = f"{message}, but one next to {second}"
-        raise OptionError(f"{message}; set the symbol table with --words")
+        raise OptionError(f"{message}; set the symbol table with --words", without)
     for second in tables[1:]:
         import filecmp  # for several tables only
 
