@@ -7,6 +7,7 @@ from pathlib import Path
 
 import ninja
 from ninja.formats.format import formats
+from ninja.formats.nbest.text_rows import split
 from ninja.graph import lattice_nbest
 from ninja.lattice.nbest import sentence
 
@@ -18,6 +19,7 @@ FILES = {
     for path in sorted(FOLDER.glob("*.json*"))
     if re.fullmatch(re.escape(form.name) + r"(-[a-z]+)?\.jsonl?", path.name)
 }
+LETTERS = "ab,\"\\'&<éä漢\u0301\u2028\xa0\x1c😀\u200fש"  # with Unicode spaces, emoji, right-to-left letters
 Fix = Callable[[str, list[str]], list[str]]  # key and words of a hypothesis -> its new words
 
 
@@ -36,4 +38,4 @@ def correct(source: Path, target: Path, form: str, fix: Fix) -> list[str]:
 
 def replacement(old: str, new: str) -> Fix:
     """Return a function that replaces each occurrence of a word by zero or more words."""
-    return lambda _, words: [part for word in words for part in (new.split() if word == old else [word])]
+    return lambda _, words: [part for word in words for part in (split(new) if word == old else [word])]

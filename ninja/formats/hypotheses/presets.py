@@ -17,6 +17,7 @@ from ninja.formats.hypotheses.preset import Preset, WordFields
 from ninja.formats.hypotheses.reading import PresetOptions, entries
 from ninja.formats.hypotheses.rewriting import rewrite
 from ninja.formats.hypotheses.segments import SeglstEncoder, lost_elsewhere
+from ninja.formats.nbest.text_rows import split
 from ninja.formats.nbest.timed import TimedOptions
 from ninja.lattice.symbols import SymbolTable
 
@@ -33,12 +34,14 @@ def _has(name: str) -> Callable[[Any], bool]:
 
 
 def _of_words(name: str) -> Callable[[Any], bool]:
-    """Return a function that tests whether every text in a list is a single word."""
+    """Return a function that tests whether the texts in a list are single words, or empty, but not all empty."""
 
     def applies(document: Any) -> bool:
         items = document.get(name) if isinstance(document, dict) else None
         texts = [item.get("text") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-        return bool(texts) and all(isinstance(text, str) and len(text.split()) <= 1 for text in texts)
+        if not all(isinstance(text, str) for text in texts):
+            return False
+        return max((len(split(text)) for text in texts), default=0) == 1
 
     return applies
 

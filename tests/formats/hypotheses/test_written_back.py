@@ -84,8 +84,11 @@ def test_words_of_punctuation_do_not_become_empty_words(path, new, tmp_path):
     assert target.read_text().count('""') == path.read_text().count('""')
 
 
+UNUSUAL = '"quoted" back\\slash a\u2028b x\xa0y a\x1cb \x01 👩\u200d👩\u200d👧 \u200fשלום! e\u0301 é ▁a <b> &amp;'
+
+
 @pytest.mark.parametrize("path", FILES, ids=IDS)
-@pytest.mark.parametrize("new", ["two words", ""])
+@pytest.mark.parametrize("new", ["two words", "", "a\u2028b", UNUSUAL], ids=["two", "none", "separator", "unusual"])
 def test_a_word_is_split_or_removed_in_every_form_of_a_text(path, new, tmp_path):
     word, target = WORDS[path.name], tmp_path / path.name
     correct(path, target, FILES[path], replacement(word, new))
@@ -98,6 +101,14 @@ def test_a_word_is_split_or_removed_in_every_form_of_a_text(path, new, tmp_path)
     again = tmp_path / f"again-{path.name}"
     correct(target, again, form, lambda _, words: words)
     assert again.read_bytes() == target.read_bytes()
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_removing_all_words_keeps_the_utterances(path, tmp_path):
+    target, form = tmp_path / path.name, FILES[path]
+    correct(path, target, form, lambda _, words: [])
+    back = [(key, lattice.record.origin.words) for key, lattice in package.read(target, format=form)]
+    assert back == [(key, ()) for key, _ in package.read(path, format=form)]
 
 
 def texts_of(path):
