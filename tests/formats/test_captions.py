@@ -195,6 +195,16 @@ def test_losses_are_reported(tmp_path):
         package.write(tmp_path / "y.srt", to="srt:frame_shift=0")
 
 
+@pytest.mark.parametrize("words", ["<unk>", "<b c>", "{\\an8}"])
+@pytest.mark.parametrize(("name", "is_lost"), [("y.srt", True), ("y.vtt", False)])
+def test_words_that_become_tags_are_reported(tmp_path, words, name, is_lost):
+    with package.write(tmp_path / name) as output:
+        output.write(spoken("b", words))
+    assert ("words that players interpret as tags" in output.lost) == is_lost
+    shown = [lattice.record.origin.words for _, lattice in package.read(tmp_path / name)]
+    assert shown == [() if is_lost else tuple(words.split())]
+
+
 def test_an_empty_output_is_a_file_without_cues(tmp_path):
     assert write(tmp_path / "x.vtt") == "WEBVTT\n\n"
     assert write(tmp_path / "x.srt", NBest("a", (sentence(()),))) == ""

@@ -5,10 +5,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis_files import LETTERS
 
 import ninja as package
 from ninja.errors import LatticeError
+from ninja.formats.format import WriteSettings
 from ninja.formats.nbest.ctm import CtmOptions, read_ctm
+from ninja.formats.nbest.ctm_writing import CtmEncoder
+from ninja.formats.nbest.timed import TimedOptions
 from ninja.graph import lattice_nbest
 from ninja.lattice.nbest import Hypothesis, NBest
 
@@ -99,7 +103,7 @@ def test_inserted_words_without_times_are_refused(path):
         output.write(nbest)
 
 
-words = st.lists(st.text("ab,é", min_size=1, max_size=4), min_size=1, max_size=6)
+words = st.lists(st.text(LETTERS, min_size=1, max_size=4), min_size=1, max_size=6)
 lengths = st.lists(st.integers(1, 500), min_size=13, max_size=13)
 
 
@@ -112,9 +116,5 @@ def test_ctm_is_unchanged_after_write_and_read(new_words, gaps):
         ends.append(at)
     zeros = (0.0,) * (len(new_words) + 1)
     nbest = NBest("utt", (Hypothesis(tuple(new_words), zeros, zeros, tuple(begins), tuple(ends)),), 0.001)
-    from ninja.formats.format import WriteSettings
-    from ninja.formats.nbest.ctm_writing import CtmEncoder
-    from ninja.formats.nbest.timed import TimedOptions
-
     content = CtmEncoder(WriteSettings(TimedOptions(), None)).add(nbest)
     assert list(read_ctm(content, options=CtmOptions(frame_shift=0.001))) == [nbest]

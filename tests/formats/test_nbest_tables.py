@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis_files import LETTERS
 
 import ninja as package
-from ninja.errors import DependencyError, FormatError, LatticeError
+from ninja.errors import DependencyError, FormatError, LatticeError, SymbolError
 from ninja.formats.format import HEAD, by_mark
 from ninja.graph import lattice_nbest
 from ninja.lattice.nbest import NBest, sentence
@@ -118,6 +119,11 @@ def test_a_text_without_scores_has_zero_cost_and_can_be_replaced(tmp_path):
     assert table.to_pydict() == {**TABLES["texts"], "pred_text": ["Hi you.", ""]}
 
 
+def test_a_word_with_a_space_is_refused(tmp_path):
+    with pytest.raises(SymbolError, match=r"^key 'u': 'a b' cannot be written, because words are separated"):
+        write_table(tmp_path / "y.parquet", [NBest("u", (sentence(("a b",)),))])
+
+
 def test_costs_without_a_column_are_reported(tmp_path):
     pq.write_table(pa.table(TABLES["texts"]), tmp_path / "x.parquet")
     nbest = lattice_nbest(lattices(tmp_path / "x.parquet")[0], 1)
@@ -135,7 +141,7 @@ def test_other_columns_are_copied_to_json_and_lost_in_slf(tmp_path, ninja):
     assert (code, "other fields of a list" in err) == (0, True)
 
 
-words = st.lists(st.text("ab,é😀", min_size=1, max_size=4), max_size=4).map(tuple)
+words = st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=4).map(tuple)
 costs = st.floats(-1e6, 1e6, width=32).map(lambda cost: cost + 0.0)
 hypotheses = st.builds(sentence, words, costs, costs)
 lists = st.lists(

@@ -9,7 +9,7 @@ from ninja.formats.format import FIELDS, Field, WriteSettings
 from ninja.formats.hypotheses.document import DocumentEncoder
 from ninja.formats.hypotheses.mixed import TIMES_OF_WORDS, MixedEncoder, is_of
 from ninja.formats.nbest.captions import Caption, captions, wrapped
-from ninja.formats.nbest.cue_text import escaped
+from ninja.formats.nbest.cue_text import escaped, tokens
 from ninja.formats.nbest.cues import LATEST, Syntax, check_word, rewrite_cues
 from ninja.formats.nbest.timed import TimedWords
 from ninja.formats.nbest.writing import spelled
@@ -17,6 +17,7 @@ from ninja.formats.textual import encoded
 from ninja.lattice.nbest import NBest
 
 KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})  # for rewritten files
+TAGS = "words that players interpret as tags"  # message about a loss
 
 
 def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
@@ -104,11 +105,14 @@ class CaptionEncoder:
             raise LatticeError(f"{message}each recording to a separate file", key=key)
 
 
-def lost_of_cues(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
-    """Report the fields that captions cannot store; rewritten files lose no fields."""
-    if is_of(nbest, form):
-        return []
-    lost = [FIELDS["key"]]
+def lost_of_cues(nbest: NBest, settings: WriteSettings, syntax: Syntax) -> list[str]:
+    """Report words that players would hide, and fields that captions cannot store; rewritten files lose no fields."""
+    words = spelled(nbest.hypotheses[0], settings.words, nbest.key)
+    shown = tokens(escaped(" ".join(words), syntax.markup), syntax.markup)
+    lost = [] if [token.word for token in shown] == words else [TAGS]
+    if is_of(nbest, syntax.form):
+        return lost
+    lost.append(FIELDS["key"])
     if any(hypothesis.begin for hypothesis in nbest.hypotheses):
         lost.append(TIMES_OF_WORDS)
     if nbest.record is not None and nbest.record.others - {"start", "end"}:

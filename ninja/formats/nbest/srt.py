@@ -88,7 +88,7 @@ FORMAT = Format(
     write=Write(
         encoder=partial(cue_encoder, syntax=SRT),
         options=TimedOptions,
-        also_lost=partial(lost_of_cues, form=SRT.form),
+        also_lost=partial(lost_of_cues, syntax=SRT),
         restores=True,
     ),
 )

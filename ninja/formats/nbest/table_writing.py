@@ -6,7 +6,7 @@ import io
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ninja.errors import LatticeError, SymbolError
+from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.formats.format import FIELDS, Field, WriteSettings
 from ninja.formats.nbest.json_hypotheses import ObjectFields, parts
 from ninja.formats.nbest.json_records import objects_of
@@ -68,6 +68,8 @@ class TableEncoder:
             batch = self._plain_row(nbest, schema) if row is None else self._changed_row(nbest, row)
         except UnicodeEncodeError as error:
             raise SymbolError("a word or the key cannot be written as UTF-8", key=nbest.key) from error
+        except NinjaError:
+            raise
         except (self._arrow.ArrowException, ValueError, TypeError) as error:
             message = f"a column cannot store its new value: {str(error)[:100]}; write JSON lines (.jsonl)"
             raise LatticeError(message, key=nbest.key) from error

@@ -68,7 +68,7 @@ FORMAT = Format(
     write=Write(
         encoder=partial(cue_encoder, syntax=VTT),
         options=TimedOptions,
-        also_lost=partial(lost_of_cues, form=VTT.form),
+        also_lost=partial(lost_of_cues, syntax=VTT),
         restores=True,
     ),
 )

@@ -62,7 +62,7 @@ FORMAT = Format(
     write=Write(
         encoder=partial(cue_encoder, syntax=TSV),
         options=TimedOptions,
-        also_lost=partial(lost_of_cues, form=TSV.form),
+        also_lost=partial(lost_of_cues, syntax=TSV),
         restores=True,
     ),
 )
