@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ninja.formats.content import Content, Entry
+from ninja.errors import NinjaError
+from ninja.formats.content import Content
 from ninja.formats.format import Encoder, Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import DocumentEncoder, DocumentOptions
 from ninja.formats.hypotheses.marks import CUT, has_marks
 from ninja.formats.hypotheses.mixed import MixedEncoder
 from ninja.formats.hypotheses.preset import Preset, WordFields
-from ninja.formats.hypotheses.reading import PresetOptions, entries
+from ninja.formats.hypotheses.reading import HypothesisReader, PresetOptions
 from ninja.formats.hypotheses.rewriting import rewrite
 from ninja.formats.hypotheses.segments import SeglstEncoder, lost_elsewhere
+from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import split
 from ninja.formats.nbest.timed import TimedOptions
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.nbest import NBest
 
 _LISTED_SEGMENTS = (("[].text", "[].words[].probability"), ("[].text", "[].no_speech_prob"))
 
@@ -39,9 +42,8 @@ def _of_words(name: str) -> Callable[[Any], bool]:
     def applies(document: Any) -> bool:
         items = document.get(name) if isinstance(document, dict) else None
         texts = [item.get("text") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-        if not all(isinstance(text, str) for text in texts):
-            return False
-        return max((len(split(text)) for text in texts), default=0) == 1
+        lengths = [len(split(text)) if isinstance(text, str) else math.inf for text in texts]
+        return max(lengths, default=0) == 1
 
     return applies
 
@@ -456,8 +458,8 @@ def _format(presets: Sequence[Preset]) -> Format:
     """Create a format whose reader chooses among several variants of a preset."""
     first = presets[0]
 
-    def read(content: Content, words: SymbolTable | None, options: PresetOptions) -> Iterator[Entry]:
-        return entries(content, words, options, presets)
+    def read(content: Content, options: PresetOptions) -> Iterator[NBest | NinjaError]:
+        return HypothesisReader(content, options, presets).lists()
 
     def encoder(settings: WriteSettings) -> Encoder:
         documents = DocumentEncoder(settings, first.name, partial(rewrite, presets=presets, options=settings.options))
@@ -471,7 +473,7 @@ def _format(presets: Sequence[Preset]) -> Format:
         extensions=first.extensions,
         aliases=first.aliases,
         mark=partial(has_marks, tuple(marks for preset in presets for marks in preset.marks)),
-        read=Read(read, PresetOptions),
+        read=Read(list_entries(read), PresetOptions),
         results=not first.beside_lattices,
         keeps=frozenset({"key", "names", "times", "frame shift", "fields"}),
         write=Write(

@@ -10,7 +10,7 @@ from typing import Any
 
 from ninja.errors import FormatError, NinjaError
 from ninja.files.stream import BOM
-from ninja.formats.content import CHUNK, Content, Entry, check_encoding
+from ninja.formats.content import CHUNK, Content, check_encoding
 from ninja.formats.hypotheses.document import Document
 from ninja.formats.hypotheses.json_spans import Path
 from ninja.formats.hypotheses.places import (
@@ -26,12 +26,10 @@ from ninja.formats.hypotheses.preset import Preset
 from ninja.formats.hypotheses.values import parsed, spelled_path
 from ninja.formats.nbest.json_hypotheses import shown
 from ninja.formats.nbest.json_lists import TWICE, is_doubled, no_document, read_two
-from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.word_times import frames_of
 from ninja.lattice.lattice import ListRecord, Origin, checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest, sentence, with_silence
-from ninja.lattice.symbols import SymbolTable
 
 UTF_8 = "utf-8"
 OTHERS = frozenset({"fields of the file"})
@@ -62,17 +60,10 @@ def chosen_preset(document: Any, presets: Sequence[Preset], options: PresetOptio
     return preset
 
 
-def entries(
-    content: Content, words: SymbolTable | None, options: PresetOptions, presets: Sequence[Preset]
-) -> Iterator[Entry]:
-    """Yield the lattice of each utterance in a file."""
-    return list_entries(_Reading(content, options, presets).lists(), content, words)
-
-
 Placed = tuple[int | None, int, PlacedUtterance | FormatError]  # line, index in the entry, utterance
 
 
-class _Reading:
+class HypothesisReader:
     """Reader for one file."""
 
     def __init__(self, content: Content, options: PresetOptions, presets: Sequence[Preset]) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ninja.errors import FormatError, OptionError, counted
-from ninja.formats.content import Content, Entry, Pieces, check_encoding
+from ninja.formats.content import Content, Pieces, check_encoding
 from ninja.formats.format import Format, Read
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
-from ninja.lattice.symbols import SymbolTable
 
 _KEY = re.compile(r"(.+)-([0-9]{1,9})")
 _MARK = re.compile(rb"\s*\S+-\d{1,9}(?:[ \t]+[-+\d.eE]+)+[ \t]*\|")
@@ -93,8 +92,8 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
         yield key, line, sentence(split(text), graph, acoustic, line)
 
 
-def _entries(content: Content, words: SymbolTable | None, options: ColumnOptions) -> Iterator[Entry]:
-    return list_entries(read_columns(content.blocks(), content.name, options), content, words)
+def _read(content: Content, options: ColumnOptions) -> Iterator[NBest | FormatError]:
+    return read_columns(content.blocks(), content.name, options)
 
 
 FORMAT = Format(
@@ -104,5 +103,5 @@ FORMAT = Format(
     extensions=(".columns",),
     mark=_MARK.match,
     results=True,
-    read=Read(_entries, ColumnOptions),
+    read=Read(list_entries(_read), ColumnOptions),
 )

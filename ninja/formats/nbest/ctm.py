@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError
-from ninja.formats.content import Content, Entry, Pieces, check_choice, check_encoding
+from ninja.formats.content import Content, Pieces, check_choice, check_encoding
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.ctm_writing import KEPT, CtmEncoder, CtmLine, CtmLines, lost_of_ctm
 from ninja.formats.nbest.lattices import list_entries
@@ -16,7 +16,7 @@ from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number,
 from ninja.formats.nbest.timed import TimedOptions
 from ninja.lattice.lattice import ListRecord, Origin, checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest
-from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
+from ninja.lattice.symbols import EPSILON_NAME
 
 LAST_FRAME = 2**31 - 2
 # File, channel, start, duration, a word that is not a weight, and optionally a confidence. The start or the duration
@@ -182,8 +182,8 @@ def _utterance(block: Block[_Word], path: str | None, options: CtmOptions, comme
     return NBest(key, (hypothesis,), shift, record)
 
 
-def _entries(content: Content, words: SymbolTable | None, options: CtmOptions) -> Iterator[Entry]:
-    return list_entries(read_ctm(content.blocks(), content.name, options), content, words)
+def _read(content: Content, options: CtmOptions) -> Iterator[NBest | FormatError]:
+    return read_ctm(content.blocks(), content.name, options)
 
 
 FORMAT = Format(
@@ -193,7 +193,7 @@ FORMAT = Format(
     extensions=(".ctm",),
     mark=_MARK.match,
     results=True,
-    read=Read(_entries, CtmOptions),
+    read=Read(list_entries(_read), CtmOptions),
     keeps=KEPT,
     write=Write(
         encoder=CtmEncoder,

@@ -10,17 +10,15 @@ from typing import Literal
 
 from ninja.errors import FormatError, SymbolError
 from ninja.files.stream import BOM
-from ninja.formats.content import Content, Entry, check_choice, check_encoding
+from ninja.formats.content import Content, check_choice, check_encoding
 from ninja.formats.hypotheses.document import CHANGED, Corrections, Document, Rewritten
 from ninja.formats.nbest.cue_text import Markup, Token, tokens, voice, with_words
-from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded
 from ninja.formats.nbest.word_times import frames_of
 from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
 from ninja.lattice.lattice import ListRecord, Origin, checked_shift
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
-from ninja.lattice.symbols import SymbolTable
 
 LATEST = 2**31 - 2  # largest time in milliseconds or frames
 ARROW = b"-->"
@@ -271,13 +269,12 @@ def check_word(word: str, syntax: Syntax, key: str) -> None:
         raise SymbolError(f"{word!r} cannot be written: it would end the text of the cue", key=key)
 
 
-def cue_entries(content: Content, words: SymbolTable | None, options: CueOptions, syntax: Syntax) -> Iterator[Entry]:
-    """Yield the cues in a file as lattices."""
+def read_document(content: Content, options: CueOptions, syntax: Syntax) -> Iterator[NBest | FormatError]:
+    """Yield the cues in a file that can be rewritten; see `read_cues`."""
     document = Document.of(content, syntax.form, options=options)
     assert document.content is not None
 
     def key_of(number: int, count: int) -> str:
         return content.key if count == 1 else content.numbered(number)
 
-    lists = read_cues(document.content, content.name, syntax, options, key_of=key_of, document=document)
-    return list_entries(lists, content, words)
+    return read_cues(document.content, content.name, syntax, options, key_of=key_of, document=document)

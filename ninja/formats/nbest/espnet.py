@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import FormatError, InputError
 from ninja.files.stream import content_of
-from ninja.formats.content import Content, Entry, check_encoding
+from ninja.formats.content import check_encoding
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
@@ -125,10 +125,6 @@ def _scores(content: bytes, path: str, encoding: str) -> dict[str, float]:
     return scores
 
 
-def _entries(content: Content, words: SymbolTable | None, options: EspnetOptions) -> Iterator[Entry]:
-    return list_entries(read_espnet_folder(content.path, options), content, words)
-
-
 def _encode(nbest: NBest, settings: WriteSettings) -> dict[str, bytes]:
     files = write_espnet(scaled(nbest, settings.options), settings.words)
     return {name: recoded(content, settings.encoding, nbest.key) for name, content in files.items()}
@@ -143,7 +139,7 @@ FORMAT = Format(
     about="ESPnet folder with 1best_recog, 2best_recog, …",
     holds="nbest",
     of_folder=lambda path: os.path.isdir(os.path.join(path, "1best_recog")),
-    read=Read(_entries, EspnetOptions),
+    read=Read(list_entries(lambda content, options: read_espnet_folder(content.path, options)), EspnetOptions),
     keeps=frozenset({"key", "graph", "acoustic", "unscaled", "names"}),
     write=Write(
         encode_files=_encode,

@@ -26,7 +26,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ninja.errors import FormatError, NinjaError
-from ninja.formats.content import Content, Entry, Pieces
+from ninja.formats.content import Content, Pieces
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.nbest.json_hypotheses import ObjectFields, ObjectPlace, hypotheses_of, listed_of, shown, text_of
 from ninja.formats.nbest.json_records import record_of, write_objects
@@ -35,7 +35,6 @@ from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.writing import ListOptions, recoded
 from ninja.lattice.lattice import ListRecord, joined_records
 from ninja.lattice.nbest import Hypothesis, NBest, with_silence
-from ninja.lattice.symbols import SymbolTable
 
 Constant = Callable[[str], float]
 Object = tuple[str, Any, int | None]  # name for messages; object, (key, list), or error; line number
@@ -344,13 +343,13 @@ def _no_number(name: str) -> float:
 _MARK = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")
 
 
-def _entries(content: Content, words: SymbolTable | None, options: ObjectFields) -> Iterator[Entry]:
+def _read(content: Content, options: ObjectFields) -> Iterator[NBest | FormatError]:
     why = no_document(content.first_lines(), content.name, options.encoding)
     if why is None:
         entries = objects(content.whole(), content.name, options)
     else:
         entries = of_lines(content.blocks(), content.name, options, why)
-    return list_entries(read_lists(entries, content.name, options, content), content, words)
+    return read_lists(entries, content.name, options, content)
 
 
 def _has_lists(head: bytes) -> bool:
@@ -369,7 +368,7 @@ FORMAT = Format(
     aliases=("nbest",),
     mark=_MARK.match,
     in_folder=_has_lists,
-    read=Read(_entries, ObjectFields),
+    read=Read(list_entries(_read), ObjectFields),
     keeps=frozenset({"key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names", "fields"}),
     write=Write(_encode, options=ListOptions, unique_keys=True, encoded_keys=True),
 )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ninja._tables import TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
-from ninja.formats.content import Content, Entry, Pieces
+from ninja.formats.content import Content, Pieces
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.kaldi.archive import MAGIC, Vocabulary, archive
 from ninja.formats.kaldi.named_text import NamedTextOptions, parse
@@ -246,10 +246,6 @@ def _of_archive(content: Content) -> Iterator[Lattice]:
             yield lattice.with_key(key)
 
 
-def _entries(content: Content, words: SymbolTable | None, options: NamedTextOptions) -> Iterator[Entry]:
-    return list_entries(_lists(content, options), content, words)
-
-
 @dataclass(frozen=True, slots=True)
 class KaldiListOptions(ListOptions):
     """Options for writing an archive of linear lattices."""
@@ -272,7 +268,7 @@ FORMAT = Format(
     name="nbest-kaldi",
     about="Kaldi archive of linear lattices with keys utt-1, utt-2, … (lattice-to-nbest)",
     holds="nbest",
-    read=Read(_entries, NamedTextOptions),
+    read=Read(list_entries(_lists), NamedTextOptions),
     keeps=frozenset({"key", "graph", "acoustic", "apart", "unscaled", "word costs", "alignments", "ids"}),
     write=Write(_encode, options=KaldiListOptions, key_is_field=True),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -174,14 +175,24 @@ def _ids(hypothesis: Hypothesis, words: SymbolTable | None, key: str, path: str 
     return ids
 
 
-def list_entries(lists: Iterable[NBest | NinjaError], content: Content, words: SymbolTable | None) -> Iterator[Entry]:
-    """Yield the n-best lists from a file as lattices."""
-    for nbest in lists:
-        if isinstance(nbest, NinjaError):
-            yield nbest.key or "", nbest
-            continue
-        try:
-            yield nbest.key, nbest_lattice(nbest, words, content.name)
-        except NinjaError as error:
-            error.key = error.key or nbest.key
-            yield nbest.key, error
+def list_entries(
+    read: Callable[[Content, Any], Iterable[NBest | NinjaError]],
+) -> Callable[[Content, SymbolTable | None, Any], Iterator[Entry]]:
+    """Convert a function that reads n-best lists from a file to a function that yields their lattices.
+
+    Args:
+        read: Function of the file and the options of the format; it returns the lists, or their errors.
+    """
+
+    def entries(content: Content, words: SymbolTable | None, options: Any) -> Iterator[Entry]:
+        for nbest in read(content, options):
+            if isinstance(nbest, NinjaError):
+                yield nbest.key or "", nbest
+                continue
+            try:
+                yield nbest.key, nbest_lattice(nbest, words, content.name)
+            except NinjaError as error:
+                error.key = error.key or nbest.key
+                yield nbest.key, error
+
+    return entries

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError, counted
 from ninja.files.stream import content_of
-from ninja.formats.content import Content, Entry, Pieces, check_choice, check_encoding
+from ninja.formats.content import Content, Pieces, check_choice, check_encoding
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
@@ -182,10 +182,6 @@ def _record(entry: dict[str, Any]) -> ListRecord:
     return ListRecord(entry, {}, frozenset(entry))
 
 
-def _entries(content: Content, words: SymbolTable | None, options: NemoOptions) -> Iterator[Entry]:
-    return list_entries(options.lists(content), content, words)
-
-
 @dataclass(frozen=True, slots=True)
 class NemoWriteOptions(ListOptions):
     """Options for ``write_nemo``."""
@@ -231,7 +227,7 @@ FORMAT = Format(
     about="NeMo beams: a sentence, a tab and a score per line",
     holds="nbest",
     extensions=(".tsv",),
-    read=Read(_entries, NemoOptions),
+    read=Read(list_entries(lambda content, options: options.lists(content)), NemoOptions),
     keeps=frozenset({"graph", "acoustic", "unscaled", "names"}),
     write=Write(encoder=_Encoder, options=NemoWriteOptions, keeps=_stored_fields),
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
 from ninja.errors import FormatError, LatticeError
-from ninja.formats.content import Content, Entry, check_choice, check_encoding
+from ninja.formats.content import Content, check_choice, check_encoding
 from ninja.formats.format import FIELDS, HEAD, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
@@ -279,8 +279,8 @@ def _bytelogs(cost: float) -> int:
     return round(-cost / BYTELOG)
 
 
-def _entries(content: Content, words: SymbolTable | None, options: SrilmOptions) -> Iterator[Entry]:
-    return list_entries([read_srilm(content.whole(), content.key, content.name, options)], content, words)
+def _read(content: Content, options: SrilmOptions) -> list[NBest]:
+    return [read_srilm(content.whole(), content.key, content.name, options)]
 
 
 def begins_srilm(head: bytes) -> bool:
@@ -342,7 +342,7 @@ FORMAT = Format(
     extensions=(".nbest",),
     mark=begins_srilm,
     in_folder=all_srilm,
-    read=Read(_entries, SrilmOptions),
+    read=Read(list_entries(_read), SrilmOptions),
     keeps=frozenset({"graph", "acoustic", "apart", "unscaled", "names"}),
     write=Write(_encode, options=SrilmWriteOptions, files="each", keeps=_stored_fields, also_lost=_also_lost),
 )

@@ -10,7 +10,8 @@ from ninja.errors import FormatError
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import SUBRIP
 from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
-from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, cue_entries, line_begins, shown, times_of
+from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, line_begins, read_document, shown, times_of
+from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.timed import TimedOptions
 
 _NUMBER = re.compile(rb"[ \t]*[0-9]{1,9}[ \t]*[\r\n]*")
@@ -83,7 +84,7 @@ FORMAT = Format(
     extensions=(".srt",),
     mark=_MARK.match,
     results=True,
-    read=Read(partial(cue_entries, syntax=SRT), CueOptions),
+    read=Read(list_entries(partial(read_document, syntax=SRT)), CueOptions),
     keeps=KEPT,
     write=Write(
         encoder=partial(cue_encoder, syntax=SRT),

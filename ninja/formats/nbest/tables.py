@@ -21,7 +21,7 @@ from typing import Any
 
 from ninja.errors import FormatError, NinjaError
 from ninja.formats import native_schema
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.json_hypotheses import ObjectFields
 from ninja.formats.nbest.json_lists import Object, read_lists
@@ -32,7 +32,6 @@ from ninja.formats.nbest.writing import ListOptions
 from ninja.formats.unsupported import refusal
 from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import NBest
-from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 
 PARQUET = b"PAR1\x15"  # magic number, and the first byte of a page or of the footer
@@ -205,17 +204,13 @@ def _is_plain(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _entries(content: Content, words: SymbolTable | None, options: ObjectFields) -> Iterator[Entry]:
-    return list_entries(read_table(content, options), content, words)
-
-
 FORMAT = Format(
     name="parquet",
     about="Parquet and Arrow tables with sentences or n-best lists; written as Parquet",
     holds="nbest",
     extensions=(".parquet",),
     mark=lambda head: head.startswith(PARQUET) or native_schema.is_table(head),
-    read=Read(_entries, ObjectFields),
+    read=Read(list_entries(read_table), ObjectFields),
     keeps=KEPT,
     write=Write(
         encoder=TableEncoder,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ninja.errors import FormatError
 from ninja.files.stream import BOM
-from ninja.formats.content import Content, Entry, check_choice, check_encoding
+from ninja.formats.content import Content, check_choice, check_encoding
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import Corrections, Document, DocumentEncoder, Rewritten
 from ninja.formats.hypotheses.mixed import MixedEncoder, is_of
@@ -21,7 +21,6 @@ from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
 from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import NBest, sentence
-from ninja.lattice.symbols import SymbolTable
 
 NAME = "transcripts"
 _KEY = re.compile(r"[ \t]*[^ \t\r\n\v\f]+[ \t]*")
@@ -116,10 +115,6 @@ def _encoder(settings: WriteSettings) -> MixedEncoder:
     return MixedEncoder(NAME, DocumentEncoder(settings, NAME, rewrite_line), _Lines(settings))
 
 
-def _entries(content: Content, words: SymbolTable | None, options: TranscriptOptions) -> Iterator[Entry]:
-    return list_entries(read_transcripts(content, options), content, words)
-
-
 def _lost(nbest: NBest, settings: WriteSettings) -> list[str]:
     has_others = nbest.record is not None and nbest.record.others and not is_of(nbest, NAME)
     return ["other fields of a list"] if has_others else []
@@ -130,7 +125,7 @@ FORMAT = Format(
     about="transcripts: one utterance per line, with its key and words (keys=none: only words)",
     holds="nbest",
     results=True,
-    read=Read(_entries, TranscriptOptions),
+    read=Read(list_entries(read_transcripts), TranscriptOptions),
     keeps=frozenset({"key", "names", "fields"}),
     write=Write(encoder=_encoder, options=BestOptions, also_lost=_lost, key_is_field=True, restores=True),
 )

@@ -10,7 +10,8 @@ from ninja.errors import FormatError
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import WEBVTT
 from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
-from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, cue_entries, line_begins, shown, times_of
+from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, line_begins, read_document, shown, times_of
+from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.timed import TimedOptions
 
 _MARK = re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)")
@@ -63,7 +64,7 @@ FORMAT = Format(
     aliases=("webvtt",),
     mark=_MARK.match,
     results=True,
-    read=Read(partial(cue_entries, syntax=VTT), CueOptions),
+    read=Read(list_entries(partial(read_document, syntax=VTT)), CueOptions),
     keeps=KEPT,
     write=Write(
         encoder=partial(cue_encoder, syntax=VTT),

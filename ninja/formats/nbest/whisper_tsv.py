@@ -10,7 +10,8 @@ from ninja.errors import FormatError
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import PLAIN
 from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
-from ninja.formats.nbest.cues import Cue, CueOptions, Syntax, cue_entries, line_begins
+from ninja.formats.nbest.cues import Cue, CueOptions, Syntax, line_begins, read_document
+from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.timed import TimedOptions
 
 _MARK = re.compile(rb"start\tend\ttext[ \t]*(?:[\r\n]|\Z)")
@@ -57,7 +58,7 @@ FORMAT = Format(
     extensions=(".whisper.tsv",),
     mark=_MARK.match,
     results=True,
-    read=Read(partial(cue_entries, syntax=TSV), CueOptions),
+    read=Read(list_entries(partial(read_document, syntax=TSV)), CueOptions),
     keeps=KEPT,
     write=Write(
         encoder=partial(cue_encoder, syntax=TSV),
