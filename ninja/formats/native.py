@@ -7,7 +7,6 @@ with the symbol table: other tools show words, and Ninja uses their ids.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -243,7 +242,7 @@ class NativeEncoder:
     def __init__(self, settings: WriteSettings) -> None:
         self._arrow = arrow()
         self._words = settings.words
-        self._buffer = _Buffer()
+        self._buffer = native_schema.OutputBuffer()
         self._writer: Any = None
         self._dictionary: Any = None
         self._schema: Any = None
@@ -314,26 +313,6 @@ class NativeEncoder:
             )
         columns.append(pyarrow.array([checksum(lattice) for lattice in lattices], pyarrow.uint32()))
         self._writer.write_batch(pyarrow.record_batch(columns, schema=self._schema))
-
-
-class _Buffer(io.RawIOBase):
-    """A stream that collects the bytes that Arrow writes."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        self._pieces.append(bytes(memoryview(content)))
-        return len(content)
-
-    def take(self) -> bytes:
-        """Return the bytes written since the last call."""
-        content = b"".join(self._pieces)
-        self._pieces = []
-        return content
 
 
 FORMAT = Format(

@@ -1,7 +1,8 @@
-"""The schema of Arrow lattice files (version 1), and checks that a file must pass before Arrow reads it."""
+"""The schema of Arrow lattice files (version 1), checks of files before Arrow reads them, and a buffer for writing."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import struct
@@ -79,6 +80,24 @@ def arrow() -> Any:
         import pyarrow
         import pyarrow.ipc
     return pyarrow
+
+
+class OutputBuffer(io.BytesIO):
+    """A stream that collects the bytes that Arrow writes."""
+
+    _num_taken = 0
+
+    def tell(self) -> int:
+        """Return the number of bytes written, including those that were taken."""
+        return self._num_taken + super().tell()
+
+    def take(self) -> bytes:
+        """Return the bytes written since the last call."""
+        content = self.getvalue()
+        self._num_taken += len(content)
+        self.seek(0)
+        self.truncate()
+        return content
 
 
 class MappedTable(SymbolTable):

@@ -58,10 +58,20 @@ def sentence(
     graph_cost: float = 0.0,
     acoustic_cost: float = 0.0,
     line: int | None = None,
+    times: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
 ) -> Hypothesis:
-    """Create a hypothesis from the costs of the whole sentence, which are assigned to the end of the sentence."""
+    """Create a hypothesis from the costs of the whole sentence, which are assigned to the end of the sentence.
+
+    Args:
+        words: The words, or their ids.
+        graph_cost: Graph cost of the sentence.
+        acoustic_cost: Acoustic cost of the sentence.
+        line: Line number in the file, for messages.
+        times: First frame of each word, and the frame after its last frame.
+    """
     none = (0.0,) * len(words)
-    return Hypothesis(tuple(words), (*none, graph_cost), (*none, acoustic_cost), line=line)  # type: ignore[arg-type]
+    begin, end = times or (None, None)
+    return Hypothesis(tuple(words), (*none, graph_cost), (*none, acoustic_cost), begin, end, line=line)  # type: ignore[arg-type]
 
 
 def with_silence(nbest: NBest) -> NBest:

@@ -231,8 +231,7 @@ class HypothesisReader:
         self._content.num_overlaps += frames.num_overlaps
         if not shift:
             return sentence(hypothesis.words, 0.0, cost)
-        none = (0.0,) * len(hypothesis.words)
-        return Hypothesis(tuple(hypothesis.words), (*none, 0.0), (*none, cost), frames.begin, frames.end)
+        return sentence(hypothesis.words, 0.0, cost, times=(frames.begin, frames.end))
 
 
 def _is_doubled(document: Any, path: Path) -> bool:

@@ -15,7 +15,7 @@ from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.nbest.timed import TimedOptions
 from ninja.lattice.lattice import ListRecord, Origin, checked_shift
-from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import EPSILON_NAME
 
 LAST_FRAME = 2**31 - 2
@@ -165,8 +165,7 @@ def _utterance(block: Block[_Word], path: str | None, options: CtmOptions, comme
         begins.append(max(round(begin / shift), ends[-1] if ends else 0))
         ends.append(max(round((begin + item.duration) / shift), begins[-1]))
     words = tuple(item.word for item in spoken)
-    none = (0.0,) * (len(words) + 1)
-    hypothesis = Hypothesis(words, none, none, tuple(begins), tuple(ends), line=block.items[0].line)
+    hypothesis = sentence(words, line=block.items[0].line, times=(tuple(begins), tuple(ends)))
     lines = tuple(CtmLine(item.row, item.word != EPSILON_NAME, item.comments) for item in block.items)
     confidences = tuple(item.confidence for item in spoken)
     origin = Origin(

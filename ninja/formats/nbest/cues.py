@@ -18,7 +18,7 @@ from ninja.formats.nbest.word_times import frames_of
 from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
 from ninja.lattice.lattice import ListRecord, Origin, checked_shift
-from ninja.lattice.nbest import Hypothesis, NBest, sentence
+from ninja.lattice.nbest import NBest, sentence
 
 LATEST = 2**31 - 2  # largest time in milliseconds or frames
 ARROW = b"-->"
@@ -211,8 +211,7 @@ def _list(
         frames = frames_of(spans, words, options.frame_shift)
     except ValueError as error:
         raise FormatError(str(error), path, line=cue.text_line) from error
-    none = (0.0,) * (len(words) + 1)
-    hypothesis = Hypothesis(words, none, none, frames.begin, frames.end, line=cue.line)
+    hypothesis = sentence(words, line=cue.line, times=(frames.begin, frames.end))
     return NBest(key, (hypothesis,), options.frame_shift, record)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -100,26 +100,15 @@ class ObjectPlace(NamedTuple):
             raise self.error(str(error)) from error
         if frames.num_overlaps and self.note_overlaps is not None:
             self.note_overlaps(frames.num_overlaps)
-        return Spoken(words, list(frames.begin), list(frames.end), times)
+        return Spoken(words, (frames.begin, frames.end), times)
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
+class Spoken(NamedTuple):
     """The words of a hypothesis, or of a part of a hypothesis."""
 
     words: list[str]
-    begin: list[int] | None = None  # first frame of each word
-    end: list[int] | None = None  # frame after the last frame of each word
-    times: list[tuple[float, float]] | None = None  # start and end of each word in seconds, not rounded
-
-    def hypothesis(self, costs: Costs, line: int | None) -> Hypothesis:
-        """Return a hypothesis with these words and the given graph and acoustic costs."""
-        graph, acoustic = costs
-        if self.begin is None or self.end is None:
-            return sentence(self.words, graph, acoustic, line)
-        none = (0.0,) * len(self.words)
-        times = tuple(self.begin), tuple(self.end)
-        return Hypothesis(tuple(self.words), (*none, graph), (*none, acoustic), *times, line=line)
+    frames: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # first frame, and end frame, of each word
+    times: Sequence[tuple[float, float]] = ()  # start and end of each word in seconds, not rounded
 
 
 def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Any:
@@ -152,7 +141,7 @@ def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlac
         pieces.append((_spoken(entry, fields, where._replace(note_overlaps=None) if fields.join else where), costs))
     if fields.join:
         return [_joined(pieces, fields.frame_shift, where)]
-    return [spoken.hypothesis(costs or (0.0, 0.0), where.line) for spoken, costs in pieces]
+    return [sentence(spoken.words, *(costs or (0.0, 0.0)), where.line, spoken.frames) for spoken, costs in pieces]
 
 
 def text_of(entry: dict[str, Any], name: str, where: ObjectPlace) -> str:
@@ -187,11 +176,11 @@ def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where
         )
     both = (_total((graph for graph, _ in scored), where), _total((acoustic for _, acoustic in scored), where))
     words = [word for spoken, _ in pieces for word in spoken.words]
-    timed = [spoken for spoken, _ in pieces if spoken.begin is not None]
-    if not timed or any(spoken.words and spoken.begin is None for spoken, _ in pieces):
-        return Spoken(words).hypothesis(both, where.line)
-    times = [time for spoken in timed for time in spoken.times or ()]
-    return where.spoken(words, times, frame_shift).hypothesis(both, where.line)
+    timed = [spoken for spoken, _ in pieces if spoken.frames is not None]
+    if not timed or any(spoken.words and spoken.frames is None for spoken, _ in pieces):
+        return sentence(words, *both, where.line)
+    times = [time for spoken in timed for time in spoken.times]
+    return sentence(words, *both, where.line, where.spoken(words, times, frame_shift).frames)
 
 
 def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs:

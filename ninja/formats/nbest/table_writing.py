@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.formats.format import FIELDS, Field, WriteSettings
+from ninja.formats.native_schema import OutputBuffer
 from ninja.formats.nbest.json_hypotheses import ObjectFields, parts
 from ninja.formats.nbest.json_records import objects_of
 from ninja.lattice.nbest import NBest
@@ -45,7 +45,7 @@ class TableEncoder:
             import pyarrow.parquet
         self._arrow = pyarrow
         self._settings = settings
-        self._buffer = _Buffer()
+        self._buffer = OutputBuffer()
         self._writer: Any = None
         self._schema: Any = None
         self._rows: list[Any] = []
@@ -165,28 +165,3 @@ def lost_of_table(nbest: NBest, settings: WriteSettings) -> list[str]:
         return []
     costs = {"graph": any(one.graph_cost for one in best), "acoustic": any(one.acoustic_cost for one in best)}
     return [FIELDS["graph" if name == "graph" else "acoustic"] for name, is_lost in costs.items() if is_lost]
-
-
-class _Buffer(io.RawIOBase):
-    """A stream that collects the bytes that Arrow writes."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._at = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def write(self, content: Any) -> int:
-        self._pieces.append(bytes(memoryview(content)))
-        self._at += len(self._pieces[-1])
-        return len(self._pieces[-1])
-
-    def take(self) -> bytes:
-        """Return the bytes written since the last call."""
-        content = b"".join(self._pieces)
-        self._pieces = []
-        return content
