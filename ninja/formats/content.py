@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -303,6 +304,12 @@ def check_choice(name: str, value: str, *allowed: str) -> None:
     """Raise OptionError if an option does not have one of the allowed values."""
     if value not in allowed:
         raise OptionError(f"{name} is {value!r}, but must be {', '.join(allowed[:-1])} or {allowed[-1]}")
+
+
+def check_base(base: float) -> None:
+    """Raise OptionError if a number cannot be the base of logarithms."""
+    if not 1 < base < math.inf:
+        raise OptionError(f"base is {base}, but must be finite and greater than 1")
 
 
 class Naming(NamedTuple):

@@ -32,8 +32,8 @@ def write_image(fst: Fst, arc_type: ArcType = "standard", symbols: bytes = b"") 
     )
 
 
-def parse_image(content: bytes, key: str = "", path: str | None = None, begin: int = 0) -> Image:
-    """Parse the image of an acyclic FST that begins at a byte offset.
+def parse_image(content: bytes, key: str = "", path: str | None = None) -> Image:
+    """Parse the image of an acyclic FST.
 
     If states are not in topological order, the reachable states are sorted. Arcs with an infinite weight (the zero
     of the semiring) are dropped, because no path can take them.
@@ -42,7 +42,7 @@ def parse_image(content: bytes, key: str = "", path: str | None = None, begin: i
         FormatError: The image is damaged or not supported.
         LatticeError: The FST has a cycle, no start state, a weight of NaN or -infinity, or a negative label.
     """
-    image, _ = parse_image_at(content, begin, key, path)
+    image, _ = parse_image_at(content, 0, key, path)
     if isinstance(image, LatticeError):
         raise image
     return image

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _formats
-from ninja.errors import FormatError, LatticeError, OptionError, SymbolError, TableError
+from ninja.errors import FormatError, LatticeError, SymbolError, TableError
 from ninja.formats import textual
-from ninja.formats.content import Naming, check_encoding, one_lattice, refuse_unended
+from ninja.formats.content import Naming, check_choice, check_encoding, one_lattice, refuse_unended
 from ninja.formats.format import HEAD, Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_image import write_image
@@ -45,8 +45,7 @@ class FstTextOptions:
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
-        if self.labels not in ("auto", "ids", "words"):
-            raise OptionError(f"labels is {self.labels!r}, but must be one of auto, ids, words")
+        check_choice("labels", self.labels, "auto", "ids", "words")
 
 
 def read_fst_text(
@@ -195,8 +194,7 @@ def write_fst_text(
 
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """
-    if options.labels not in ("ids", "words"):
-        raise OptionError(f"labels is {options.labels!r}, but must be ids or words")
+    check_choice("labels", options.labels, "ids", "words")
     costs, scale = options.costs, options.acoustic_scale
     if options.labels == "ids":
         names = [str(number) for number in lattice.word.tolist()]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ninja import _formats
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError
 from ninja.formats import textual
-from ninja.formats.content import Naming, check_encoding, first_line, one_lattice
+from ninja.formats.content import Naming, check_base, check_encoding, first_line, one_lattice
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
@@ -28,11 +28,6 @@ BASE = 1.0001  # base of the logarithms in Sphinx files
 _FILLER = re.compile(r"\[.*\]|\+\+.*\+\+|.+\(0*[1-9][0-9]*\)", re.DOTALL)  # noise, or a pronunciation
 _LARGEST = 2**31 - 1
 _FIRST = re.compile(rb"Frames[ \t]+\d+")
-
-
-def _check_base(base: float) -> None:
-    if not 1 < base < math.inf:
-        raise OptionError(f"base is {base}, but must be finite and greater than 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,7 @@ class SphinxOptions:
         checked_shift(self.frame_shift)
         check_encoding(self.encoding)
         if self.base is not None:
-            _check_base(self.base)
+            check_base(self.base)
 
 
 def read_sphinx(
@@ -86,7 +81,7 @@ class SphinxWriteOptions:
     base: float = BASE  # base of the logarithms
 
     def __post_init__(self) -> None:
-        _check_base(self.base)
+        check_base(self.base)
 
 
 def write_sphinx(

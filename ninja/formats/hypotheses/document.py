@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ninja.errors import FormatError, InputError, LatticeError, OutputError, counted
 from ninja.files.stream import BOM, Place, open_stream
 from ninja.formats.content import Content, numbered_lines
 from ninja.formats.format import WriteSettings
 from ninja.formats.nbest.writing import ListOptions
-from ninja.lattice import Lattice
-from ninja.lattice.lattice import ListLattice, Origin
+from ninja.lattice.lattice import Origin
 from ninja.lattice.nbest import NBest
 
 CHANGED = "the file has changed since it was read; run the command again"
@@ -231,8 +230,4 @@ def origin_of(nbest: NBest, format: str) -> Origin:
 class DocumentOptions(ListOptions):
     """Options for writing documents, such as the scales for selecting the best hypothesis."""
 
-    def most(self, lattice: Lattice) -> int:
-        """Return the number of hypotheses to compute: `n` or, if it is None, the number of hypotheses in the file."""
-        if self.n is None:
-            return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else 1
-        return self.n
+    default_n: ClassVar[int] = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ninja.errors import OutputError
-from ninja.formats.format import Encoder
+from ninja.formats.format import FIELDS, Encoder
 from ninja.formats.hypotheses.document import DocumentEncoder
 from ninja.lattice.nbest import NBest
 
@@ -48,6 +48,18 @@ class MixedEncoder:
     def notes(self) -> list[str]:
         """Return notes about utterances that keep their words, and about corrections that were not made."""
         return [] if self._is_document is False else self._documents.notes()
+
+
+def lost_others(nbest: NBest, form: str, *stored: str) -> list[str]:
+    """Report a loss if the record of a list has fields other than `stored`; lists from files of this format lose none.
+
+    Args:
+        nbest: The list.
+        form: Name of the output format.
+        stored: Names of the fields that the output stores.
+    """
+    has_others = nbest.record is not None and nbest.record.others.difference(stored)
+    return [FIELDS["fields"]] if has_others and not is_of(nbest, form) else []
 
 
 def is_of(nbest: NBest, form: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ninja.formats.format import FIELDS, WriteSettings
-from ninja.formats.hypotheses.mixed import TIMES_OF_WORDS, is_of
+from ninja.formats.format import WriteSettings
+from ninja.formats.hypotheses.mixed import TIMES_OF_WORDS, is_of, lost_others
 from ninja.formats.nbest.timed import TimedWords
 from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
@@ -58,5 +58,4 @@ def lost_elsewhere(nbest: NBest, settings: WriteSettings, form: str) -> list[str
     if is_of(nbest, form):
         return []
     lost = [TIMES_OF_WORDS] if any(hypothesis.begin for hypothesis in nbest.hypotheses) else []
-    has_others = nbest.record is not None and nbest.record.others - {"start", "end", "channel"}
-    return [*lost, FIELDS["fields"]] if has_others else lost
+    return lost + lost_others(nbest, form, "start", "end", "channel")

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 from ninja.errors import FormatError
 from ninja.formats.content import Content, Pieces, check_choice, check_encoding
 from ninja.formats.format import Format, Read, Write
-from ninja.formats.nbest.ctm_writing import KEPT, CtmEncoder, CtmLine, CtmLines, lost_of_ctm
+from ninja.formats.hypotheses.mixed import lost_others
+from ninja.formats.nbest.ctm_writing import KEPT, CtmEncoder, CtmLine, CtmLines
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.nbest.timed import TimedOptions
@@ -197,7 +198,7 @@ FORMAT = Format(
     write=Write(
         encoder=CtmEncoder,
         options=TimedOptions,
-        also_lost=lost_of_ctm,
+        also_lost=lambda nbest, _: lost_others(nbest, "ctm", "channel", "confidence"),
         key_is_field=True,
         unique_keys=True,
         restores=True,

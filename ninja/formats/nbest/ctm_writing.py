@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ninja.errors import LatticeError
-from ninja.formats.format import FIELDS, Field, WriteSettings
+from ninja.formats.format import Field, WriteSettings
 from ninja.formats.hypotheses.alignment import changed_words
 from ninja.formats.nbest.text_rows import split
 from ninja.formats.nbest.timed import TimedWords, Timing
@@ -156,9 +156,3 @@ def lines_of(nbest: NBest) -> CtmLines | None:
     """Return the CTM lines from which a list was read, or None if it was read from another format."""
     origin = None if nbest.record is None else nbest.record.origin
     return origin.document if origin is not None and isinstance(origin.document, CtmLines) else None
-
-
-def lost_of_ctm(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report the fields that CTM cannot store; a list that was read from CTM loses no fields."""
-    has_others = nbest.record is not None and nbest.record.others - {"channel", "confidence"}
-    return [FIELDS["fields"]] if has_others and lines_of(nbest) is None else []

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from ninja.errors import LatticeError
-from ninja.formats.format import FIELDS, Field, WriteSettings
+from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import DocumentEncoder
-from ninja.formats.hypotheses.mixed import TIMES_OF_WORDS, MixedEncoder, is_of
+from ninja.formats.hypotheses.mixed import TIMES_OF_WORDS, MixedEncoder, is_of, lost_others
 from ninja.formats.nbest.captions import Caption, captions, wrapped
 from ninja.formats.nbest.cue_text import escaped, tokens
-from ninja.formats.nbest.cues import LATEST, Syntax, check_word, rewrite_cues
-from ninja.formats.nbest.timed import TimedWords
+from ninja.formats.nbest.cues import LATEST, CueOptions, Syntax, check_word, read_document, rewrite_cues
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.timed import TimedOptions, TimedWords
 from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
 from ninja.lattice.nbest import NBest
 
-KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})  # for rewritten files
 TAGS = "words that players interpret as tags"  # message about a loss
 
 
-def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
-    """Return an encoder that replaces the words in files of the same format, and writes captions for other lists."""
-    documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
-    return MixedEncoder(syntax.form, documents, CaptionEncoder(settings, syntax))
+def cue_format(
+    syntax: Syntax, about: str, mark: Callable[[bytes], object], extension: str, aliases: tuple[str, ...] = ()
+) -> Format:
+    """Return the format of subtitles with a syntax.
+
+    Its encoder replaces the words in files of the same format, and writes captions for other lists.
+    """
+
+    def encoder(settings: WriteSettings) -> MixedEncoder:
+        documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
+        return MixedEncoder(syntax.form, documents, CaptionEncoder(settings, syntax))
+
+    return Format(
+        name=syntax.form,
+        about=about,
+        holds="nbest",
+        extensions=(extension,),
+        aliases=aliases,
+        mark=mark,
+        results=True,
+        read=Read(list_entries(partial(read_document, syntax=syntax)), CueOptions),
+        keeps=frozenset({"key", "times", "frame shift", "names", "fields"}),  # of rewritten files
+        write=Write(
+            encoder=encoder, options=TimedOptions, also_lost=partial(lost_of_cues, syntax=syntax), restores=True
+        ),
+    )
 
 
 class CaptionEncoder:
@@ -115,6 +138,4 @@ def lost_of_cues(nbest: NBest, settings: WriteSettings, syntax: Syntax) -> list[
     lost.append(FIELDS["key"])
     if any(hypothesis.begin for hypothesis in nbest.hypotheses):
         lost.append(TIMES_OF_WORDS)
-    if nbest.record is not None and nbest.record.others - {"start", "end"}:
-        lost.append(FIELDS["fields"])
-    return lost
+    return lost + lost_others(nbest, syntax.form, "start", "end")

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from ninja.errors import FormatError, OptionError, counted
-from ninja.formats.content import check_choice, check_encoding
+from ninja.formats.content import check_base, check_choice, check_encoding
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
 from ninja.formats.nbest.text_rows import split
 from ninja.formats.nbest.word_times import frames_of
@@ -55,8 +55,7 @@ class ObjectFields:
         checked_shift(self.frame_shift)
         check_score_as(self.score_as)
         check_choice("meaning", self.meaning, "logprob", "cost")
-        if not 1 < self.base < math.inf:
-            raise OptionError(f"base is {self.base}, but must be finite and greater than 1")
+        check_base(self.base)
         if self.group and self.key is None:
             raise OptionError("group=true requires the field with the key; set key")
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from ninja.errors import FormatError
-from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import SUBRIP
-from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
-from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, line_begins, read_document, shown, times_of
-from ninja.formats.nbest.lattices import list_entries
-from ninja.formats.nbest.timed import TimedOptions
+from ninja.formats.nbest.cue_writing import cue_format
+from ninja.formats.nbest.cues import ARROW, Cue, Syntax, clock, line_begins, shown, times_of
 
 _NUMBER = re.compile(rb"[ \t]*[0-9]{1,9}[ \t]*[\r\n]*")
 _CUT_TIMES = re.compile(rb"[ \t]*-?[0-9]+:[0-9]")
@@ -20,7 +16,7 @@ _MARK = re.compile(rb"[ \t\r\n]*(?:[0-9]+[ \t]*(?:\r\n|\r|\n)[ \t]*)?-?(?:[0-9]+
 _EXPECTED = "expected a number and the times of a cue (00:00:01,000 --> 00:00:02,000)"
 
 
-def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
+def scan_srt(content: bytes, path: str | None) -> Iterator[Cue | FormatError]:
     """Yield the cues in a file; their texts may contain empty lines.
 
     Text before the first cue is an error. A cue that follows an empty line and has a number, but no complete times, is
@@ -77,19 +73,4 @@ def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
 
 
 SRT = Syntax("srt", SUBRIP, scan_srt, b"", _cue, is_ended_by_arrow=True)
-FORMAT = Format(
-    name=SRT.form,
-    about="SubRip subtitles (SRT); each cue is an utterance",
-    holds="nbest",
-    extensions=(".srt",),
-    mark=_MARK.match,
-    results=True,
-    read=Read(list_entries(partial(read_document, syntax=SRT)), CueOptions),
-    keeps=KEPT,
-    write=Write(
-        encoder=partial(cue_encoder, syntax=SRT),
-        options=TimedOptions,
-        also_lost=partial(lost_of_cues, syntax=SRT),
-        restores=True,
-    ),
-)
+FORMAT = cue_format(SRT, "SubRip subtitles (SRT); each cue is an utterance", _MARK.match, ".srt")

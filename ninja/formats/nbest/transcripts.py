@@ -12,7 +12,7 @@ from ninja.files.stream import BOM
 from ninja.formats.content import Content, check_choice, check_encoding
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import Corrections, Document, DocumentEncoder, Rewritten
-from ninja.formats.hypotheses.mixed import MixedEncoder, is_of
+from ninja.formats.hypotheses.mixed import MixedEncoder, lost_others
 from ninja.formats.nbest.cue_text import PLAIN, tokens, with_words
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import each_row
@@ -115,11 +115,6 @@ def _encoder(settings: WriteSettings) -> MixedEncoder:
     return MixedEncoder(NAME, DocumentEncoder(settings, NAME, rewrite_line), _Lines(settings))
 
 
-def _lost(nbest: NBest, settings: WriteSettings) -> list[str]:
-    has_others = nbest.record is not None and nbest.record.others and not is_of(nbest, NAME)
-    return ["other fields of a list"] if has_others else []
-
-
 FORMAT = Format(
     name=NAME,
     about="transcripts: one utterance per line, with its key and words (keys=none: only words)",
@@ -127,5 +122,11 @@ FORMAT = Format(
     results=True,
     read=Read(list_entries(read_transcripts), TranscriptOptions),
     keeps=frozenset({"key", "names", "fields"}),
-    write=Write(encoder=_encoder, options=BestOptions, also_lost=_lost, key_is_field=True, restores=True),
+    write=Write(
+        encoder=_encoder,
+        options=BestOptions,
+        also_lost=lambda nbest, _: lost_others(nbest, NAME),
+        key_is_field=True,
+        restores=True,
+    ),
 )

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from ninja.errors import FormatError
-from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import WEBVTT
-from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
-from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, line_begins, read_document, shown, times_of
-from ninja.formats.nbest.lattices import list_entries
-from ninja.formats.nbest.timed import TimedOptions
+from ninja.formats.nbest.cue_writing import cue_format
+from ninja.formats.nbest.cues import ARROW, Cue, Syntax, clock, line_begins, shown, times_of
 
 _MARK = re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)")
 _OTHER_BLOCK = re.compile(rb"(?:NOTE|STYLE|REGION)(?:[ \t\r\n]|\Z)")
 
 
-def scan_webvtt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
+def scan_webvtt(content: bytes, path: str | None) -> Iterator[Cue | FormatError]:
     """Yield the cues in a file; a block without times is an error, unless it is a comment, a style or a region.
 
     Source: W3C, WebVTT: The Web Video Text Tracks Format, "WebVTT file parsing".
@@ -56,20 +52,4 @@ def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
 
 
 VTT = Syntax("vtt", WEBVTT, scan_webvtt, b"WEBVTT\n\n", _cue, has_voices=True)
-FORMAT = Format(
-    name=VTT.form,
-    about="WebVTT subtitles; each cue is an utterance",
-    holds="nbest",
-    extensions=(".vtt",),
-    aliases=("webvtt",),
-    mark=_MARK.match,
-    results=True,
-    read=Read(list_entries(partial(read_document, syntax=VTT)), CueOptions),
-    keeps=KEPT,
-    write=Write(
-        encoder=partial(cue_encoder, syntax=VTT),
-        options=TimedOptions,
-        also_lost=partial(lost_of_cues, syntax=VTT),
-        restores=True,
-    ),
-)
+FORMAT = cue_format(VTT, "WebVTT subtitles; each cue is an utterance", _MARK.match, ".vtt", ("webvtt",))

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from ninja.errors import FormatError
-from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import PLAIN
-from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
-from ninja.formats.nbest.cues import Cue, CueOptions, Syntax, line_begins, read_document
-from ninja.formats.nbest.lattices import list_entries
-from ninja.formats.nbest.timed import TimedOptions
+from ninja.formats.nbest.cue_writing import cue_format
+from ninja.formats.nbest.cues import Cue, Syntax, line_begins
 
 _MARK = re.compile(rb"start\tend\ttext[ \t]*(?:[\r\n]|\Z)")
 _MILLISECONDS = re.compile(rb"[ ]*(-?)([0-9]{1,12})[ ]*")
 
 
-def scan_tsv(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
+def scan_tsv(content: bytes, path: str | None) -> Iterator[Cue | FormatError]:
     """Yield each line below the header of a file as a cue; texts may contain tabs.
 
     Source: openai/whisper, whisper/utils.py, WriteTSV.
@@ -51,19 +47,6 @@ def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
 
 
 TSV = Syntax("whisper-tsv", PLAIN, scan_tsv, b"start\tend\ttext\n", _cue)
-FORMAT = Format(
-    name=TSV.form,
-    about="Whisper's TSV: one segment per line, with start and end in milliseconds and text",
-    holds="nbest",
-    extensions=(".whisper.tsv",),
-    mark=_MARK.match,
-    results=True,
-    read=Read(list_entries(partial(read_document, syntax=TSV)), CueOptions),
-    keeps=KEPT,
-    write=Write(
-        encoder=partial(cue_encoder, syntax=TSV),
-        options=TimedOptions,
-        also_lost=partial(lost_of_cues, syntax=TSV),
-        restores=True,
-    ),
+FORMAT = cue_format(
+    TSV, "Whisper's TSV: one segment per line, with start and end in milliseconds and text", _MARK.match, ".whisper.tsv"
 )

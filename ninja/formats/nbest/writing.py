@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ninja.errors import OptionError, SymbolError
 from ninja.formats.nbest.text_rows import split
@@ -12,12 +13,12 @@ from ninja.lattice.lattice import ListLattice, check_finite
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 
-DEFAULT_N = 100  # default number of hypotheses per lattice
-
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
     """Options that determine the number and order of the hypotheses to write."""
+
+    default_n: ClassVar[int] = 100  # number of hypotheses of a lattice that was not read from a list
 
     n: int | None = None  # maximum number, 0 for all  [default: 100, or all if the lattice was read from a list]
     acoustic_scale: float = 1.0
@@ -33,7 +34,7 @@ class ListOptions:
     def most(self, lattice: Lattice) -> int:
         """Return the maximum number of hypotheses to write for a lattice; 0 for all."""
         if self.n is None:
-            return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_N
+            return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else self.default_n
         return self.n
 
 
