@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kaldi_tables import write_tables
 from reference_graph import SHARED
 from strategies import lattices
 from strategies_text import needs_files
 from whole_files import write_k2, write_k2s, write_natives
 
 from ninja import read
-from ninja._tables import TableWriter
 from ninja.consensus import confusion_network, mbr_decode
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import format as registry
@@ -58,15 +58,9 @@ def ctm(lattice, words):
     return "".join(rows).encode()
 
 
-def kaldi(lattice, *, text, kind):
-    writer = TableWriter(text=text)
-    writer.append(lattice, lattice.key.encode(), kind == "compact")
-    return bytes(writer.view())
-
-
 def int2sym(lattice, words, kind):
     """Return a text archive with the given names in place of ids."""
-    key, *rows = kaldi(lattice, text=True, kind=kind).decode().split("\n")
+    key, *rows = write_tables(lattice, text=True, kind=kind).decode().split("\n")
     column = 2 if kind == "compact" else 3
     split_rows = [row.split() for row in rows]
     for row in split_rows:
@@ -109,10 +103,10 @@ WRITERS = {
     "ctm": ctm,
     "named-text, compact": lambda lattice, words: int2sym(lattice, words, "compact"),
     "named-text, raw": lambda lattice, words: int2sym(lattice, words, "raw"),
-    "kaldi, compact": lambda lattice, words: kaldi(lattice, text=False, kind="compact"),
-    "kaldi, raw": lambda lattice, words: kaldi(lattice, text=False, kind="raw"),
-    "kaldi, compact text": lambda lattice, words: kaldi(lattice, text=True, kind="compact"),
-    "kaldi, raw text": lambda lattice, words: kaldi(lattice, text=True, kind="raw"),
+    "kaldi, compact": lambda lattice, words: write_tables(lattice, text=False, kind="compact"),
+    "kaldi, raw": lambda lattice, words: write_tables(lattice, text=False, kind="raw"),
+    "kaldi, compact text": lambda lattice, words: write_tables(lattice, text=True, kind="compact"),
+    "kaldi, raw text": lambda lattice, words: write_tables(lattice, text=True, kind="raw"),
 }
 BINARY = ("openfst", "k2", "native", "fst-ark", "kaldi, compact", "kaldi, raw")
 

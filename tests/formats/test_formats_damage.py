@@ -8,13 +8,13 @@ import struct
 import numpy as np
 import pytest
 import reference_formats as slow
+from kaldi_tables import filled_reader, parse
 
 from ninja import _core
-from ninja._tables import TableReader, TableWriter
+from ninja._tables import TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, TableError
 from ninja.io import read
 from ninja.lattice import Lattice, check
-from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 INF = math.inf
@@ -29,14 +29,6 @@ def entry(key="k", arcs=ARCS, finals=FINALS, start=0, arc_type="compactlattice44
 
 def text(key="k", lines=("0 1 3 1.5,2.5,7_8", "1 0,0,")):
     return "\n".join([key + " ", *lines, "", ""]).encode()
-
-
-def parse(content, known_ids=None, bytes_behind=0):
-    reader = TableReader("bad.ark", known_ids)
-    reader.space(len(content))[:] = content
-    reader.advance(len(content))
-    items, faults = reader.parse(bytes_behind)
-    return [item for _, item in Batch(items, faults=faults).entries()]
 
 
 def collect(path, **options):
@@ -104,10 +96,7 @@ def test_huge_counts_are_refused_before_allocation(field, count):
     (error,) = parse(bytes(content))
     assert isinstance(error, FormatError)
     assert "the rest of this archive is not read" in error.message
-    reader = TableReader("bad.ark")
-    reader.space(len(content))[:] = content
-    reader.advance(len(content))
-    assert _core.count(reader.parse(1 << 62)[0]) == 0
+    assert _core.count(filled_reader(content).parse(1 << 62)[0]) == 0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # kB
 
 
@@ -283,10 +272,7 @@ def test_a_writer_refuses_inconsistent_arrays():
 
 
 def test_offsets_of_invalid_entries_are_within_the_file():
-    content = b"no-table"
-    reader = TableReader("bad.ark")
-    reader.space(len(content))[:] = content
-    reader.advance(len(content))
+    reader = filled_reader(b"no-table")
     _, faults = reader.parse(0)
     assert len(faults) == 1
     assert reader.offsets == [0]

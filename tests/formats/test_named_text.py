@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kaldi_tables import parse, write_tables
 from strategies import lattices
 from strategies_text import FILES, needs_files, read_unpacked
 
 from ninja import read
-from ninja._tables import TableReader, TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.kaldi.named_text import NamedTextOptions, read_named_text
 from ninja.formats.nbest.kaldi import read_linear_lists
 from ninja.formats.slf import SlfOptions, read_slf
 from ninja.lattice import Lattice, check
-from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 # A compact and a raw lattice with a number as a word, an omitted weight and unsorted states.
@@ -30,12 +29,6 @@ ORDINARY = st.text("abcXYZ가é019-_'.(){}#", min_size=1, max_size=5).filter(lam
 
 def read_entries(content, table=None, **options):
     return list(read_named_text(content, "t", table, NamedTextOptions(**options)))
-
-
-def kaldi_text(lattice):
-    writer = TableWriter(text=True)
-    writer.append(lattice, lattice.key.encode(), lattice.kind == "compact")
-    return bytes(writer.view())
 
 
 def with_names(text, names):
@@ -71,14 +64,8 @@ def test_a_compact_and_a_raw_lattice_are_read():
 @given(lattices(max_word=4), st.lists(ORDINARY, min_size=4, max_size=4, unique=True))
 def test_names_agree_with_ids_read_by_the_kaldi_reader(lattice, names):
     table = SymbolTable(zip(["<eps>", *names], range(5), strict=True))
-    ids = kaldi_text(lattice)
-    reader = TableReader("kaldi")  # the expected costs are also rounded to six digits
-    space = reader.space(len(ids))
-    space[: len(ids)] = ids
-    space.release()
-    reader.advance(len(ids))
-    items, _ = reader.parse(0)
-    (kaldi,) = Batch(items)
+    ids = write_tables(lattice, text=True)
+    (kaldi,) = parse(ids)  # its costs are also rounded to six digits
     ((plain_key, plain),) = read_entries(ids, words="ids")
     ((named_key, with_table),) = read_entries(with_names(ids, ["<eps>", *names]), table, words="names")
     assert kaldi.key == plain_key == named_key == lattice.key
@@ -324,7 +311,7 @@ def test_linear_lists_of_names_and_ids_are_equal():
     lists_of_names = read_linear_lists(content, "t")
     entries = read_entries(content)
     words = entries[0][1].words
-    lists_of_ids = read_linear_lists(b"".join(kaldi_text(lattice) for _, lattice in entries), "t")
+    lists_of_ids = read_linear_lists(write_tables(*(lattice for _, lattice in entries), text=True), "t")
     assert [entry.key for entry in lists_of_names] == [entry.key for entry in lists_of_ids]
     for named_list, numbered_list in zip(lists_of_names, lists_of_ids, strict=True):
         assert [hypothesis.words for hypothesis in named_list.hypotheses] == [

@@ -6,11 +6,16 @@ from ninja._tables import TableReader, TableWriter
 from ninja.lattice.batch import Batch
 
 
-def parse(content):
-    reader = TableReader("test")
+def filled_reader(content, known_ids=None):
+    """Return a reader whose window contains the whole archive ``bad.ark``."""
+    reader = TableReader("bad.ark", known_ids)
     reader.space(len(content))[:] = content
     reader.advance(len(content))
-    return entries_of(reader.parse(0))
+    return reader
+
+
+def parse(content, known_ids=None, bytes_behind=0):
+    return entries_of(filled_reader(content, known_ids).parse(bytes_behind))
 
 
 def entries_of(records):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference_slf as slow
 from hypothesis import strategies as st
-from reference_graph import SHARED
+from reference_graph import SHARED, costs_of, paths, words_of
 
 from ninja.formats.slf import read_slf
 from ninja.lattice import Lattice, check
@@ -105,22 +106,20 @@ def read_unpacked(name):
 
 def sentences(lattice):
     """Return the words and the costs of every path."""
-    paths = []
-    src, dst, word = (getattr(lattice, name).tolist() for name in ("src", "dst", "word"))
-    leaving = {}
-    for arc, state in enumerate(src):
-        leaving.setdefault(state, []).append(arc)
-    stack = [(0, (), 0.0, 0.0)]
-    while stack:
-        state, words, graph, acoustic = stack.pop()
-        if lattice.is_final[state]:
-            costs = (graph + lattice.final_graph[state], acoustic + lattice.final_acoustic[state])
-            paths.append((" ".join(lattice.words.spell(words)), *map(float, costs)))
-        for arc in leaving.get(state, ()):
-            arc_words = (word[arc],) if word[arc] else ()
-            costs = (graph + float(lattice.graph[arc]), acoustic + float(lattice.acoustic[arc]))
-            stack.append((dst[arc], words + arc_words, *costs))
-    return sorted(paths)
+    return sorted(
+        (" ".join(lattice.words.spell(words_of(lattice, path))), *costs_of(lattice, path)) for path in paths(lattice)
+    )
+
+
+def with_one_cost(lattice, acoustic_scale=1.0):
+    """Return a lattice whose graph costs are the total costs, and whose acoustic costs are 0."""
+    return replace(
+        lattice,
+        graph=lattice.graph + acoustic_scale * lattice.acoustic,
+        acoustic=np.zeros_like(lattice.acoustic),
+        final_graph=lattice.final_graph + acoustic_scale * lattice.final_acoustic,
+        final_acoustic=np.where(lattice.is_final, 0, np.inf).astype(np.float32),
+    )
 
 
 def check_against_reference(content, **options):
