@@ -8,27 +8,25 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 from small_files import small_lattice
 
 import ninja as package
 from ninja.errors import LatticeError, OptionError, OutputError
 from ninja.formats.nbest.captions import LINE, LINES, LONGEST, PAUSE, SHORTEST, SPEED, captions
 from ninja.lattice.lattice import ListRecord, Origin
-from ninja.lattice.nbest import Hypothesis, NBest, sentence
+from ninja.lattice.nbest import NBest, sentence
 
 
 def spoken(key, text, begin=0.0, duration=0.5, shift=0.01):
     """Return a list of one hypothesis whose words follow each other."""
     words = tuple(text.split())
-    frames = [round((begin + duration * place) / shift) for place in range(len(words) + 1)]
-    zeros = (0.0,) * (len(words) + 1)
-    return NBest(key, (Hypothesis(words, zeros, zeros, tuple(frames[:-1]), tuple(frames[1:])),), shift)
+    frames = tuple(round((begin + duration * place) / shift) for place in range(len(words) + 1))
+    return NBest(key, (sentence(words, times=(frames[:-1], frames[1:])),), shift)
 
 
 def write(path, *items, to=None):
-    with package.write(path, to=to) as output:
-        for item in items:
-            output.write(item)
+    write_all(path, items, to=to)
     return path.read_text()
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis_files import LETTERS
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import LatticeError
@@ -14,7 +15,7 @@ from ninja.formats.nbest.ctm import CtmOptions, read_ctm
 from ninja.formats.nbest.ctm_writing import CtmEncoder
 from ninja.formats.nbest.timed import TimedOptions
 from ninja.graph import lattice_nbest
-from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.nbest import NBest, sentence
 
 CTM = """;; made by hand
 rec1 A 0.10 0.20 Hello 0.9
@@ -34,10 +35,9 @@ def rewrite(path, fix, reader="ctm"):
     with package.write(target) as output:
         for key, lattice in package.read(path, format=reader):
             nbest = lattice_nbest(lattice, 1)
-            words = tuple(fix(key, list(nbest.hypotheses[0].words)))
-            zeros = (0.0,) * (len(words) + 1)
+            words = fix(key, list(nbest.hypotheses[0].words))
             times = tuple(range(1, len(words) + 1)), tuple(range(2, len(words) + 2))
-            output.write(replace(nbest, hypotheses=(Hypothesis(words, zeros, zeros, *times),)))
+            output.write(replace(nbest, hypotheses=(sentence(words, times=times),)))
     return target.read_text()
 
 
@@ -87,19 +87,16 @@ def test_a_file_with_two_channels_is_unchanged_after_read_and_write(tmp_path, ni
 
 def test_segments_set_the_recording_and_its_times(tmp_path):
     (tmp_path / "segments").write_text("a rec 10.5 12\n")
-    zeros = (0.0,) * 3
-    nbest = NBest("a", (Hypothesis(("x", "y"), zeros, zeros, (0, 50), (50, 75)),), 0.01)
-    with package.write(tmp_path / "x.ctm", to=f"ctm:segments={tmp_path}/segments") as output:
-        output.write(nbest)
+    nbest = NBest("a", (sentence(("x", "y"), times=((0, 50), (50, 75))),), 0.01)
+    write_all(tmp_path / "x.ctm", [nbest], to=f"ctm:segments={tmp_path}/segments")
     assert (tmp_path / "x.ctm").read_text() == "rec 1 10.50 0.50 x\nrec 1 11.00 0.25 y\n"
 
 
 def test_inserted_words_without_times_are_refused(path):
     nbest = next(read_ctm(CTM.encode()))
-    zeros = (0.0,) * 5
     with package.write(path.with_name("y.ctm")) as output:
         with pytest.raises(LatticeError, match="key 'rec1': the words have no times, which CTM requires"):
-            output.write(replace(nbest, hypotheses=(Hypothesis(("a", "b", "c", "d"), zeros, zeros),)))
+            output.write(replace(nbest, hypotheses=(sentence("abcd"),)))
         output.write(nbest)
 
 
@@ -114,7 +111,6 @@ def test_ctm_is_unchanged_after_write_and_read(new_words, gaps):
         begins.append(at + gaps[2 * place])
         at = begins[-1] + gaps[2 * place + 1]
         ends.append(at)
-    zeros = (0.0,) * (len(new_words) + 1)
-    nbest = NBest("utt", (Hypothesis(tuple(new_words), zeros, zeros, tuple(begins), tuple(ends)),), 0.001)
+    nbest = NBest("utt", (sentence(new_words, times=(tuple(begins), tuple(ends))),), 0.001)
     content = CtmEncoder(WriteSettings(TimedOptions(), None)).add(nbest)
     assert list(read_ctm(content, options=CtmOptions(frame_shift=0.001))) == [nbest]

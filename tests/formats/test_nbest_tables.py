@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis_files import LETTERS
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import DependencyError, FormatError, LatticeError, SymbolError
@@ -43,9 +44,7 @@ TABLES = {
 
 
 def write_table(path, items):
-    with package.write(path) as output:
-        for item in items:
-            output.write(item)
+    write_all(path, items)
     return pq.read_table(path)
 
 
@@ -62,16 +61,13 @@ def test_a_table_is_detected_and_written_back_with_all_columns(tmp_path, name, f
     else:
         feather.write_feather(table, path, compression="uncompressed" if form == "arrow" else "lz4")
     assert by_mark(path.read_bytes()[:HEAD]).name == "parquet"
-    with package.write(tmp_path / "y.parquet", lossy="refuse") as output:
-        for lattice in lattices(path):
-            output.write(lattice)
+    write_all(tmp_path / "y.parquet", lattices(path), lossy="refuse")
     assert pq.read_table(tmp_path / "y.parquet").equals(table)
 
 
 def test_native_files_are_not_detected_as_tables(tmp_path):
     ((_, lattice),) = package.read(_json(tmp_path, {"key": "a", "nbest": [{"text": "x", "score": -1}]}))
-    with package.write(tmp_path / "x.arrow") as output:
-        output.write(lattice)
+    write_all(tmp_path / "x.arrow", [lattice])
     assert by_mark((tmp_path / "x.arrow").read_bytes()[:HEAD]).name == "native"
 
 

@@ -1,12 +1,12 @@
 """Subtitles are detected by their content, and written back byte for byte except for changed words."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis_files import correct
 from reference_graph import SHARED
 
 import ninja as package
@@ -15,10 +15,10 @@ from ninja.formats.format import HEAD, by_mark
 from ninja.formats.nbest.cue_text import PLAIN, SUBRIP, WEBVTT, tokens, with_words
 from ninja.formats.nbest.cues import CueOptions, milliseconds, read_cues
 from ninja.formats.nbest.srt import SRT
+from ninja.formats.nbest.text_rows import split
 from ninja.formats.nbest.webvtt import VTT
 from ninja.formats.nbest.whisper_tsv import TSV
 from ninja.graph import lattice_nbest
-from ninja.lattice.nbest import sentence
 
 DATA = Path(__file__).parents[1] / "data" / "subtitles"
 FILES = sorted(path for path in DATA.iterdir() if path.suffix != ".md")
@@ -38,16 +38,14 @@ def words(item):
     return " ".join(item.hypotheses[0].words)
 
 
-def correct_file(path, target, fix, to=None):
+def correct_file(path, target, fix):
     """Write a file back with other words."""
-    with package.write(target, to=to) as output:
-        for _, lattice in package.read(path):
-            nbest = lattice_nbest(lattice, 1)
-            corrected_words = [
-                part for word in nbest.hypotheses[0].words for part in fix.get(word, word).split(" ") if part
-            ]
-            output.write(replace(nbest, hypotheses=(sentence(corrected_words),), frame_shift=None))
-    return Path(target).read_bytes()
+
+    def corrected(_, words):
+        return [part for word in words for part in split(fix.get(word, word))]
+
+    correct(path, target, FORMS[path.suffix], corrected)
+    return target.read_bytes()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -110,7 +108,7 @@ def test_a_changed_word_changes_only_its_letters(tmp_path):
     expected = before.replace(b"happen", b"hap &amp; pen").replace(b"what", b"")
     assert after == expected
     before = (DATA / "whisper.tsv").read_bytes()
-    after = correct_file(DATA / "whisper.tsv", tmp_path / "x.tsv", {"prayed": "preyed"}, "whisper-tsv")
+    after = correct_file(DATA / "whisper.tsv", tmp_path / "x.tsv", {"prayed": "preyed"})
     assert after == before.replace(b"prayed", b"preyed")
 
 

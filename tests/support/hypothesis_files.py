@@ -1,9 +1,11 @@
 """Hypothesis files of recognisers, one of each format that rewrites its files, and replacements of their words."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import ninja
 from ninja.formats.format import formats
@@ -34,6 +36,13 @@ def correct(source: Path, target: Path, form: str, fix: Fix) -> list[str]:
             )
             output.write(replace(nbest, hypotheses=hypotheses, frame_shift=None))
     return output.notes()
+
+
+def save(folder: Path, document: Any, indent: int | None = None) -> tuple[Path, Path]:
+    """Write a JSON document to a file; return the paths of the file and of an output in the same folder."""
+    path = folder / "x.json"
+    path.write_text(json.dumps(document, indent=indent))
+    return path, folder / "y.json"
 
 
 def replacement(old: str, new: str) -> Fix:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis_files import correct, replacement
+from hypothesis_files import correct, replacement, save
 
 import ninja
 from ninja.graph import best_path, lattice_nbest
@@ -51,8 +51,7 @@ def reorder(source, target, form, order):
 
 
 def test_the_best_alternative_of_a_service_is_the_first(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(azure(HELLO)))
+    path, _ = save(tmp_path, azure(HELLO))
     assert in_order(path, "azure") == [text for text, _ in HELLO]
     [(_, lattice)] = ninja.read(path)
     costs = [hypothesis.acoustic_cost for hypothesis in lattice_nbest(lattice, 4).hypotheses]
@@ -61,8 +60,7 @@ def test_the_best_alternative_of_a_service_is_the_first(tmp_path):
 
 
 def test_a_word_is_corrected_in_all_alternatives(tmp_path):
-    path, target = tmp_path / "a.json", tmp_path / "b.json"
-    path.write_text(json.dumps(azure(HELLO), indent=1))
+    path, target = save(tmp_path, azure(HELLO), indent=1)
     correct(path, target, "azure", lambda _, words: [word.replace("ello", "allo") for word in words])
     assert target.read_text() == path.read_text().replace("ello", "allo")
 
@@ -70,17 +68,15 @@ def test_a_word_is_corrected_in_all_alternatives(tmp_path):
 @given(st.permutations(range(4)))
 def test_alternatives_are_read_in_the_order_written(tmp_path_factory, order):
     folder = tmp_path_factory.mktemp("alternatives")
-    path, target = folder / "a.json", folder / "b.json"
     for form, document in (("azure", azure(HELLO)), ("nemo-manifest", beams([(text, -c) for text, c in HELLO]))):
-        path.write_text(json.dumps(document))
+        path, target = save(folder, document)
         before = in_order(path, form)
         reorder(path, target, form, order)
         assert in_order(target, form) == [before[place] for place in order]
 
 
 def test_confidences_stay_with_their_alternatives(tmp_path):
-    path, target = tmp_path / "a.json", tmp_path / "b.json"
-    path.write_text(json.dumps(azure(HELLO)))
+    path, target = save(tmp_path, azure(HELLO))
     reorder(path, target, "azure", [2, 0, 1, 3])
     after = json.loads(target.read_text())
     before = azure(HELLO)["NBest"]
@@ -89,9 +85,8 @@ def test_confidences_stay_with_their_alternatives(tmp_path):
 
 
 def test_scores_that_contradict_a_new_order_are_replaced(tmp_path):
-    path, target = tmp_path / "a.json", tmp_path / "b.json"
     alternatives = [("good mourning", -3.25), ("good morning", -3.5), ("could morning", -7)]
-    path.write_text(json.dumps(beams(alternatives)))
+    path, target = save(tmp_path, beams(alternatives))
     reorder(path, target, "nemo-manifest", [1, 0, 2])
     after = json.loads(target.read_text())
     assert after["beams"] == [["good morning", 0.0], ["good mourning", -1.5], ["could morning", -3.0]]
@@ -103,25 +98,22 @@ def test_scores_that_contradict_a_new_order_are_replaced(tmp_path):
 
 
 def test_the_first_of_beams_with_equal_scores_is_the_best(tmp_path):
-    path = tmp_path / "a.json"
     sentences = ["good morning sir", "good", "well", "good morning", ""]
-    path.write_text(json.dumps(beams([(text, -3.0) for text in sentences])))
+    path, _ = save(tmp_path, beams([(text, -3.0) for text in sentences]))
     assert in_order(path, "nemo-manifest") == sentences
     [(_, lattice)] = ninja.read(path)
     assert lattice.words.spell(best_path(lattice).words) == ["good", "morning", "sir"]
 
 
 def test_an_empty_best_beam_is_replaced_in_every_text(tmp_path):
-    path, target = tmp_path / "a.json", tmp_path / "b.json"
-    path.write_text(json.dumps(beams([("", -3.0), ("good morning", -3.5)])))
+    path, target = save(tmp_path, beams([("", -3.0), ("good morning", -3.5)]))
     reorder(path, target, "nemo-manifest", [1, 0])
     after = json.loads(target.read_text())
     assert (after["pred_text"], after["beams"][0][0]) == ("good morning", "good morning")
 
 
 def test_beams_not_sorted_by_score_keep_their_places(tmp_path):
-    path, target = tmp_path / "a.json", tmp_path / "b.json"
-    path.write_text(json.dumps(beams([("good morning sir", -4.0), ("good morning", -3.5)])))
+    path, target = save(tmp_path, beams([("good morning sir", -4.0), ("good morning", -3.5)]))
     assert in_order(path, "nemo-manifest") == ["good morning", "good morning sir"]
     correct(path, target, "nemo-manifest", replacement("morning", "evening"))
     assert target.read_text() == path.read_text().replace("morning", "evening")
@@ -156,8 +148,7 @@ def test_combined_texts_of_channels_are_corrected_in_each_form(tmp_path):
         (0, "669.", "six six nine"),
         (1, "Stop.", "stop"),
     ]
-    path, target = tmp_path / "a.json", tmp_path / "b.json"
-    path.write_text(json.dumps(batch(phrases)))
+    path, target = save(tmp_path, batch(phrases))
     corrections = {"License": "Permit", "Stop.": "Halt now."}
     notes = correct(
         path, target, "azure", lambda _, words: " ".join(corrections.get(word, word) for word in words).split()

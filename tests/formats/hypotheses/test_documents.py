@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis_files import FILES, FOLDER, correct, replacement
+from hypothesis_files import FILES, FOLDER, correct, replacement, save
 from linear_time import assert_linear
 
 import ninja as package
@@ -141,11 +141,10 @@ SENTENCES = st.lists(st.sampled_from("abc"), max_size=3).map(" ".join)
 
 @given(st.lists(st.tuples(SENTENCES, CONFIDENCES), min_size=1, max_size=5))
 def test_alternatives_in_any_order_are_written_back(tmp_path_factory, alternatives):
-    folder = tmp_path_factory.mktemp("alternatives")
     entries = [{"transcript": text, "confidence": confidence} for text, confidence in alternatives]
-    (folder / "a.json").write_text(json.dumps({"results": [{"alternatives": entries}]}))
-    correct(folder / "a.json", folder / "b.json", "google", lambda _, words: words)
-    assert (folder / "b.json").read_bytes() == (folder / "a.json").read_bytes()
+    path, target = save(tmp_path_factory.mktemp("alternatives"), {"results": [{"alternatives": entries}]})
+    correct(path, target, "google", lambda _, words: words)
+    assert target.read_bytes() == path.read_bytes()
 
 
 def test_alternatives_are_written_in_their_new_order(folder):

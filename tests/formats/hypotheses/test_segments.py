@@ -5,20 +5,18 @@ from dataclasses import replace
 
 import pytest
 from hypothesis_files import FOLDER
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import LatticeError, OutputError
 from ninja.lattice.lattice import ListRecord, Origin
-from ninja.lattice.nbest import Hypothesis, NBest, sentence
+from ninja.lattice.nbest import NBest, sentence
 
-ZEROS = (0.0,) * 3
-TIMED = NBest("a", (Hypothesis(("Hello", "é."), ZEROS, ZEROS, (10, 50), (40, 75)),), 0.01)
+TIMED = NBest("a", (sentence(("Hello", "é."), times=((10, 50), (40, 75))),), 0.01)
 
 
 def write(path, *items, to="seglst"):
-    with package.write(path, to=to) as output:
-        for item in items:
-            output.write(item)
+    write_all(path, items, to=to)
     return json.loads(path.read_text())
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis_files import FOLDER, correct, replacement
+from hypothesis_files import FOLDER, correct, replacement, save
 
 import ninja
 from ninja.formats.format import HEAD, by_mark
@@ -251,8 +251,7 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_is_recognised_read_and_written_back(name, tmp_path):
     document, form, word, count, is_timed = VARIANTS[name]
-    path, target = tmp_path / "x.json", tmp_path / "y.json"
-    path.write_text(json.dumps(document, indent=1))
+    path, target = save(tmp_path, document, indent=1)
     assert by_mark(path.read_bytes()[:HEAD]).name == form
     lattices = [lattice for _, lattice in ninja.read(path)]
     assert [lattice.time is not None for lattice in lattices] == [is_timed] * count
@@ -269,15 +268,13 @@ def test_a_variant_is_recognised_read_and_written_back(name, tmp_path):
 
 def rewrite(document, form, fix, tmp_path):
     """Return the document with corrected words, and the notes of the writer."""
-    path, target = tmp_path / "x.json", tmp_path / "y.json"
-    path.write_text(json.dumps(document))
+    path, target = save(tmp_path, document)
     notes = correct(path, target, form, fix)
     return json.loads(target.read_text()), notes
 
 
 def test_a_supervision_without_text_is_silence(tmp_path):
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps([SILENT, LHOTSE]))
+    path, _ = save(tmp_path, [SILENT, LHOTSE])
     assert [len(lattice.record.origin.words) > 0 for _, lattice in ninja.read(path)] == [False, True]
     assert rewrite([SILENT, LHOTSE], "lhotse", replacement("Bartley", "Bartlett"), tmp_path)[0][0] == SILENT
 
@@ -386,8 +383,7 @@ def test_nan_and_infinity_are_kept_and_ignored_as_confidences(tmp_path):
     document = json.loads(json.dumps({**VERBOSE, "segments": WHISPER["segments"]}))
     document["segments"][0]["words"][0]["probability"] = float("nan")
     document["segments"][0]["avg_logprob"] = float("-inf")
-    path, target = tmp_path / "x.json", tmp_path / "y.json"
-    path.write_text(json.dumps(document))
+    path, target = save(tmp_path, document)
     assert b"NaN" in path.read_bytes()
     [(_, first), _] = ninja.read(path)
     assert first.record.origin.confidences[:2] == (None, WHISPER["segments"][0]["words"][1]["probability"])
@@ -435,8 +431,7 @@ def test_utterances_of_two_channels_change_with_their_channel(tmp_path):
         "metadata": {"request_id": "1"},
         "results": {"channels": [channel(0), channel(1)], "utterances": utterances},
     }
-    path, target = tmp_path / "x.json", tmp_path / "y.json"
-    path.write_text(json.dumps(document))
+    path, target = save(tmp_path, document)
     assert correct(path, target, "deepgram", replacement("Anna.", "Hanna.")) == []
     assert target.read_text() == path.read_text().replace("Anna", "Hanna").replace('"anna"', '"hanna"')
     corrections = {"Hello,": "Good day,", "Kitty.": "", "morning,": "evening,"}
