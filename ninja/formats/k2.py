@@ -20,6 +20,7 @@ from ninja.formats import k2_file
 from ninja.formats.content import Content, Entry, check_choice, keyed
 from ninja.formats.format import ALL_FIELDS, Field, Format, Read, Write, WriteSettings
 from ninja.formats.k2_file import Machines
+from ninja.formats.textual import refuse_empty
 from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets
@@ -146,9 +147,8 @@ class _Reader:
 
 def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
     """Return ``(arcs, words, LM scores, acoustic scores)`` for an Fsa; the arcs are int32 [num_arcs, 4]."""
+    refuse_empty(lattice)
     final = np.flatnonzero(lattice.is_final)
-    if not len(final):
-        raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
     num_arcs = lattice.num_arcs + len(final)
     src = lattice.src
     place = np.arange(lattice.num_arcs) + np.searchsorted(final, src)  # index, counting final arcs of earlier states

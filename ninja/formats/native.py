@@ -19,7 +19,7 @@ from ninja.errors import FormatError, InputError, LatticeError, NinjaError, Tabl
 from ninja.formats import native_schema
 from ninja.formats.content import Content, Entry, check_choice
 from ninja.formats.format import ALL_FIELDS, Format, Read, Write, WriteSettings
-from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
+from ninja.formats.native_schema import CHECKSUM, COLUMNS, OutputBuffer, arrow, arrow_errors
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import SHIFTS
 from ninja.lattice.symbols import SymbolTable
@@ -28,6 +28,7 @@ Check = Literal["use", "all", "none"]
 TOGETHER = 64  # number of lattices that are created in one call
 BATCH = 1 << 25  # number of bytes of arrays after which a record batch is written
 BATCH_LATTICES = 1 << 12  # maximum number of lattices in a record batch at the end of a file
+_DAMAGED = "not a lattice file, or damaged"
 _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 
 
@@ -64,15 +65,17 @@ class NativeFile:
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror or error}", self.path) from error
         native_schema.check_layout(memoryview(whole), self.path)
-        self._reader = self._guarded(lambda: pyarrow.ipc.open_file(pyarrow.BufferReader(whole)))
-        self._schema = self._guarded(lambda: native_schema.checked(self._reader.schema, self.path))
+        with arrow_errors(self.path, _DAMAGED):
+            self._reader = pyarrow.ipc.open_file(pyarrow.BufferReader(whole))
+            self._schema = native_schema.checked(self._reader.schema, self.path)
         self._batches: list[Columns | None] = [None] * self._reader.num_record_batches
         self._places: dict[str, tuple[int, int]] | None = None
         self.words: SymbolTable | None = self._schema.words  # symbol table of all lattices
         self._num_words = 1 << 31
         if self._schema.has_dictionary and self._batches:
-            dictionary = self._guarded(lambda: self._reader.get_batch(0).column("word").values.dictionary)
-            self._guarded(lambda: dictionary.validate(full=True))
+            with arrow_errors(self.path, _DAMAGED):
+                dictionary = self._reader.get_batch(0).column("word").values.dictionary
+                dictionary.validate(full=True)
             self._num_words = len(dictionary)
             self.words = native_schema.MappedTable(dictionary, self.path, self._schema.words_sum)
 
@@ -154,18 +157,10 @@ class NativeFile:
     def _batch(self, number: int) -> Columns:
         batch = self._batches[number]
         if batch is None:
-            table = self._guarded(lambda: self._reader.get_batch(number))
-            batch = self._guarded(lambda: _columns(table, self._schema, self._num_words, self.path))
+            with arrow_errors(self.path, _DAMAGED):
+                batch = _columns(self._reader.get_batch(number), self._schema, self._num_words, self.path)
             self._batches[number] = batch
         return batch
-
-    def _guarded(self, action: Any) -> Any:
-        try:
-            return action()
-        except NinjaError:
-            raise
-        except Exception as error:  # Arrow raises ValueError, OSError, MemoryError and others
-            raise FormatError(f"not a lattice file, or damaged: {str(error)[:200]}", self.path) from error
 
 
 def _mapped(pyarrow: Any, path: str) -> Any:
@@ -242,7 +237,7 @@ class NativeEncoder:
     def __init__(self, settings: WriteSettings) -> None:
         self._arrow = arrow()
         self._words = settings.words
-        self._buffer = native_schema.OutputBuffer()
+        self._buffer = OutputBuffer()
         self._writer: Any = None
         self._dictionary: Any = None
         self._schema: Any = None

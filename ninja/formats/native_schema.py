@@ -6,6 +6,8 @@ import io
 import json
 import re
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from ninja.errors import FormatError
+from ninja.errors import FormatError, NinjaError
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.libraries import needed_for
 
@@ -82,6 +84,17 @@ def arrow() -> Any:
     return pyarrow
 
 
+@contextmanager
+def arrow_errors(path: str | None, problem: str) -> Iterator[None]:
+    """Convert Arrow's exceptions, which have many types, to FormatError."""
+    try:
+        yield
+    except NinjaError:
+        raise
+    except Exception as error:
+        raise FormatError(f"{problem}: {str(error).partition(chr(10))[0][:200]}", path) from error
+
+
 class OutputBuffer(io.BytesIO):
     """A stream that collects the bytes that Arrow writes."""
 
@@ -140,10 +153,7 @@ def strings(values: Any) -> Strings:
 
 def present(values: Any) -> npt.NDArray[np.uint8]:
     """Return a mask of the non-null elements in a validated Arrow array, uint8."""
-    if not values.null_count:
-        return np.ones(len(values), np.uint8)
-    bits = np.unpackbits(np.frombuffer(values.buffers()[0], np.uint8), bitorder="little")
-    return np.ascontiguousarray(bits[values.offset : values.offset + len(values)])
+    return np.ascontiguousarray(values.is_valid().to_numpy(zero_copy_only=False), np.uint8)
 
 
 def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from queue import Queue
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -220,16 +220,6 @@ class EncodedBatch(NamedTuple):
     begins: list[int]  # offset of each lattice in bytes; empty without a script file
 
 
-class Buffer(Protocol):
-    """Encoded bytes, which can be cleared to reuse the memory."""
-
-    def view(self) -> memoryview:
-        """Return a view of the bytes; the view must be released before the buffer is cleared."""
-
-    def clear(self) -> None:
-        """Remove all bytes from the buffer."""
-
-
 class WriteQueue:
     """A queue of buffers that a thread writes to an output, in the order of the calls to `put`.
 
@@ -242,14 +232,14 @@ class WriteQueue:
             buffer is cleared and added to this list.
     """
 
-    def __init__(self, file: Bytes, spare: list[Any]) -> None:
+    def __init__(self, file: Bytes, spare: list[TableWriter]) -> None:
         self._file = file
         self._spare = spare
-        self._buffers: Queue[Buffer | None] = Queue(LARGEST_QUEUE)
+        self._buffers: Queue[TableWriter | None] = Queue(LARGEST_QUEUE)
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
-    def put(self, buffer: Buffer) -> None:
+    def put(self, buffer: TableWriter) -> None:
         """Add a buffer to be written; block while `LARGEST_QUEUE` other buffers are waiting."""
         if self._error is not None:
             raise self._error

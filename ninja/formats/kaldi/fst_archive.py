@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats.content import Content, Entry, Pieces, Window
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.fst_binary import MAGIC, FstWriteOptions, read_fst_at, write_fst
@@ -152,8 +152,7 @@ def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWrit
         )
     if not options.text:
         return key + b" " + write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale)
-    if not lattice.is_final.any():
-        raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
+    refuse_empty(lattice)
     text = FstTextWriteOptions(costs=options.costs, acoustic_scale=options.acoustic_scale)
     return key + b" \n" + write_fst_text(lattice, None, text) + b"\n"
 

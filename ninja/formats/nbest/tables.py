@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ninja.errors import FormatError, NinjaError
+from ninja.errors import FormatError
 from ninja.formats import native_schema
 from ninja.formats.content import Content
 from ninja.formats.format import Format, Read, Write
+from ninja.formats.native_schema import arrow_errors
 from ninja.formats.nbest.json_hypotheses import ObjectFields
 from ninja.formats.nbest.json_lists import Object, read_lists
 from ninja.formats.nbest.lattices import list_entries
@@ -43,17 +43,6 @@ ROWS = 64  # number of rows read at a time; decoded rows may be far larger than 
 _LATTICES = "arc_begin"  # a column of the native format
 
 
-@contextmanager
-def _errors(path: str | None, what: str) -> Iterator[None]:
-    """Convert Arrow's exceptions, which have many types, to FormatError."""
-    try:
-        yield
-    except NinjaError:
-        raise
-    except Exception as error:
-        raise FormatError(f"{what}: {str(error).partition(chr(10))[0][:200]}", path) from error
-
-
 def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NBest | FormatError]:
     """Yield the n-best lists in a table, or their errors; the line numbers in errors are row numbers.
 
@@ -71,7 +60,7 @@ def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NB
         import pyarrow
         import pyarrow.ipc
         import pyarrow.parquet
-    with _errors(path, "not a table, or damaged"):
+    with arrow_errors(path, "not a table, or damaged"):
         is_parquet = _head(source) == PARQUET
         size = source.stat().st_size if isinstance(source, Path) else len(source)
         file = partial(pyarrow.memory_map, str(source)) if isinstance(source, Path) else partial(_buffer, source)
@@ -116,7 +105,7 @@ def _record_batches(table: Any, size: int, path: str | None) -> Iterator[Any]:
 
 def _guarded(batches: Iterator[Any], path: str | None) -> Iterator[Any]:
     while True:
-        with _errors(path, "the table is damaged"):
+        with arrow_errors(path, "the table is damaged"):
             batch = next(batches, None)
         if batch is None:
             return
@@ -177,7 +166,7 @@ def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
     values = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if _is_plain(column.type):
-            with _errors(path, f"the column {name!r} is damaged"):
+            with arrow_errors(path, f"the column {name!r} is damaged"):
                 values[name] = column.to_pylist()
     return values
 
