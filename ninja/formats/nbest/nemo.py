@@ -164,7 +164,7 @@ class NemoOptions:
             message = (
                 "NeMo's files do not mark where an utterance ends; specify --from nemo:manifest=FILE or nemo:beam=N"
             )
-            raise FormatError(message, path)  # not an OptionError, as the .tsv file may have another format
+            raise FormatError(message, path)  # not an OptionError, because the .tsv file may have another format
         again = content.readings()
         if self.manifest is not None:
             objects = read_manifest(content_of(self.manifest), self.field, self.manifest)

@@ -27,7 +27,7 @@ def check_parquet(metadata: Any, size: int, path: str | None) -> None:
     Raises:
         FormatError: The file has more rows, or needs more memory, than is allowed for its size.
     """
-    # The columns in the footer are not accessed, as pyarrow terminates the process (std::terminate) if they are
+    # The columns in the footer are not accessed, because pyarrow terminates the process (std::terminate) if they are
     # damaged.
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     num_rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
