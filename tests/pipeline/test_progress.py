@@ -181,7 +181,7 @@ def test_every_verb_is_in_one_of_the_lists() -> None:
 
 
 @pytest.mark.parametrize("name", VERBS_WITH_LATTICES)
-def test_verbs_that_read_lattices_show_the_share_already_read(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
+def test_commands_that_read_lattices_show_the_share_already_read(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
     ((_, command, required),) = [row for row in commands() if row[0] == name]
     command_arguments = arguments(name, command, required, files, tmp_path)
     code, _, stderr = ninja(*command_arguments)
@@ -194,7 +194,7 @@ def test_verbs_that_read_lattices_show_the_share_already_read(name, files, termi
 
 
 @pytest.mark.parametrize("name", ["lm score", "train ngram"])
-def test_verbs_that_read_texts_show_progress(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
+def test_commands_that_read_texts_show_progress(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
     if name == "lm score":
         text = tmp_path / "text"
         text.write_text("".join(f"utt{number} the man\n" for number in range(600)))

@@ -69,7 +69,7 @@ def test_every_command_on_the_kaldi_page_exists():
         assert verb in COMMANDS, verb
 
 
-def test_verbs_are_named_like_kaldi_programs():
+def test_commands_are_named_like_kaldi_programs():
     ours = {row[0]: row[1] for row in ROWS}
     for program in PROGRAMS:
         verb = program.removeprefix("lattice-")
