@@ -212,6 +212,11 @@ class Log:
     output: int = 0  # index of the current output
     _reported: set[tuple[int, str]] = field(default_factory=set)  # index of the output, and note
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """``(number of lattices done, number of failures)``; skipped lattices count as done."""
+        return self.lattices + self.skipped, len(self.failures)
+
     def note(self, message: str) -> None:
         """Add a note and pass it to ``on_note``; ignore a note that was already added for the current output."""
         if (self.output, message) in self._reported:

@@ -153,17 +153,20 @@ class Contextual:
         """Yield the results of `__call__`, computed on several threads, each with its own tracker."""
         local = threading.local()
 
-        def work(batch: Batch) -> tuple[list[Keyed], RescoreReport]:
+        def work(batch: Batch) -> list[tuple[list[Keyed], RescoreReport]]:
             if not hasattr(local, "stage"):
                 local.stage = self._unbound()
-            part = RescoreReport(on_error=_keep)
-            results = list(local.stage.unchecked(((lattice.key, lattice) for lattice in batch), part))
-            return results, part
+            results = []
+            for lattice in batch:
+                part = RescoreReport(on_error=_keep)
+                results.append((list(local.stage.unchecked([(lattice.key, lattice)], part)), part))
+            return results
 
         checked = lattices if log.vocabulary is not None else self.vocabulary_check(log)(lattices)
-        for results, part in in_order(work, collect_batches(checked, MAX_ARCS, MAX_LATTICES), num_threads):
-            log.merge(part)
-            yield from ((key, self._in_table(lattice)) for key, lattice in results)
+        for batch in in_order(work, collect_batches(checked, MAX_ARCS, MAX_LATTICES), num_threads):
+            for results, part in batch:
+                log.merge(part)
+                yield from ((key, self._in_table(lattice)) for key, lattice in results)
         if log.vocabulary is None:
             log.note_coverage()
 

@@ -70,6 +70,7 @@ class Inputs:
     tables: tuple[Table, ...] | None = None  # part of the sources to read; None reads all
     digest: Any = None  # hash that is updated with the keys read
     is_part: bool = False  # one of several files; an error does not affect the other files
+    unread: set[int] = field(default_factory=set)  # ids of the failures of lattices that could not be read
     default_scales: frozenset[str] = frozenset()  # names of scales set neither by the user nor by a scale file
     _symbols: SymbolTable | None = None
     _words: Words | None = None
@@ -258,6 +259,7 @@ class Inputs:
         )
 
     def _fail(self, error: NinjaError) -> None:
+        self.unread.add(id(error))
         self.log.fail(error)  # a command may replace the log, so it is looked up here
 
     def _note(self, message: str) -> None:

@@ -3,8 +3,8 @@
 The facts are stored next to the output in ``.NAME.run`` while the output is incomplete and, with ``--resume``, also
 afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
 ``State``. The value of an option that specifies files is a list of the states of these files. If a lattice failed
-before another one with its key was written, ``partly_failed`` lists the key: a resumed run processes all lattices with
-this key, and does not write as many of them as the output contains.
+before another one with its key was written, ``numbers`` lists which lattices with this key are in the output; see
+`Occurrences`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import time
 import zlib
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, cast
@@ -25,9 +26,10 @@ from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, has_
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import is_file, open_raw
 from ninja.formats.kaldi.archive import EncodedBatch
+from ninja.io.occurrences import Done, Occurrences
 from ninja.io.scale_changes import refuse_other_scales
 from ninja.io.sources import ChosenScales
-from ninja.io.writer import PARTLY_FAILED, KaldiWriter, OutputSettings
+from ninja.io.writer import NUMBERS, KaldiWriter
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 
@@ -46,10 +48,6 @@ class ResumedWriter(KaldiWriter):
     _is_closed = False  # the existing output is complete, and its run is unknown
     _checkpoint_time = 0.0  # when the output was last flushed so that it can be resumed
 
-    def __init__(self, output: OutputSettings) -> None:
-        super().__init__(output)
-        self._recomputed: Counter[str] = Counter()  # number of lattices per key that are processed but not written
-
     def _open(self) -> None:
         archive = self._archive
         if self.name == STDOUT:
@@ -63,8 +61,8 @@ class ResumedWriter(KaldiWriter):
             raise
         self.resumed, self._is_closed = point.description, point.is_closed
         self.keys_done = Counter(key for key, _ in point.entries)
-        self._partly_failed = point.partly_failed
-        self._recomputed.update({key: self.keys_done.pop(key, 0) for key in point.partly_failed})
+        self._occurrences = Occurrences(point.numbers, self.keys_done)
+        self.done = Done(self.keys_done, self._occurrences.written())
         if not self._is_closed:
             self._write_facts()
         archive.begin(point.entries, point.length)
@@ -91,17 +89,12 @@ class ResumedWriter(KaldiWriter):
             )
 
     def _put(self, key: str, item: Any) -> None:
-        if self._recomputed[key] > 0:
-            self._recomputed[key] -= 1
-            return
         self._refuse_addition(key, item)
         super()._put(key, item)
         self._checkpoint()
 
     def write_all(self, batch: Batch, prepared: EncodedBatch) -> bool:
         """See `LatticeWriter.write_all`."""
-        if any(self._recomputed[key] > 0 for key in self._partly_failed.intersection(prepared.keys)):
-            return False
         if prepared.keys:
             self._refuse_addition(prepared.keys[0], batch[0])
         if not super().write_all(batch, prepared):
@@ -136,7 +129,7 @@ class ResumedWriter(KaldiWriter):
         file = self._archive.file
         if not isinstance(error, OutputError):
             if self._is_kept():
-                self.num_saved = self.keys_done.total() + self._recomputed.total() + self._keys.total()
+                self.num_saved = self.keys_done.total() + self._keys.total()
         elif isinstance(file, PartFile) and is_file(file.part) and not self._is_closed:
             self.num_saved = len((_plain if self._archive.packed is None else _packed)(file.part).entries)
 
@@ -149,8 +142,7 @@ class ResumedWriter(KaldiWriter):
         self._archive.file = None
 
     def _is_kept(self) -> bool:
-        lattices = self.num_saved or self.keys_done or self._recomputed.total() or self._keys
-        return not self._is_closed and bool(lattices)
+        return not self._is_closed and bool(self.num_saved or self.keys_done or self._keys)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -165,7 +157,7 @@ class ResumePoint:
     lost: int = 0  # number of bytes after the last complete entry
     description: str | None = None  # for the user
     is_closed: bool = False  # the existing output is complete, and its run is unknown
-    partly_failed: set[str] = field(default_factory=set)  # keys that the facts of the earlier attempt list
+    numbers: Mapping[str, Sequence[int]] = field(default_factory=dict)  # see `Occurrences`
 
 
 def resume_point(target: Target, file: PartFile, run: Facts | None, scales: ChosenScales | None) -> ResumePoint:
@@ -185,17 +177,17 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
     """
     is_begun = not file.is_direct and os.path.getsize(file.part) > 0
     is_known = run is not None and has_facts(target.archive)
-    partly_failed: set[str] = set()
+    numbers: Mapping[str, Sequence[int]] = {}
     try:
         refuse_other_scales(target.archive, scales)
         if run is not None and (is_begun or (is_known and is_file(target.archive))):
-            partly_failed = refuse_other_facts(target.archive, run)
+            numbers = refuse_other_facts(target.archive, run)
         point = complete_entries(target, file)
     except BaseException:  # also an interrupt, as it can take long to find the complete entries
         file.abandon(keep=is_begun)
         raise
     point.is_closed = run is not None and not is_known and bool(point.entries)
-    point.partly_failed = partly_failed
+    point.numbers = numbers
     return point
 
 
@@ -293,8 +285,8 @@ def _packed(path: str) -> ResumePoint:
     return point
 
 
-def refuse_other_facts(place: str, facts: Facts) -> set[str]:
-    """Return the partly failed keys of the run that wrote an output.
+def refuse_other_facts(place: str, facts: Facts) -> dict[str, list[int]]:
+    """Return the numbers of the lattices that the run which wrote an output has stored; see `Occurrences`.
 
     Raises:
         OptionError: The run had another version, command, options or sources; the message names the difference.
@@ -307,9 +299,9 @@ def refuse_other_facts(place: str, facts: Facts) -> set[str]:
         with open(path, "rb") as file:
             before = parsed(file.read())
         now = parsed(dumped(facts))
-        partly_failed = set(map(str, before.pop(PARTLY_FAILED, ())))
+        numbers = {key: [*map(int, stored)] for key, stored in dict(before.pop(NUMBERS, {})).items()}
         if before == now:
-            return partly_failed
+            return numbers
         if any(not isinstance(before[name], type(now[name])) for name in now):
             raise TypeError
         change = difference(before, now)

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from ninja.errors import LatticeError, NinjaError, OptionError, OutputError, SymbolError, counted, named
+from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, counted, named
 from ninja.files import remote
 from ninja.files.output import Facts, PartFile, Target, part_of, remove_facts, reported, toml_text, write_facts
 from ninja.files.stream import STDIN as STDOUT
@@ -25,8 +25,11 @@ from ninja.lattice.batch import Batch, refuse_pair
 from ninja.lattice.lattice import check_costs
 from ninja.lattice.symbols import SymbolTable
 
+if TYPE_CHECKING:
+    from ninja.io.occurrences import Done, Occurrences
+
 _COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
-PARTLY_FAILED = "partly_failed"  # name among the facts of a run, see `KaldiWriter.note_failures`
+NUMBERS = "numbers"  # name among the facts of a run, see `ninja.io.resume`
 LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
 Lossy = Literal["allow", "refuse"]
 Self = TypeVar("Self", bound="LatticeWriter")
@@ -108,6 +111,7 @@ class LatticeWriter:
 
     Attributes:
         keys_done: Number of lattices with each key that a resumed output already contains.
+        done: The lattices in the sources that the run skips because a resumed output already contains them.
         lost: For each lost field, the number of lattices that lost it.
         resumed: Description of the earlier attempt, if the output was resumed.
         num_saved: Number of lattices in a failed output that were saved for the next attempt.
@@ -124,6 +128,7 @@ class LatticeWriter:
         self.name = output.place
         self.format = output.format
         self.keys_done: Counter[str] = Counter()
+        self.done: Done | None = None
         self.lost: Counter[str] = Counter()
         self.resumed: str | None = None
         self.num_saved = 0
@@ -278,13 +283,8 @@ class LatticeWriter:
     def write_on_thread(self) -> None:
         """From now on, write encoded batches on a separate thread, if the format supports it."""
 
-    def note_failures(self, failures: Sequence[NinjaError], keys: Sequence[str]) -> None:
-        """Prepare to write lattices of which earlier lattices with the same keys failed.
-
-        Args:
-            failures: All failures of the run so far.
-            keys: Keys of the lattices that are written next.
-        """
+    def note_failure(self, key: str) -> None:
+        """Note that the next lattice with this key failed, so that a resumed run processes it again."""
 
     def notes(self) -> list[str]:
         """Return messages to show to the user once the output is complete."""
@@ -351,9 +351,7 @@ class KaldiWriter(LatticeWriter):
             raise OptionError(f"the output {self.name!r} is a folder; add a file name")
         self._archive = ArchiveOutput(output.target, output.guard)
         self._kind = output.kind
-        self._failed: set[str] = set()  # keys of failed lattices
-        self._num_failures = 0  # length of the list of failures whose keys are in `_failed`
-        self._partly_failed: set[str] = set()  # keys of failed lattices and of lattices in the output
+        self._occurrences: Occurrences | None = None  # set once a lattice has failed
 
     def _open(self) -> None:
         self._archive.open()
@@ -363,6 +361,7 @@ class KaldiWriter(LatticeWriter):
     def _put(self, key: str, item: Any) -> None:
         lattice: Lattice = item
         self._archive.append(lattice, key, compact=(self._kind or lattice.kind) == "compact")
+        self._note_written([key])  # before the bytes are written, as `append` leaves them in a buffer
 
     def prepared(self, batch: Batch) -> EncodedBatch | None:
         """Encode a batch; return None if its lattices must be written one by one."""
@@ -388,6 +387,7 @@ class KaldiWriter(LatticeWriter):
         one_table = batch.is_plain or all(lattice.words is first.words for lattice in batch)
         if not one_table or ((words := self._words_for(first)) is not None and not words.fit(first)):
             return False
+        self._note_written(prepared.keys)
         self._archive.write(prepared)
         self._keys.update(prepared.keys)
         if words is not None:
@@ -398,12 +398,16 @@ class KaldiWriter(LatticeWriter):
         """See `LatticeWriter.write_on_thread`."""
         self._archive.write_on_thread()
 
-    def note_failures(self, failures: Sequence[NinjaError], keys: Sequence[str]) -> None:
-        """Add these keys to the facts of the run, so that a resumed run processes all lattices with the keys again."""
-        self._failed.update(error.key for error in failures[self._num_failures :] if error.key is not None)
-        self._num_failures = len(failures)
-        if self._failed and (new := self._failed.intersection(keys) - self._partly_failed):
-            self._partly_failed |= new
+    def note_failure(self, key: str) -> None:
+        """See `LatticeWriter.note_failure`."""
+        if self._occurrences is None:
+            from ninja.io.occurrences import Occurrences  # for failures only
+
+            self._occurrences = Occurrences({}, {})
+        self._occurrences.fail(key, self.keys_done[key] + self._keys[key])
+
+    def _note_written(self, keys: Sequence[str]) -> None:
+        if self._occurrences is not None and self._occurrences.write(keys):
             self._write_facts()
 
     def _finish(self) -> None:
@@ -421,8 +425,8 @@ class KaldiWriter(LatticeWriter):
         """Write the run's version, command, options and sources to a file next to the archive, for resuming the run."""
         file, facts = self._archive.file, self._output.run
         if isinstance(file, PartFile) and not file.is_direct and facts is not None:
-            partly_failed = {PARTLY_FAILED: sorted(self._partly_failed)} if self._partly_failed else {}
-            write_facts(self.name, {**facts, **partly_failed}, self._output.guard)
+            numbers = {} if self._occurrences is None else self._occurrences.written()
+            write_facts(self.name, {**facts, NUMBERS: numbers} if numbers else facts, self._output.guard)
 
     def _remove_facts(self) -> None:
         if self._output.run is not None and self.name != STDOUT:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ninja.errors import MAX_JOBS, LatticeError, Log, NinjaError, OptionError, Summary, SymbolError, all_failed, counted
 from ninja.files.output import text_output
@@ -34,6 +34,9 @@ from ninja.pipeline.stages import (
     as_batch_of,
     call_safely,
 )
+
+if TYPE_CHECKING:
+    from ninja.io.occurrences import Done
 
 Result = TypeVar("Result")
 Stage = BatchStage[Result] | StreamStage[Result]
@@ -128,23 +131,20 @@ class RunLoop:
     on_result: Callable[[Any], None] | None
     progress: Progress | None
     may_be_empty: bool | None
+    threads: int = field(init=False)
     written: int = 0
     arcs: int = 0
 
     def __post_init__(self) -> None:
         if self.jobs is not None and not 1 <= self.jobs <= MAX_JOBS:
             raise OptionError(f"jobs is {self.jobs}, but must be between 1 and {MAX_JOBS}")
+        self.threads = self.jobs or num_cores()
 
-    @property
-    def threads(self) -> int:
-        """Number of threads."""
-        return self.jobs or num_cores()
-
-    def results(self, inputs: Inputs, stage: Stage[Result], done: Collection[str] = ()) -> Iterator[tuple[str, Result]]:
-        """Yield ``(key, result)`` for each lattice, except for lattices with keys in `done`."""
+    def results(self, inputs: Inputs, stage: Stage[Result], done: Done | None = None) -> Iterator[tuple[str, Result]]:
+        """Yield ``(key, result)`` for each lattice that is not done."""
         log = inputs.log
-        counts = _counts(log)
-        with closing(self._chunks(inputs, stage, Counter(done), None)) as chunks:
+        counts = log.counts
+        with closing(self._chunks(_Source(inputs, self.read, done), stage, None)) as chunks:
             for chunk in chunks:
                 for key, result in chunk.entries():
                     if isinstance(result, NinjaError):
@@ -158,12 +158,13 @@ class RunLoop:
     def write(self, stage: Stage[Lattice], inputs: Inputs, output: Output, *, may_be_empty: bool) -> None:
         """Write the results to one output."""
         log = inputs.log
-        counts = _counts(log)
+        counts = log.counts
         is_expanding = getattr(stage, "is_expanding", False)
         with open_output(output, inputs) as sink:
             if self.threads > 1:
                 sink.writer.write_on_thread()
-            with closing(self._chunks(inputs, stage, sink.writer.keys_done, sink)) as chunks:
+            source = _Source(inputs, self.read, sink.writer.done, sink.note_source)
+            with closing(self._chunks(source, stage, sink)) as chunks:
                 for chunk in chunks:
                     lattices = self._write_chunk(chunk, log, sink)
                     log.lattices += min(chunk.num_lattices, lattices) if is_expanding else lattices
@@ -173,21 +174,18 @@ class RunLoop:
 
     def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink) -> int:
         """Write the results in a chunk and return the number of lattices written."""
-        batch = chunk.results
-        if not isinstance(batch, Batch):
-            lattice: Lattice = batch[0][1]
-            if not sink.take(lattice):
-                return 0
-            if self.on_result is not None:
-                self.on_result(lattice)
-            self.written += 1
-            self.arcs += lattice.num_arcs
-            return 1
+        batch = chunk.results if isinstance(chunk.results, Batch) else Batch.of_entries(chunk.results)
+        if batch.faults and not {error.key for _, error in batch.faults}.isdisjoint(batch.keys):
+            # Write one by one, because a resumed run must know which of the lattices with a key failed.
+            return sum(self._write_batch(Batch.of_entries([entry]), None, log, sink) for entry in batch.entries())
+        return self._write_batch(batch, chunk.prepared, log, sink)
+
+    def _write_batch(self, batch: Batch, prepared: Any, log: Log, sink: LatticeSink) -> int:
         for before, error in batch.faults:
             if log.on_error is None and before:
                 sink.take_all(batch.first(before), None)
             log.fail(error)
-        written = sink.take_all(batch.without_faults(), chunk.prepared)
+        written = sink.take_all(batch.without_faults(), prepared)
         if self.on_result is not None:
             for lattice in written:
                 self.on_result(lattice)
@@ -197,14 +195,12 @@ class RunLoop:
 
     def _chunks(
         self,
-        inputs: Inputs,
+        source: _Source,
         stage: Stage[Any],
-        done: Counter[str],
         sink: LatticeSink | None,
     ) -> Generator[_Chunk, None, None]:
         """Yield the results for batches, or for single lattices, in input order."""
-        source = _Source(inputs, self.read, done, None if sink is None else sink.note_source)
-        log = inputs.log
+        inputs, log = source.inputs, source.inputs.log
         if not isinstance(stage, BatchStage):
             if isinstance(stage, ThreadedStage) and self.threads > 1:
                 results = stage.on_threads(source.lattices(), log, self.threads)
@@ -214,7 +210,7 @@ class RunLoop:
                 yield _Chunk([(key, result)], None, 1, source.share_of(key), key)
             return
 
-        def work(task: tuple[Batch, float | None]) -> tuple[_Chunk | None, Log, BaseException | None]:
+        def work(task: tuple[Batch, float | None]) -> tuple[_Chunk | BaseException, Log]:
             batch, share = task
             part = type(log)(on_error=_keep)
             try:
@@ -227,17 +223,16 @@ class RunLoop:
                         )
                     prepared = sink.writer.prepared(results.without_faults())
                 num_failed = len(results.faults) if isinstance(results, Batch) else 0
-                return _Chunk(results, prepared, len(batch) - num_failed, share, batch.keys[-1]), part, None
+                return _Chunk(results, prepared, len(batch) - num_failed, share, batch.keys[-1]), part
             except BaseException as error:  # raised in order, after the log is merged
-                return None, part, error
+                return error, part
 
         tasks = ((batch, inputs.share) for batch in source.batches())
         with closing(in_order(work, tasks, self.threads)) as chunks:  # type: ignore[type-var]
-            for chunk, part, error in chunks:
+            for chunk, part in chunks:
                 log.merge(part)
-                if chunk is None:
-                    assert error is not None
-                    raise error
+                if isinstance(chunk, BaseException):
+                    raise chunk
                 yield chunk
 
     def _show(self, log: Log, chunk: _Chunk) -> None:
@@ -245,14 +240,9 @@ class RunLoop:
             self.progress(chunk.key, log.lattices + log.skipped, chunk.share)
 
 
-def _counts(log: Log) -> tuple[int, int]:
-    """Return ``(number of lattices done, number of failed lattices)``; skipped lattices count as done."""
-    return log.lattices + log.skipped, len(log.failures)
-
-
 def _refuse_nothing(inputs: Inputs, before: tuple[int, int], *, may_be_empty: bool | None) -> None:
     """Raise `LatticeError` if there are no results, unless an empty output is allowed."""
-    done, failed = (count - previous for count, previous in zip(_counts(inputs.log), before, strict=True))
+    done, failed = (count - previous for count, previous in zip(inputs.log.counts, before, strict=True))
     if done or may_be_empty is None or (may_be_empty and not failed) or inputs.tables is not None:
         return
     if failed:
@@ -279,48 +269,55 @@ class _Chunk(NamedTuple):
 
 
 class _Source:
-    """Source of the input lattices that are not done yet; duplicate keys are added to the log."""
+    """Source of the input lattices that are not done yet; duplicate keys are added to the log.
+
+    Args:
+        inputs: Inputs of the run.
+        read: See `run`.
+        done: Lattices to skip; None skips no lattices.
+        on_lattice: Function that is called with each lattice that is not skipped.
+    """
 
     def __init__(
-        self, inputs: Inputs, read: Read | None, done: Counter[str], on_lattice: Callable[[Lattice], None] | None
+        self,
+        inputs: Inputs,
+        read: Read | None,
+        done: Done | None,
+        on_lattice: Callable[[Lattice], None] = lambda lattice: None,
     ) -> None:
-        self._inputs = inputs
+        self.inputs = inputs
         self._read = read
-        self._done = Counter(done)
+        self._done = done
         self._on_lattice = on_lattice
         self._keys: set[str] = set()
         self._shares: deque[tuple[str, float | None]] = deque()  # key and share of lattices without a result yet
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
-        log = self._inputs.log
+        log = self.inputs.log
         for key, lattice in self._pairs():
-            self._note(key)
-            if self._done[key] > 0:
-                self._done[key] -= 1
+            self._note([key])
+            if self._done is not None and self._done.skips(key):
                 log.skipped += 1
                 continue
             if lattice.key != key:
                 lattice = lattice.with_key(key)
-            self._shares.append((key, self._inputs.share))
-            if self._on_lattice is not None:
-                self._on_lattice(lattice)
+            self._shares.append((key, self.inputs.share))
+            self._on_lattice(lattice)
             yield key, lattice
 
     def batches(self) -> Iterator[Batch]:
-        for batch in self._inputs.batches() if self._read is None else collect_batches(self._pairs()):
+        for batch in self.inputs.batches() if self._read is None else collect_batches(self._pairs()):
             keys = batch.keys
-            distinct = set(keys)
-            if len(distinct) == len(keys) and self._keys.isdisjoint(distinct):
-                self._keys.update(distinct)
-            else:
-                for key in keys:
-                    self._note(key)
-            missing = self._without_done(batch, keys) if self._done else batch
-            if self._on_lattice is not None and not missing.is_plain:
-                for lattice in missing:
+            self._note(keys)
+            if self._done is not None:
+                skipped = {index for index, key in enumerate(keys) if self._done.skips(key)}
+                self.inputs.log.skipped += len(skipped)
+                batch = batch.without(skipped) if skipped else batch
+            if not batch.is_plain:
+                for lattice in batch:
                     self._on_lattice(lattice)
-            if len(missing):
-                yield missing
+            if len(batch):
+                yield batch
 
     def share_of(self, key: str) -> float | None:
         """Return the fraction of the inputs that had been read when the lattice with this key was read."""
@@ -331,22 +328,18 @@ class _Source:
         return None
 
     def _pairs(self) -> Pairs:
-        return self._inputs.lattices() if self._read is None else self._read(self._inputs)
+        return self.inputs.lattices() if self._read is None else self._read(self.inputs)
 
-    def _note(self, key: str) -> None:
-        if key in self._keys:
-            self._inputs.log.repeated.append(key)
-        self._keys.add(key)
-
-    def _without_done(self, batch: Batch, keys: list[str]) -> Batch:
-        """Return a batch without the lattices that are done; if a key is done n times, n lattices are skipped."""
-        indices: set[int] = set()
-        for index, key in enumerate(keys):
-            if self._done[key] > 0:
-                self._done[key] -= 1
-                indices.add(index)
-        self._inputs.log.skipped += len(indices)
-        return batch.without(indices) if indices else batch
+    def _note(self, keys: list[str]) -> None:
+        """Add the duplicate keys to the log."""
+        distinct = set(keys)
+        if len(distinct) == len(keys) and self._keys.isdisjoint(distinct):
+            self._keys |= distinct
+            return
+        for key in keys:
+            if key in self._keys:
+                self.inputs.log.repeated.append(key)
+            self._keys.add(key)
 
 
 class OnBatches:
@@ -404,6 +397,7 @@ class LatticeSink:
         self.writer = writer
         self.has_originals = has_originals
         self._inputs = inputs
+        self._num_failures = 0  # failures of the run about which the writer knows
         self.lost: LostFields | None = None  # None while no input lattice has fields that a stage may lose
 
     def note_source(self, lattice: Lattice) -> None:
@@ -414,7 +408,7 @@ class LatticeSink:
 
     def take(self, lattice: Lattice) -> bool:
         """Write a lattice and return whether it could be written."""
-        self.writer.note_failures(self._inputs.log.failures, [lattice.key])
+        self._note_failures()
         try:
             self.writer.write(lattice if self.lost is None else self.lost.restored(lattice))
         except NinjaError as error:
@@ -431,7 +425,7 @@ class LatticeSink:
 
     def take_all(self, batch: Batch, prepared: Any) -> Batch:
         """Write a batch with its value of ``writer.prepared``, or None; return the lattices that could be written."""
-        self.writer.note_failures(self._inputs.log.failures, batch.keys)
+        self._note_failures()
         if prepared is not None and self.writer.write_all(batch, prepared):
             if self.lost is not None and not batch.is_plain:
                 for lattice in batch:
@@ -439,6 +433,14 @@ class LatticeSink:
             return batch
         failed = {index for index, lattice in enumerate(batch) if not self.take(lattice)}
         return batch.without(failed) if failed else batch
+
+    def _note_failures(self) -> None:
+        """Tell the writer which lattices have failed since the last call, except those that could not be read."""
+        failures = self._inputs.log.failures
+        for error in failures[self._num_failures :]:
+            if error.key is not None and id(error) not in self._inputs.unread:
+                self.writer.note_failure(error.key)
+        self._num_failures = len(failures)
 
 
 @contextmanager

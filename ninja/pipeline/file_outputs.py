@@ -45,7 +45,7 @@ def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty:
         if file_output.resume and file_output.chosen is not None:  # checked before any output is written
             refuse_other_scales(target(file_output.name).archive, file_output.chosen)
     log = inputs.log
-    before = log.lattices + log.skipped, len(log.failures)
+    before = log.counts
     for number, (file_output, part) in enumerate(outputs):
         log.output = number
         try:
@@ -56,7 +56,7 @@ def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty:
             error.path = error.path or file_output.name
             log.fail(error)
     log.output = 0
-    if (log.lattices + log.skipped, len(log.failures)) == before and not may_be_empty:
+    if log.counts == before and not may_be_empty:
         raise LatticeError(f"{', '.join(inputs.places)}: found no lattices")
 
 

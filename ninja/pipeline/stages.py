@@ -37,7 +37,10 @@ class BatchStage(Protocol[Output]):
 
 
 class StreamStage(Protocol[Output]):
-    """A stage that iterates over lattices and can process several concurrently; results are in input order."""
+    """A stage that iterates over lattices and can process several concurrently.
+
+    Results are in input order, and a failure is added to the log between the preceding and the following result.
+    """
 
     def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
         """Yield ``(key, result)`` for each lattice.

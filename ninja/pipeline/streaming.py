@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from ninja.errors import Log, OptionError
 from ninja.io.inputs import Inputs
 from ninja.lattice.batch import pairs
 from ninja.pipeline.execution import Progress, Read, Result, RunLoop, Stage, check_stage, reading
 from ninja.pipeline.stages import Pairs
+
+if TYPE_CHECKING:
+    from ninja.io.occurrences import Done
 
 
 def stream(
@@ -46,9 +51,11 @@ def stream(
         lattices = pairs(inputs)
         inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
     check_stage(stage)
-    return _stream(inputs, stage, RunLoop(jobs, read, None, progress, may_be_empty), done)
+    from ninja.io.occurrences import Done  # commands import this module, but most of them do not call this function
+
+    return _stream(inputs, stage, RunLoop(jobs, read, None, progress, may_be_empty), Done(Counter(done), {}))
 
 
-def _stream(inputs: Inputs, stage: Stage[Result], loop: RunLoop, done: Collection[str]) -> Iterator[tuple[str, Result]]:
+def _stream(inputs: Inputs, stage: Stage[Result], loop: RunLoop, done: Done) -> Iterator[tuple[str, Result]]:
     with reading(stage, inputs.log, loop.read) as loop.read:
         yield from loop.results(inputs, stage, done)

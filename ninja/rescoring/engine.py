@@ -61,7 +61,7 @@ class Engine(Source):
         self._steps: Generator[None, None, None] | None = None
 
     def _poll(self) -> Utterance | None:
-        """Return the next rescored utterance in input order; utterances that failed or have a future are skipped."""
+        """Return the next utterance that was rescored or failed, in input order; those with a future are skipped."""
         if self._steps is None:
             ahead = self.source.read_ahead(self.options.batch_arcs)
             if not ahead:
@@ -71,7 +71,7 @@ class Engine(Source):
             self._steps = self._start()
         while True:
             while (utterance := self.in_flight.pop_done()) is not None:
-                if utterance.result is not None:  # otherwise it failed, or was delivered
+                if utterance.result is not None or utterance.error is not None:  # otherwise it was delivered
                     return utterance
             if next(self._steps, True):  # a step yields None, so True means that no step is left
                 self.has_ended = True
@@ -119,6 +119,8 @@ class Engine(Source):
                 utterance.lattice, utterance.result, utterance.is_done = utterance.result, None, False
                 utterance.recording, utterance.history = None, ()
             self.in_flight.add(utterance)
+            if utterance.error is not None:  # it failed in an earlier stage
+                continue
             try:
                 if self.queue.enter(utterance):
                     if not utterance.is_expired:
@@ -148,10 +150,8 @@ class Engine(Source):
         self.finish(utterance, reverse(lattice) if self.options.backward else lattice)
 
     def fail(self, utterance: Utterance, error: NinjaError) -> None:
-        """Set the error of an utterance; report it unless the utterance has a future."""
+        """Set the error of an utterance; unless it has a future, the error is reported after all earlier results."""
         with self.in_flight.lock:
-            if utterance.future is None:
-                self.report.fail(error, utterance.key)
             self.queue.leave(utterance, ())
             utterance.finish(error=error)
             if utterance.future is not None:

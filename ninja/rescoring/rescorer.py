@@ -354,6 +354,9 @@ class Rescorer:
         utterances = self._rescored(source, report, [], num_threads)
         with closing(source), closing(utterances):  # type: ignore[type-var]
             for utterance in utterances:
+                if utterance.error is not None:
+                    report.fail(utterance.error, utterance.key)
+                    continue
                 assert utterance.result is not None
                 report.arcs_written += utterance.result.num_arcs
                 report.frames += max(num_frames(utterance.result), 0)  # -1 if the alignments of paths differ in length
@@ -366,12 +369,13 @@ class Rescorer:
     def _rescored(
         self, source: Source, report: RescoreReport, passes: list[_Pass], num_threads: int = 1
     ) -> Iterator[Utterance]:
-        """Yield the rescored utterances in input order, except those that failed or were delivered through futures.
+        """Yield the utterances that were rescored or failed in input order, except those with futures.
 
         Args:
             passes: List of passes; an empty list is filled in place once the models are loaded.
         """
         source = self._prepared(source, report)
+        yield from source.failures()
         first = source.first()
         if first is None:
             return
@@ -382,6 +386,7 @@ class Rescorer:
             passes += self._new_passes()
         with ExitStack() as stack:
             for model_pass in passes:
+                yield from source.failures()
                 first = source.first()
                 if first is None:
                     return

@@ -60,7 +60,7 @@ class Utterance:
     is_prepared: bool = False  # see `Preparation`
     is_done: bool = False
     result: Lattice | None = None
-    error: BaseException | None = None
+    error: NinjaError | None = None  # if the lattice was not submitted; otherwise, the future has the error
 
     @property
     def key(self) -> str:
@@ -81,7 +81,8 @@ class Utterance:
         """Set the result or the error, and pass it to the future if there is one."""
         if isinstance(error, NinjaError):
             error.key = error.key or self.key
-        self.result, self.error, self.is_done = result, error, True
+            self.error = error if self.future is None else None
+        self.result, self.is_done = result, True
         with suppress(InvalidStateError):  # the future fails when the service is closed
             if self.future is not None and error is not None:
                 self.future.set_exception(error)
@@ -141,6 +142,11 @@ class Source(ABC):
             if self.has_ended or not self.wait():
                 return None
         return self._ahead[0]
+
+    def failures(self) -> Iterator[Utterance]:
+        """Yield the utterances before the first one that has not failed; `first` then returns the latter."""
+        while (utterance := self.first()) is not None and utterance.error is not None:
+            yield self._ahead.popleft()
 
     def __iter__(self) -> Iterator[Utterance]:
         """Yield the utterances, waiting until each is available."""
@@ -417,8 +423,8 @@ class Preparation(Source):
                 if utterance.future is None:
                     raise
                 utterance.finish(error=error)
-            if not utterance.is_done:
-                utterance.is_prepared = True
+            utterance.is_prepared = True
+            if not utterance.is_done or utterance.future is None:
                 return utterance
         if self._source.has_ended and not self.has_ended:
             self.has_ended = True
@@ -450,8 +456,7 @@ class Preparation(Source):
             except NinjaError as error:
                 if utterance.future is not None:
                     raise
-                report.fail(error, utterance.key)
-                utterance.finish(error=error)
+                utterance.finish(error=error)  # reported in input order, after the results of earlier utterances
 
     def _merge_equal_texts(self, utterance: Utterance, lattice: ListLattice, forms: LexicalTable | None) -> None:
         utterance.lattice, num_merged = merge_equal_texts(lattice, self._scales, forms)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 from ended import interrupt_at
+from hypothesis import given
+from hypothesis import strategies as st
 from lattice_files import write_all
 
 import ninja as package
 from ninja import ChosenScales, Scales
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, Log, OptionError
 from ninja.graph import from_arcs
+from ninja.pipeline import Inputs, OnLattices, Output, run
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -307,3 +310,48 @@ def test_a_run_interrupted_before_resuming_can_be_resumed(files, ninja, monkeypa
     assert contents() == before
     code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume")
     assert (code, "resuming after 2 lattices of an earlier attempt" in errors) == (0, True), errors
+
+
+class _Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("in_batches", [True, False])
+@given(
+    keys=st.lists(st.sampled_from("ab"), min_size=1, max_size=6),
+    attempts=st.lists(st.tuples(st.sets(st.integers(0, 5)), st.integers(0, 7)), max_size=3),
+)
+def test_lattices_that_fail_in_some_attempts_are_written_once(tmp_path_factory, in_batches, keys, attempts):
+    folder = tmp_path_factory.mktemp("attempts")
+    write_all(
+        folder / "in.ark",
+        (from_arcs(key, [0], [1], [5], [float(number)], finals={1: 0.0}) for number, key in enumerate(keys)),
+    )
+
+    def attempt(failing, interrupted):
+        def process(lattice):
+            number = int(lattice.graph[0])
+            if number == interrupted:
+                raise _Interrupted
+            if number in failing:
+                raise LatticeError("the endpoint is down")
+            return lattice
+
+        def stream(lattices, log):
+            for key, lattice in lattices:
+                try:
+                    yield key, process(lattice)
+                except LatticeError as error:
+                    log.fail(error, key)
+
+        log = Log(on_error=lambda error: None)
+        output = Output(str(folder / "out.ark"), resume=True, settings={})
+        stage = OnLattices(process) if in_batches else stream
+        with contextlib.suppress(_Interrupted, LatticeError):  # LatticeError: all lattices failed
+            run(Inputs(folder / "in.ark", log=log), stage, output, jobs=1)
+
+    for failing, interrupted in attempts:
+        attempt(failing, interrupted)
+    attempt((), None)
+    results = [(key, lattice.graph[0]) for key, lattice in package.read(folder / "out.ark")]
+    assert sorted(results, key=lambda result: result[1]) == [(key, number) for number, key in enumerate(keys)]

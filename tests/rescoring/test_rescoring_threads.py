@@ -109,3 +109,16 @@ def test_twins_share_only_their_weights():
     every = np.arange(11, dtype=np.int32)
     assert (twin.logprob(np.repeat(slot, 11), every) == lm.logprob(np.repeat(own_slot, 11), every)).all()
     assert TABLE is LATTICES[0][1].words
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_failures_are_reported_between_the_results_in_input_order(threads):
+    bad = random_lattice(99).replace(final_graph=np.full(30, np.inf, np.float32))
+    lattices = [pair for number, pair in enumerate(LATTICES) for pair in (pair, (f"bad{number}", bad))]
+    lattices = [("first", bad), *lattices]
+    events = []
+    log = RescoreReport(on_error=lambda error: events.append(error.key))
+    rescorer = Rescorer(make_lm(), OPTIONS)
+    for key, _ in rescorer.on_threads([(key, lattice.with_key(key)) for key, lattice in lattices], log, threads):
+        events.append(key)
+    assert events == [key for key, _ in lattices]

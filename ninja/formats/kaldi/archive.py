@@ -316,12 +316,12 @@ class ArchiveOutput:
             self.packed = GzipWriter(self._opened, follows=position > 0)
 
     def append(self, lattice: Lattice, key: str, *, compact: bool) -> None:
-        """Append a lattice in compact or raw format."""
+        """Append a lattice in compact or raw format; its bytes stay in a buffer until the next call of any method."""
+        if self._entries.pending >= FLUSH:
+            self.flush()
         begin = self._entries.append(lattice, key.encode("utf-8", "surrogateescape"), compact)
         if self._script is not None:
             self._script_lines.append(self._script_line(key, self.position + begin))
-        if self._entries.pending >= FLUSH:
-            self.flush()
 
     def encode(self, batch: Batch, kind: Kind | None) -> EncodedBatch:
         """Encode a batch for `write`. Any thread can call this method.

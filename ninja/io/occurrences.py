@@ -1,0 +1,99 @@
+"""Track which of several lattices with equal keys are in an output, so that a resumed run adds those that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, eq=False)
+class _Key:
+    """The lattices with one key, numbered from 0 in the order of the sources."""
+
+    written: dict[int, None] = field(default_factory=dict)  # numbers of the lattices in the output, in its order
+    largest: int = -1  # largest of these numbers
+    following: int = 0  # smallest number that can belong to the next result of this run
+
+    def write(self) -> bool:
+        number = self.following
+        while number in self.written:
+            number += 1
+        is_next = number == self.largest + 1
+        self.written[number] = None
+        self.largest = max(self.largest, number)
+        self.following = number + 1
+        return is_next
+
+
+class Done:
+    """The lattices that a resumed run skips, because the output contains them.
+
+    Args:
+        counts: Number of lattices with each key in the output.
+        numbers: Numbers of these lattices for some of the keys, see `Occurrences`; for other keys, 0 to count - 1.
+    """
+
+    def __init__(self, counts: Mapping[str, int], numbers: Mapping[str, Iterable[int]]) -> None:
+        self._numbers: dict[str, Collection[int]] = {key: range(count) for key, count in counts.items()}
+        self._numbers |= {key: set(done) for key, done in numbers.items()}
+        self._num_read: Counter[str] = Counter()
+
+    def skips(self, key: str) -> bool:
+        """Return whether the run skips the next lattice with a key."""
+        if key not in self._numbers:
+            return False
+        self._num_read[key] += 1
+        return self._num_read[key] - 1 in self._numbers[key]
+
+
+class Occurrences:
+    """The numbers of the lattices in an output, for each key with which a lattice failed.
+
+    Lattices with the same key are numbered from 0 in the order of the sources. A lattice that fails in one run and
+    succeeds in a later one follows lattices with larger numbers. If an output contains more lattices with a key than
+    there are numbers, the numbers continue after the largest one, so the facts about the run need not be rewritten for
+    each lattice.
+
+    Args:
+        numbers: Numbers of the lattices with each key that an earlier run stored, in the order of the output.
+        counts: Number of lattices with each key that the output contains.
+    """
+
+    def __init__(self, numbers: Mapping[str, Iterable[int]], counts: Mapping[str, int]) -> None:
+        self._keys: dict[str, _Key] = {}
+        for key, stored in numbers.items():
+            self._keys[key] = occurrences = _Key()
+            for number in [*stored][: counts.get(key, 0)]:
+                occurrences.written[number] = None
+                occurrences.largest = max(occurrences.largest, number)
+            while len(occurrences.written) < counts.get(key, 0):
+                occurrences.largest += 1
+                occurrences.written[occurrences.largest] = None
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def written(self) -> dict[str, list[int]]:
+        """Return the numbers of the lattices in the output by key, in its order, unless they count up from 0."""
+        numbers = {key: [*occurrences.written] for key, occurrences in self._keys.items()}
+        return {key: stored for key, stored in numbers.items() if stored != [*range(len(stored))]}
+
+    def fail(self, key: str, num_written: int) -> None:
+        """Note that the next lattice with a key failed.
+
+        Args:
+            key: Key of the lattice.
+            num_written: Number of lattices with this key in the output, which is used for the first failure of a key.
+        """
+        if key not in self._keys:
+            self._keys[key] = _Key(dict.fromkeys(range(num_written)), num_written - 1)
+        occurrences = self._keys[key]
+        while occurrences.following in occurrences.written:
+            occurrences.following += 1
+        occurrences.following += 1
+
+    def write(self, keys: Iterable[str]) -> bool:
+        """Note that lattices are about to be written; return whether `written` must be stored before."""
+        in_order = [self._keys[key].write() for key in keys if key in self._keys]
+        return not all(in_order)
