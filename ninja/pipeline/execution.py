@@ -83,6 +83,9 @@ def run(
     """
     if not isinstance(inputs, Inputs):
         raise OptionError(f"inputs has type {type(inputs).__name__}, but must be ninja.pipeline.Inputs(name)")
+    if not isinstance(output, Output | TextOutput):
+        kind = type(output).__name__
+        raise OptionError(f"output has type {kind}, but must be ninja.pipeline.Output(name) or TextOutput(name)")
     check_stage(stage)
     start, log = time.perf_counter(), inputs.log
     lattices, skipped = log.lattices, log.skipped
@@ -384,21 +387,15 @@ def check_stage(stage: object) -> None:
         raise OptionError(f"stage is {name}, but must be OnBatches(function), OnLattices(function) or another stage")
 
 
+@dataclass(slots=True, eq=False)
 class LatticeSink:
-    """An open output; lattices that cannot be written are added to the failures of the run.
+    """An open output; lattices that cannot be written are added to the failures of the run."""
 
-    Args:
-        writer: Writer for the output.
-        inputs: Inputs of the run; failures are added to their log.
-        has_originals: Whether the output is a copy of the input files in which only the words are replaced.
-    """
-
-    def __init__(self, writer: LatticeWriter, inputs: Inputs, *, has_originals: bool = False) -> None:
-        self.writer = writer
-        self.has_originals = has_originals
-        self._inputs = inputs
-        self._num_failures = 0  # failures of the run about which the writer knows
-        self.lost: LostFields | None = None  # None while no input lattice has fields that a stage may lose
+    writer: LatticeWriter
+    inputs: Inputs  # failures are added to their log
+    has_originals: bool  # whether the output is a copy of the input files in which only the words are replaced
+    lost: LostFields | None = None  # None while no input lattice has fields that a stage may lose
+    num_failures: int = 0  # failures of the run about which the writer knows
 
     def note_source(self, lattice: Lattice) -> None:
         """Record the fields of an input lattice that a stage can lose."""
@@ -412,12 +409,12 @@ class LatticeSink:
         try:
             self.writer.write(lattice if self.lost is None else self.lost.restored(lattice))
         except NinjaError as error:
-            inputs = self._inputs
-            if inputs.table_error is not None and isinstance(error, SymbolError) and lattice.words is None:
-                raise inputs.table_error from error
+            table_error = self.inputs.table_error
+            if table_error is not None and isinstance(error, SymbolError) and lattice.words is None:
+                raise table_error from error
             if error.key is None:  # the whole output fails
                 raise
-            inputs.log.fail(error)
+            self.inputs.log.fail(error)
             return False
         if self.lost is not None:
             self.lost.note_result(lattice)
@@ -436,11 +433,11 @@ class LatticeSink:
 
     def _note_failures(self) -> None:
         """Tell the writer which lattices have failed since the last call, except those that could not be read."""
-        failures = self._inputs.log.failures
-        for error in failures[self._num_failures :]:
-            if error.key is not None and id(error) not in self._inputs.unread:
+        failures = self.inputs.log.failures
+        for error in failures[self.num_failures :]:
+            if error.key is not None and id(error) not in self.inputs.unread:
                 self.writer.note_failure(error.key)
-        self._num_failures = len(failures)
+        self.num_failures = len(failures)
 
 
 @contextmanager
@@ -460,11 +457,11 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     if output.is_stdout and sys.stdout.isatty() and output.to is None:
         output = replace(output, name="ark,t:-")
     is_kaldi = output.resolved.is_kaldi
-    write_format = output.resolved.format.write
-    assert write_format is not None
+    format = output.resolved.format
+    assert format.write is not None
     has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
-    only = output.resolved.format if write_format.restores else None  # inputs may have other formats, too
-    originals = original_paths(inputs, only) if write_format.rewrites_files else ()
+    only = format if format.write.restores else None  # inputs may have other formats, too
+    originals = original_paths(inputs, only) if format.write.rewrites_files else ()
     settings = OutputSettings.of(
         output.resolved,
         resume=output.resume,
@@ -493,8 +490,6 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
         write_table(table, output.words_out, output.guard)
         writer.words_path = output.words_out
-    for note in writer.notes():
+    for note in (*writer.notes(), *(sink.lost.notes() if sink.lost is not None else ())):
         log.note(note)
     log.lists_repeated |= writer.repeated
-    for note in () if sink.lost is None else sink.lost.notes():
-        log.note(note)

@@ -323,6 +323,8 @@ def test_arguments_of_the_wrong_type_are_refused(tmp_path):
         pipeline.run("lat.ark", OnLattices(cost), pipeline.TextOutput(str(tmp_path / "out.txt")))
     with pytest.raises(OptionError, match=r"stage is cost, but must be OnBatches\(function\), OnLattices\(function\)"):
         pipeline.run(pipeline.Inputs("lat.ark"), cost, pipeline.TextOutput(str(tmp_path / "out.txt")))
+    with pytest.raises(OptionError, match=r"output has type str, but must be ninja\.pipeline\.Output\(name\) or Text"):
+        pipeline.run(pipeline.Inputs("lat.ark"), OnLattices(cost), str(tmp_path / "out.ark"))
     with pytest.raises(
         OptionError, match=r"Rescorer requires a RescoreReport; use Inputs\(..., log=ninja.RescoreReport"
     ):
