@@ -182,9 +182,19 @@ def natural(path: str) -> list[tuple[int, str | int]]:
     return [(1, int(part)) if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", path)]
 
 
-def files_of(folder: str) -> list[str]:
-    """Return the paths of the files in a folder, except hidden files, in natural order."""
+def listing(folder: str) -> tuple[list[str], list[str]]:
+    """Return ``(paths of files, paths of subfolders)`` for a folder, without hidden ones, in natural order.
+
+    Raises:
+        InputError: The folder cannot be read.
+    """
     if is_remote(folder):
-        return sorted(remote.listing(folder)[0], key=natural)
-    entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_file()]
-    return sorted((entry.path for entry in entries), key=natural)
+        files, subfolders = remote.listing(folder)
+    else:
+        try:
+            entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+            files = [entry.path for entry in entries if entry.is_file()]
+            subfolders = [entry.path for entry in entries if entry.is_dir()]
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", error.filename or folder) from error
+    return sorted(files, key=natural), sorted(subfolders, key=natural)

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ninja.errors import FormatError, OptionError
+from ninja.files.names import listing
 from ninja.files.output import Target, is_specifier, target
 from ninja.files.stream import BOM, is_remote
 from ninja.files.stream import STDIN as STDOUT
@@ -287,11 +288,8 @@ def detect(head: bytes, name: str) -> Format | None:
 
 def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
     """Return the reader for a folder that forms a single source, or None if the files in it are separate sources."""
-    if is_remote(path):  # the formats read local folders only
+    if is_remote(path) or not listing(path)[1]:  # the formats read local folders with subfolders only
         return None
-    with os.scandir(path) as entries:
-        if not any(entry.is_dir() for entry in entries):
-            return None
     format = next((format for format in formats() if format.of_folder is not None and format.of_folder(path)), None)
     return None if format is None else Reader.of(format, {}, encoding)
 

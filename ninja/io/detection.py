@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import Literal
 
 from ninja.errors import FormatError, NinjaError, counted
 from ninja.errors import named as shortened
-from ninja.files.names import check_listed, natural
-from ninja.files.remote import listing
-from ninja.files.stream import BOM, STDIN, Place, Table, by_suffix, is_file, is_remote, kind_of
+from ninja.files.names import check_listed
+from ninja.files.stream import BOM, STDIN, Place, Table, by_suffix, is_file, kind_of
 from ninja.formats.content import first_rows, names_file, names_script
 from ninja.formats.format import by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
@@ -89,17 +89,6 @@ def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaErr
     return files, errors
 
 
-def below(folder: str) -> list[str]:
-    """List subfolders, each with a trailing slash, except hidden folders and folders that Kaldi's recipes create."""
-    if is_remote(folder):
-        paths = listing(folder)[1]
-    else:
-        paths = [entry.path for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_dir()]
-    return sorted(
-        (f"{path}/" for path in paths if not re.fullmatch(COMPANIONS, f"{os.path.basename(path)}/")), key=natural
-    )
-
-
 def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
     """Return a message about the files that were skipped in a folder.
 
@@ -152,7 +141,9 @@ def needs_content(name: str) -> bool:
     """
     if _is_named(name) and not name.removesuffix(".gz").endswith(".ark"):
         return True
-    return name.endswith(".gz") and os.path.isfile(name) and os.path.getsize(name) == 0
+    with contextlib.suppress(OSError):  # the file may have been removed in the meantime
+        return name.endswith(".gz") and os.path.isfile(name) and os.path.getsize(name) == 0
+    return False
 
 
 def _is_named(name: str) -> bool:

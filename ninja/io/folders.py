@@ -42,7 +42,7 @@ def read_folder(
             file.close()
         else:
             yield from read_file(file)
-    others = [*detection.below(folder.path), *(file.path for file in by_content.get("nothing", []))]
+    others = [*folder.subfolders, *(file.path for file in by_content.get("nothing", []))]
     if not by_content.keys() - {"nothing", "companion"}:
         paths = [*others, *(file.path for file in by_content.get("companion", []))]
         names = [name.removeprefix(os.path.join(folder.path, "")) for name in paths]

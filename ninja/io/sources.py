@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Literal
 
 from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
-from ninja.files.names import files_of, matching, resolve, resolve_listed
+from ninja.files.names import listing, matching, resolve, resolve_listed
 from ninja.files.stream import (
     SPECIFIER,
     STDIN,
@@ -90,9 +90,9 @@ class SourceFile:
             if is_remote(path):
                 return None
             if self.table.kind == "folder":
-                return sum(map(os.path.getsize, files_of(path)))
+                return sum(os.path.getsize(file.path) for file in self.files)
             status = os.stat(path)
-        except (OSError, ValueError):
+        except (OSError, ValueError, InputError):
             return None
         return status.st_size if stat.S_ISREG(status.st_mode) and self.place.command is None else None
 
@@ -205,9 +205,19 @@ class SourceFile:
             return []
 
     @cached_property
+    def _listing(self) -> tuple[list[str], list[str]]:
+        return listing(self.path)
+
+    @cached_property
     def files(self) -> list[SourceFile]:
         """All files in a folder, in natural order."""
-        return [SourceFile(Table(Place(path)), self._guard, self) for path in files_of(self.path)]
+        return [SourceFile(Table(Place(path)), self._guard, self) for path in self._listing[0]]
+
+    @property
+    def subfolders(self) -> list[str]:
+        """Subfolders, each with a trailing slash, except folders that Kaldi's recipes create."""
+        names = [f"{os.path.basename(path)}/" for path in self._listing[1]]
+        return [os.path.join(self.path, name) for name in names if not re.fullmatch(detection.COMPANIONS, name)]
 
     @cached_property
     def holds(self) -> Holds:

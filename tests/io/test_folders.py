@@ -9,17 +9,20 @@ import shutil
 import tarfile
 import tempfile
 import warnings
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lattice_files import write_all
 from reference_graph import SHARED
 from strategies_text import needs_files
 
 import ninja
-from ninja.errors import FormatError
+from ninja.errors import FormatError, InputError
+from ninja.graph import from_arcs
 from ninja.io.sources import Sources
 
 
@@ -192,3 +195,20 @@ def test_a_list_line_with_missing_words_is_reported_as_damage(tmp_path: Path, ni
     code, _, err = ninja("best", tmp_path / "sw_1")
     assert code == 1
     assert "the number of words is 4, but 2 follow; the line may be cut short" in err
+
+
+@pytest.mark.parametrize("num_read", [0, 1, 3])
+def test_a_folder_that_vanishes_while_it_is_read_is_an_input_error(tmp_path, num_read):
+    folder, names, errors = tmp_path / "lattices", "abc", []
+    folder.mkdir()
+    for name in names:
+        write_all(folder / f"{name}.ark", [from_arcs(name, [0], [1], [1], [1.0], finals={1: 0.0})])
+    lattices = ninja.read(folder, on_error=lambda error: errors.append(str(error)), read_ahead=False)
+    keys = [key for key, _ in islice(lattices, num_read)]
+    shutil.rmtree(folder)
+    if num_read == 0:
+        with pytest.raises(InputError, match=f"^{folder}: cannot be read: No such file or directory$"):
+            next(lattices)
+        return
+    assert keys + [key for key, _ in lattices] == [*names[:num_read]]
+    assert errors == [f"{folder}/{name}.ark: cannot be read: No such file or directory" for name in names[num_read:]]
