@@ -244,6 +244,18 @@ def test_a_remote_file_overwritten_during_reading_is_refused(memory, monkeypatch
     assert size == 100
 
 
+def test_the_state_of_a_remote_file_is_not_asked_for_each_range(memory, monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_RANGE", 1 << 10)
+    monkeypatch.setattr(remote, "LARGEST_RANGE", 1 << 10)
+    memory.pipe_file("/in/zeros", bytes(100 << 10))
+    calls = []
+    info = memory.info
+    monkeypatch.setattr(memory, "info", lambda name, **options: calls.append(name) or info(name, **options))
+    with open_stream(Place("memory://in/zeros")) as stream:
+        assert stream.rest() == bytes(100 << 10)
+    assert len(calls) == 8  # when it is opened, after 2, 4, …, 64 ranges, and at the end
+
+
 def test_a_folder_url_without_slash_is_refused(ninja, memory):
     for arguments in (["memory://in"], ["memory://in/lat.ark.gz", "--words", "memory://in"]):
         code, _, errors = ninja("best", *arguments)
