@@ -24,38 +24,23 @@ from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 TABLE = symbols()
 
 
+@pytest.mark.parametrize("new", ["model", "mixture", "none"])
 @settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
-def test_new_minus_old_lm_scores_are_added_to_first_pass_costs(lattice: Lattice) -> None:
+def test_new_minus_old_lm_scores_are_added_to_first_pass_costs(new: str, lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
-    new, old, _ = models()
-    [(_, result)] = rescore([("k", lattice)], new, EXACT, old_lm=old)
-    difference = mixture_logprob([(penalized_logprob(new), 1.0), (penalized_logprob(old), -1.0)], "loglinear")
+    first, old, second = models()
+    mixture = Mixture(((first, 0.5), (second, 0.5)), "linear")
+    mixed = mixture_logprob([(penalized_logprob(first), 0.5), (penalized_logprob(second), 0.5)], "linear")
+    lm, parts = {
+        "model": (first, [(penalized_logprob(first), 1.0)]),
+        "mixture": (mixture, [(mixed, 1.0)]),
+        "none": (None, []),
+    }[new]
+    [(_, result)] = rescore([("k", lattice)], lm, EXACT, old_lm=old)
+    difference = mixture_logprob([*parts, (penalized_logprob(old), -1.0)], "loglinear")
     assert close(path_costs(result), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
-    assert not new.history
-    assert not old.history
-
-
-@settings(max_examples=20, deadline=None)
-@given(lattice=lattices(max_states=6, max_word=8))
-def test_a_mixture_can_be_the_new_model(lattice: Lattice) -> None:
-    lattice = replace(lattice, words=TABLE)
-    a, old, b = models()
-    new = Mixture(((a, 0.5), (b, 0.5)), "linear")
-    [(_, result)] = rescore([("k", lattice)], new, EXACT, old_lm=old)
-    inner = mixture_logprob([(penalized_logprob(a), 0.5), (penalized_logprob(b), 0.5)], "linear")
-    difference = mixture_logprob([(inner, 1.0), (penalized_logprob(old), -1.0)], "loglinear")
-    assert close(path_costs(result), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
-
-
-@settings(max_examples=20, deadline=None)
-@given(lattice=lattices(max_states=6, max_word=8))
-def test_without_a_new_model_the_old_model_is_subtracted(lattice: Lattice) -> None:
-    lattice = replace(lattice, words=TABLE)
-    old = FakeLM(5)
-    [(_, result)] = rescore([("k", lattice)], None, EXACT, old_lm=old)
-    negative = mixture_logprob([(penalized_logprob(old), -1.0)], "loglinear")
-    assert close(path_costs(result), path_costs_under(lattice, negative, EXACT, graph_share=1.0))
+    assert not any(model.history for model in (first, old, second))
 
 
 def test_adding_and_subtracting_a_model_restores_the_costs() -> None:

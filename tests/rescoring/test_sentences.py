@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_rescore import PathCost, close, path_cost, path_costs, paths, rescored_path_costs, total
 from reference_sentences import spell_nodes
-from rescoring_cases import TABLE, random_lattice, run, with_symbols
+from rescoring_cases import TABLE, assert_agrees_with_enumeration, random_lattice, run, with_symbols
 from strategies import lattices
 
 import ninja
@@ -46,13 +46,7 @@ def unfolded(lattice: Lattice, options: RescoreOptions) -> tuple[Unfolded, refer
 @pytest.mark.parametrize("algorithm", ["cover", "trie"])
 @given(lattice=SMALL)
 def test_without_pruning_every_path_is_scored_as_a_sentence(algorithm: str, lattice: Lattice) -> None:
-    options = replace(EVERYTHING, algorithm=algorithm)
-    lattice = with_symbols(lattice)
-    expected = rescored_path_costs(lattice, FakeLM(), options)
-    assert close(path_costs(run(lattice, options)), expected)
-    best = min(total(cost, options) for cost in expected)
-    [best_cost] = path_costs(run(lattice, replace(options, output="best")))
-    assert total(best_cost, options) == pytest.approx(best, abs=1e-4)
+    assert_agrees_with_enumeration(lattice, replace(EVERYTHING, algorithm=algorithm))
 
 
 @given(lattice=SMALL, num_best=st.sampled_from([1, 2, 5, 1000]))

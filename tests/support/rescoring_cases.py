@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from fake_lm import FakeLM, symbols
-from reference_rescore import LogProb, word_logprob
+from reference_rescore import LogProb, close, path_costs, rescored_path_costs, total, word_logprob
 
 from ninja.lattice import Lattice
 from ninja.lm.mixture import How
@@ -29,6 +30,29 @@ def run(lattice: Lattice, options: RescoreOptions, lm: FakeLM | None = None) -> 
 
 def with_symbols(lattice: Lattice) -> Lattice:
     return replace(lattice, words=TABLE)
+
+
+def assert_agrees_with_enumeration(lattice: Lattice, options: RescoreOptions) -> None:
+    """Assert that a search without limits returns all paths with their exact costs, and the best of them."""
+    lattice = with_symbols(lattice)
+    expected = rescored_path_costs(lattice, FakeLM(), options)
+    assert close(path_costs(run(lattice, options)), expected)
+    best = min(total(cost, options) for cost in expected)
+    [best_cost] = path_costs(run(lattice, replace(options, output="best")))
+    assert total(best_cost, options) == pytest.approx(best, abs=1e-4)
+
+
+def assert_keeps_paths_within_the_beam(
+    lattice: Lattice, options: RescoreOptions, *, prunes: bool, tolerance: float = 1e-4
+) -> None:
+    """Assert that a search with LM weight 0 keeps all paths within its beam, and drops others if `prunes` is True."""
+    all_costs = path_costs(lattice)
+    best = min(total(cost, options) for cost in all_costs)
+    result = path_costs(run(lattice, options))
+    assert not prunes or len(result) < len(all_costs)
+    for cost in all_costs:
+        if total(cost, options) <= best + options.search_beam - tolerance:
+            assert any(close([cost], [expected]) for expected in result)
 
 
 def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:
