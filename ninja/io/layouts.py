@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from ninja.errors import OptionError, OutputError
-from ninja.files.gzip import Bytes, GzipWriter
+from ninja.files.gzip import GzipWriter
 from ninja.files.output import LONGEST_NAME, PartFile, StandardOutput, opened, reported, sync_folder
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Identity, identity_of, is_file, is_remote
@@ -54,12 +54,6 @@ class OneFile(LatticeWriter):
         """See `LatticeWriter.notes`."""
         return super().notes() + (self._encoder.notes() if isinstance(self._encoder, NotingEncoder) else [])
 
-    @property
-    def _sink(self) -> Bytes:
-        """Stream to which entries are written."""
-        assert self._file is not None
-        return self._packed or self._file
-
     def _put(self, key: str, item: Any) -> None:
         content = self._encoder.add(item)
         self._pieces.append(content)
@@ -68,7 +62,8 @@ class OneFile(LatticeWriter):
             self._flush()
 
     def _flush(self) -> None:
-        self._sink.write(b"".join(self._pieces))
+        assert self._file is not None
+        (self._packed or self._file).write(b"".join(self._pieces))
         self._pieces = []
         self._size = 0
 

@@ -301,15 +301,16 @@ class Reading:
         if kind == "scp":
             others = ScpReader(self._script_entries)
             permissive = file.table.permissive
-            vocabulary = options.words.vocabulary
-            batches = script(stream, vocabulary, others, permissive=permissive, guard=options.guard)
+            batches = script(stream, options.words.vocabulary, others, permissive=permissive, guard=options.guard)
             yield from self._moved(self._ahead(options.words.check_ids(batches, stream.name)))
             options.formats[KALDI] += not options.formats
             return
         format = self._reader_of(stream)
         options.formats[KALDI if format is None else format.format.name] += 1
         if format is None:
-            yield from self._moved(self._read_kaldi(stream, file.place))
+            vocabulary = options.words.vocabulary()
+            batches = kaldi.batches(stream, file.path, vocabulary, ahead=options.read_ahead)
+            yield from self._moved(options.words.check_ids(batches, stream.name))
             return
         batches = self._read_content(Content(stream, file.path, late=options.late), format)
         read = format.format.read
@@ -321,10 +322,6 @@ class Reading:
         for batch in batches:
             batch.position += self._previous if batch.position else 0
             yield batch
-
-    def _read_kaldi(self, stream: Stream, place: Place) -> Iterator[Batch]:
-        batches = kaldi.batches(stream, place.path, self.options.words.vocabulary(), ahead=self.options.read_ahead)
-        yield from self.options.words.check_ids(batches, stream.name)
 
     def _read_content(self, content: Content, format: Reader) -> Iterator[Batch]:
         """Read the content of a file that is not a Kaldi archive."""

@@ -84,8 +84,11 @@ class _File:
     def get(self, key: str) -> Lattice | NinjaError:
         if key in self._cache:
             return self._cache[key]
-        if key in self._keys:
-            self._begin_again()
+        if key in self._keys:  # read the file again
+            self.stream.close()
+            self.stream = open_stream(self.place)
+            self._entries = self._entries_of(self.stream, self.place) or iter(())
+            self._cache, self._size = {}, 0
         elif self._has_ended:
             return self._missing(key)
         try:
@@ -97,12 +100,6 @@ class _File:
             self._error = error
         self._has_ended = True
         return self._missing(key)
-
-    def _begin_again(self) -> None:
-        self.stream.close()
-        self.stream = open_stream(self.place)
-        self._entries = self._entries_of(self.stream, self.place) or iter(())
-        self._cache, self._size = {}, 0
 
     def _add(self, key: str, lattice: Lattice | NinjaError) -> None:
         self._count += not self._has_ended

@@ -480,16 +480,10 @@ def _remove(path: str) -> None:
             (remote.remove if is_remote(path) else os.remove)(path)
 
 
-def check_field(key: str) -> None:
-    """Raise `LatticeError` if a key is empty or contains whitespace."""
-    if not key or key.split() != [key]:
-        raise LatticeError(f"the key {key!r} is empty or contains whitespace; use another key", key=key)
-
-
 def check_key(key: str, write: Write, encoding: str) -> None:
     """Raise `LatticeError` if a format cannot store a key in this text encoding."""
-    if write.key_is_field:
-        check_field(key)
+    if write.key_is_field and key.split() != [key]:
+        raise LatticeError(f"the key {key!r} is empty or contains whitespace; use another key", key=key)
     if 4 * len(key) > LONGEST_KEY and len(os.fsencode(key)) > LONGEST_KEY:
         raise LatticeError(f"the key is longer than {LONGEST_KEY} bytes; use a shorter key", key=key[:60])
     if write.encoded_keys:
