@@ -465,11 +465,6 @@ def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
             _remove(part)
 
 
-def has_facts(place: str) -> bool:
-    """Return whether the file that contains the facts about an output's run exists."""
-    return os.path.lexists(facts_path(place))
-
-
 def remove_facts(place: str) -> None:
     """Remove the file that contains the facts about an output's run."""
     with reported(path := facts_path(place)), contextlib.suppress(FileNotFoundError):

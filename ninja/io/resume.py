@@ -22,7 +22,7 @@ from typing import Any, cast
 from ninja import _core
 from ninja._tables import TableReader
 from ninja.errors import FormatError, OptionError, OutputError, counted
-from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, has_facts, part_of
+from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, part_of
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import is_file, open_raw
 from ninja.formats.kaldi.archive import EncodedBatch
@@ -176,7 +176,7 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
         OutputError: The finished output cannot be copied.
     """
     is_begun = not file.is_direct and os.path.getsize(file.part) > 0
-    is_known = run is not None and has_facts(target.archive)
+    is_known = run is not None and os.path.lexists(facts_path(target.archive))
     numbers: Mapping[str, Sequence[int]] = {}
     try:
         refuse_other_scales(target.archive, scales)

@@ -1,4 +1,8 @@
-"""Apply a stage to the lattices in inputs in order, and write the results."""
+"""Apply a stage to the lattices in inputs in order, and write the results.
+
+`RunLoop.write` opens the output, reads batches from a `_Source`, applies the stage to them on threads (`_chunks`), and
+passes the results to a `LatticeSink`, which writes them.
+"""
 
 from __future__ import annotations
 
