@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, counted, named
 from ninja.files import remote
@@ -18,15 +18,13 @@ from ninja.files.stream import Guard, is_file, is_read_once, is_remote
 from ninja.formats.format import FIELDS, KALDI, Format, OutputFormat, Write, WriteSettings, fill_options
 from ninja.formats.kaldi.archive import ArchiveOutput, EncodedBatch
 from ninja.io.losses import COSTS, Item, converted, describe_losses, lost_fields, with_scales
+from ninja.io.occurrences import Done, Occurrences
 from ninja.io.sources import ChosenScales, scales_path, table_path
 from ninja.io.word_tables import OutputWords
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch, refuse_pair
 from ninja.lattice.lattice import check_costs
 from ninja.lattice.symbols import SymbolTable
-
-if TYPE_CHECKING:
-    from ninja.io.occurrences import Done, Occurrences
 
 _COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
 NUMBERS = "numbers"  # name among the facts of a run, see `ninja.io.resume`
@@ -401,8 +399,6 @@ class KaldiWriter(LatticeWriter):
     def note_failure(self, key: str) -> None:
         """See `LatticeWriter.note_failure`."""
         if self._occurrences is None:
-            from ninja.io.occurrences import Occurrences  # for failures only
-
             self._occurrences = Occurrences({}, {})
         self._occurrences.fail(key, self.keys_done[key] + self._keys[key])
 

@@ -14,12 +14,13 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ninja.errors import MAX_JOBS, LatticeError, Log, NinjaError, OptionError, Summary, SymbolError, all_failed, counted
 from ninja.files.output import text_output
 from ninja.files.stream import is_read_once
 from ninja.io.inputs import Inputs, Output, TextOutput
+from ninja.io.occurrences import Done
 from ninja.io.word_tables import write_table
 from ninja.io.writer import KaldiWriter, LatticeWriter, OutputSettings
 from ninja.io.writing import open_writer
@@ -38,9 +39,6 @@ from ninja.pipeline.stages import (
     as_batch_of,
     call_safely,
 )
-
-if TYPE_CHECKING:
-    from ninja.io.occurrences import Done
 
 Result = TypeVar("Result")
 Stage = BatchStage[Result] | StreamStage[Result]

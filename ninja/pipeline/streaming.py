@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from ninja.errors import Log, OptionError
 from ninja.io.inputs import Inputs
+from ninja.io.occurrences import Done
 from ninja.lattice.batch import pairs
 from ninja.pipeline.execution import Progress, Read, Result, RunLoop, Stage, check_stage, reading
 from ninja.pipeline.stages import Pairs
-
-if TYPE_CHECKING:
-    from ninja.io.occurrences import Done
 
 
 def stream(
@@ -51,8 +48,6 @@ def stream(
         lattices = pairs(inputs)
         inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
     check_stage(stage)
-    from ninja.io.occurrences import Done  # commands import this module, but most of them do not call this function
-
     return _stream(inputs, stage, RunLoop(jobs, read, None, progress, may_be_empty), Done(Counter(done), {}))
 
 
