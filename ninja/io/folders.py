@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 
-from ninja.errors import FormatError, named
+from ninja.errors import FormatError, counted, named
 from ninja.io import detection
 from ninja.io.sources import SourceFile
 from ninja.lattice.batch import Batch
@@ -42,7 +43,10 @@ def read_folder(
             file.close()
         else:
             yield from read_file(file)
-    others = [*folder.subfolders, *(file.path for file in by_content.get("nothing", []))]
+    subfolders = [
+        f"{path}/" for path in folder.paths[1] if not re.fullmatch(detection.COMPANIONS, f"{os.path.basename(path)}/")
+    ]
+    others = [*subfolders, *(file.path for file in by_content.get("nothing", []))]
     if not by_content.keys() - {"nothing", "companion"}:
         paths = [*others, *(file.path for file in by_content.get("companion", []))]
         names = [name.removeprefix(os.path.join(folder.path, "")) for name in paths]
@@ -50,3 +54,11 @@ def read_folder(
         raise FormatError(f"this directory contains no lattices{content}", folder.path)
     if message := detection.describe_skipped(folder.path, others, [file.path for file in skipped]):
         on_note(f"{folder.path}: {message}")
+
+
+def describe_lattices(folder: SourceFile) -> str:
+    """Return a message about skipped lattice files in a folder of n-best lists; empty if no file was skipped."""
+    names = [os.path.basename(file.path) for file in folder.files if file.holds == "lattices"]
+    if not names:
+        return ""
+    return f"skipped {counted(len(names), 'lattice file')} in a folder of n-best lists: {named(names, detection.NAMED)}"

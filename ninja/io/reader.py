@@ -20,7 +20,7 @@ from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, Vocabulary
 from ninja.formats.kaldi.script import script
 from ninja.io import detection
-from ninja.io.folders import read_folder
+from ninja.io.folders import describe_lattices, read_folder
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.io.sources import KALDI_HEAD, KALDI_READ, Source, SourceFile, Sources, as_sources, is_kaldi, kind_of
 from ninja.lattice import Array, Lattice
@@ -279,7 +279,7 @@ class Reading:
             self.file = path
             with open(os.devnull, "rb", buffering=0) as empty:
                 yield from self._ahead(self._read_content(Content(Stream(empty, path), path), chosen))
-            if message := parent.describe_lattices():
+            if message := describe_lattices(parent):
                 self.options.on_note(f"{path}: {message}")
             return
         yield from read_folder(parent, self._read_file, self.options.on_note, by_name=self.options.format is not None)

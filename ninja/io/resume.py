@@ -26,8 +26,7 @@ from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, part
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import is_file, open_raw
 from ninja.formats.kaldi.archive import EncodedBatch
-from ninja.io.occurrences import Done, Occurrences
-from ninja.io.scale_changes import refuse_other_scales
+from ninja.io.earlier_attempt import Done, Occurrences, refuse_other_scales
 from ninja.io.sources import ChosenScales
 from ninja.io.writer import NUMBERS, KaldiWriter
 from ninja.lattice import Lattice

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
+from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.files.names import listing, matching, resolve, resolve_listed
 from ninja.files.stream import (
     SPECIFIER,
@@ -205,19 +205,14 @@ class SourceFile:
             return []
 
     @cached_property
-    def _listing(self) -> tuple[list[str], list[str]]:
+    def paths(self) -> tuple[list[str], list[str]]:
+        """``(files, subfolders)`` of a folder; see `ninja.files.names.listing`."""
         return listing(self.path)
 
     @cached_property
     def files(self) -> list[SourceFile]:
         """All files in a folder, in natural order."""
-        return [SourceFile(Table(Place(path)), self._guard, self) for path in self._listing[0]]
-
-    @property
-    def subfolders(self) -> list[str]:
-        """Subfolders, each with a trailing slash, except folders that Kaldi's recipes create."""
-        names = [f"{os.path.basename(path)}/" for path in self._listing[1]]
-        return [os.path.join(self.path, name) for name in names if not re.fullmatch(detection.COMPANIONS, name)]
+        return [SourceFile(Table(Place(path)), self._guard, self) for path in self.paths[0]]
 
     @cached_property
     def holds(self) -> Holds:
@@ -242,14 +237,6 @@ class SourceFile:
         if any(file.holds == "lattices" for file in self.files):
             skipped.add("results")
         return [file for file in self.files if file.holds not in skipped]
-
-    def describe_lattices(self) -> str:
-        """Return a message about skipped lattice files in a folder of n-best lists; empty if no file was skipped."""
-        names = [os.path.basename(file.path) for file in self.files if file.holds == "lattices"]
-        if not names:
-            return ""
-        files = counted(len(names), "lattice file")
-        return f"skipped {files} in a folder of n-best lists: {named(names, detection.NAMED)}"
 
 
 class Sources:

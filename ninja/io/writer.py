@@ -17,8 +17,8 @@ from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Guard, is_file, is_read_once, is_remote
 from ninja.formats.format import FIELDS, KALDI, Format, OutputFormat, Write, WriteSettings, fill_options
 from ninja.formats.kaldi.archive import ArchiveOutput, EncodedBatch
+from ninja.io.earlier_attempt import Done, Occurrences
 from ninja.io.losses import COSTS, Item, converted, describe_losses, lost_fields, with_scales
-from ninja.io.occurrences import Done, Occurrences
 from ninja.io.sources import ChosenScales, scales_path, table_path
 from ninja.io.word_tables import OutputWords
 from ninja.lattice import Kind, Lattice, Scales

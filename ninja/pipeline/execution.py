@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 from ninja.errors import MAX_JOBS, LatticeError, Log, NinjaError, OptionError, Summary, SymbolError, all_failed, counted
 from ninja.files.output import text_output
 from ninja.files.stream import is_read_once
+from ninja.io.earlier_attempt import Done
 from ninja.io.inputs import Inputs, Output, TextOutput
-from ninja.io.occurrences import Done
 from ninja.io.word_tables import write_table
 from ninja.io.writer import KaldiWriter, LatticeWriter, OutputSettings
 from ninja.io.writing import open_writer

@@ -14,8 +14,8 @@ from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
 from ninja.files.output import part_of, reported, target
 from ninja.files.stream import is_remote, names_job, with_number
 from ninja.formats.format import KALDI, by_extension
+from ninja.io.earlier_attempt import refuse_other_scales
 from ninja.io.inputs import Inputs, Output
-from ninja.io.scale_changes import refuse_other_scales
 from ninja.io.sources import SourceFile
 from ninja.pipeline.originals import format_of_file
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from ninja.errors import Log, OptionError
+from ninja.io.earlier_attempt import Done
 from ninja.io.inputs import Inputs
-from ninja.io.occurrences import Done
 from ninja.lattice.batch import pairs
 from ninja.pipeline.execution import Progress, Read, Result, RunLoop, Stage, check_stage, reading
 from ninja.pipeline.stages import Pairs

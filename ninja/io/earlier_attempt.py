@@ -1,10 +1,16 @@
-"""Track which of several lattices with equal keys are in an output, so that a resumed run adds those that failed."""
+"""Compare a resumed output with the earlier attempt: its scales, and which lattices of the sources it contains."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from ninja.errors import OptionError
+from ninja.files.output import part_of
+from ninja.files.stream import is_file
+from ninja.io.sources import ChosenScales, read_scales, scales_path
 
 
 @dataclass(slots=True, eq=False)
@@ -97,3 +103,30 @@ class Occurrences:
         """Note that lattices are about to be written; return whether `written` must be stored before."""
         in_order = [self._keys[key].write() for key in keys if key in self._keys]
         return not all(in_order)
+
+
+def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
+    """Raise `OptionError` if an output cannot be resumed because different scales were chosen for its lattices.
+
+    Args:
+        place: Path of a complete or partial output; an output without a scale file is accepted.
+        chosen: Scales chosen for the lattices to be added, or None.
+    """
+    part = part_of(place)
+    if not is_file(place) and not (os.path.isfile(part) and os.path.getsize(part)):
+        return
+    path = scales_path(place)
+    existing = next(filter(is_file, (part_of(path), path)), None)  # an unfinished attempt is the most recent one
+    if existing is None or (before := read_scales(existing)) == chosen:
+        return
+    then, now = before.values(), {} if chosen is None else chosen.values()
+    differ = [name for name in {**then, **now} if _value(then, name) != _value(now, name)]
+    old = " and ".join(f"{name} {_value(then, name)}" for name in differ)
+    new = " and ".join(_value(now, name) for name in differ) if now else "no scales"
+    advice = "use the same options, or omit --resume (resume=) to start again"
+    raise OptionError(f"{place}: an earlier attempt used {old}, but this attempt uses {new}; {advice}")
+
+
+def _value(values: dict[str, float], name: str) -> str:
+    value = values.get(name, 1.0 if name == "lm_scale" else None)
+    return "none" if value is None else f"{value:.12g}"
