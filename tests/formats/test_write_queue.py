@@ -1,9 +1,11 @@
 """The write queue: all bytes in order, errors in the caller's thread, bounded waiting."""
 
+import contextlib
 import threading
 
 import numpy as np
 import pytest
+from ended import forked_exit_code
 from lattice_files import write_all
 
 from ninja.errors import OutputError
@@ -114,3 +116,27 @@ def test_a_full_disk_fails_the_run_and_leaves_no_output(ninja, tmp_path, monkeyp
     code, _, stderr = ninja("copy", tmp_path / "in.ark", "-o", tmp_path / "out.ark", "--jobs", "2")
     assert (code, "No space left on device" in stderr, "Traceback" in stderr) == (1, True, False), stderr
     assert [path.name for path in tmp_path.iterdir()] == ["in.ark"]
+
+
+class Signalled(Exception):
+    """Raised by a signal handler."""
+
+
+def test_a_signal_during_a_call_does_not_block_the_queue():
+    def interrupt_put():
+        queue = WriteQueue(Recorder(), [])
+        queue.put(Buffer(1))
+        enter = threading.Condition.__enter__
+
+        def enter_and_raise(condition):  # the signal arrives after the lock is acquired, but before the with block
+            enter(condition)
+            if threading.current_thread() is threading.main_thread():
+                raise Signalled
+
+        threading.Condition.__enter__ = enter_and_raise
+        with contextlib.suppress(Signalled):
+            queue.put(Buffer(2))
+        threading.Condition.__enter__ = enter
+        queue.stop()
+
+    assert forked_exit_code(interrupt_put) == 0

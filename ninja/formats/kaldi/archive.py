@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from queue import Queue
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -235,7 +235,11 @@ class WriteQueue:
     def __init__(self, file: Bytes, spare: list[TableWriter]) -> None:
         self._file = file
         self._spare = spare
-        self._buffers: Queue[TableWriter | None] = Queue(LARGEST_QUEUE)
+        # A signal handler may raise an exception in any call. It could leave the lock of a `Queue` acquired forever.
+        self._buffers: SimpleQueue[TableWriter | None] = SimpleQueue()
+        self._free: SimpleQueue[None] = SimpleQueue()  # an item for each buffer that may be added
+        for _ in range(LARGEST_QUEUE):
+            self._free.put(None)
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
@@ -248,6 +252,7 @@ class WriteQueue:
             with starting_threads():
                 thread.start()
             self._thread = thread
+        self._free.get()
         self._buffers.put(buffer)
 
     def wait(self) -> None:
@@ -265,6 +270,7 @@ class WriteQueue:
 
     def _run(self) -> None:
         while (buffer := self._buffers.get()) is not None:
+            self._free.put(None)
             try:
                 with buffer.view() as content:
                     if self._error is None:
