@@ -91,6 +91,17 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
+def type_name(value: object) -> str:
+    """Return the name of a value's type, preceded by an indefinite article; None has no article."""
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def kind_of(argument: object) -> str:
+    """Return the type of an argument for a message that refuses it; a tuple is taken for a pair from `ninja.read`."""
+    return "a (key, lattice) pair" if isinstance(argument, tuple) else type_name(argument)
+
+
 def all_failed(number: int) -> str:
     """Return the beginning of the error message for a run in which all lattices failed."""
     return "the only lattice failed" if number == 1 else f"all {number} lattices failed"

@@ -39,7 +39,7 @@ cdef inline c.AlignOptions options_of(bint by_phone, bint reorder, int32_t silen
     return options
 
 
-def align(lattices not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
+def align(lattices, object known not None, bint by_phone, bint reorder, int32_t silence_word,
           int64_t max_states, int64_t max_labels):
     """Align a lattice, or all lattices of a batch, with the fast aligner.
 
@@ -61,7 +61,7 @@ def align(lattices not None, object known not None, bint by_phone, bint reorder,
     return lattice_like(lattices, results[0], _new(Lattice), _SLOTS)
 
 
-def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,
+def align_generally(object lattice, object known not None, bint by_phone, bint phones_as_words, bint reorder,
                     int32_t silence_word, int32_t partial_word, int64_t expansion, int64_t max_states,
                     int64_t max_labels, *, bint epsilons=False):
     """Align any lattice with the general aligner.
@@ -123,7 +123,7 @@ cdef class Lexicon:
         return Lexicon, self.arrays
 
 
-def align_by_lexicon(object lattice not None, object known not None, Lexicon lexicon not None, int32_t no_word,
+def align_by_lexicon(object lattice, object known not None, Lexicon lexicon not None, int32_t no_word,
                      int32_t partial_word, int64_t expansion, int64_t max_states, int64_t max_labels):
     """Align a phone lattice to words with a lexicon.
 

@@ -13,7 +13,7 @@ np.import_array()
 
 
 def decode_mbr(
-    lattices not None, scales not None, start, forms, bint search, bint silence,
+    lattices, scales not None, start, forms, bint search, bint silence,
     int64_t whole_words=c.kWholeWords, int64_t least_words=c.kLeastWords,
     int64_t most_words=c.kMostWords,
 ):

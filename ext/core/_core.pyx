@@ -148,7 +148,7 @@ def parse_machine(bytes image not None):
     return "", -1, (machine.start, *_arrays(machine.fst))
 
 
-def state_times(object lattice not None):
+def state_times(object lattice):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
     cdef object time = new_array(arcs.num_states, np.NPY_INT32)
@@ -159,7 +159,7 @@ def state_times(object lattice not None):
     return freeze(time), arc
 
 
-def first_backward_arc(object lattice not None, object time not None):
+def first_backward_arc(object lattice, object time not None):
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
     cdef int64_t arc
@@ -168,7 +168,7 @@ def first_backward_arc(object lattice not None, object time not None):
     return arc
 
 
-def num_frames(object lattice not None):
+def num_frames(object lattice):
     """Return the length of a lattice in frames; -1 if its times or labels are inconsistent."""
     cdef Item item
     cdef int64_t frames
@@ -178,7 +178,7 @@ def num_frames(object lattice not None):
     return frames
 
 
-def depth_per_frame(object lattice not None, object time not None, int64_t frames):
+def depth_per_frame(object lattice, object time not None, int64_t frames):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
     cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
@@ -189,7 +189,7 @@ def depth_per_frame(object lattice not None, object time not None, int64_t frame
     return depth
 
 
-def num_crossings(object lattice not None, object time not None, int64_t frames):
+def num_crossings(object lattice, object time not None, int64_t frames):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
     cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
@@ -255,7 +255,7 @@ def irregular_words(words not None):
 
 
 def form_words(
-    lattices not None,
+    lattices,
     type lattice_type not None,
     code not None,
     begin not None,
@@ -294,7 +294,7 @@ def form_words(
     return int32s(words.unknown), int64s(words.changed), made
 
 
-def arc_forms(lattices not None, type lattice_type not None, object items not None, changed not None):
+def arc_forms(lattices, type lattice_type not None, object items not None, changed not None):
     """Return the written form of each arc of the lattices whose words were replaced.
 
     Args:

@@ -5,14 +5,14 @@ to items; `result_of` converts results to the type of the argument. See ``ninja.
 """
 
 cimport numpy as np
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from core.lattice cimport (
-    Alignments, Arcs, alignments_of, arcs_of, array_in, data_of, pools_fit, view,
+    Alignments, Arcs, alignments_of, arcs_of, array_in, data_of, not_a_lattice, pools_fit, view,
 )
 
 cdef extern from "core/batch.hpp" namespace "ninja" nogil:
@@ -94,7 +94,10 @@ cdef inline int borrow(object lattice, Item& item) except -1:
 cdef inline Items* items_in(object lattices, Items& single, object lattice_type) except NULL:
     """Return the items of a batch, or `single` with the item of a lattice; valid while the caller holds both."""
     if not isinstance(lattices, lattice_type):
-        return items_of(lattices.items)
+        items = getattr(lattices, "items", None)
+        if not PyCapsule_IsValid(items, "ninja.items"):
+            raise not_a_lattice(lattices)
+        return items_of(items)
     single.resize(1)
     borrow(lattices, single[0])
     return &single

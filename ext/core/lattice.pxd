@@ -127,10 +127,19 @@ cdef inline void* data_of(object array, int type_number, np.npy_intp length) exc
     return np.PyArray_DATA(<np.ndarray>array)
 
 
+cdef inline object not_a_lattice(object argument):
+    from ninja.lattice.lattice import not_a_lattice as error_of
+    return error_of(argument)
+
+
 cdef inline Arcs arcs_of(object lattice) except *:
     """Borrow the arcs of a lattice; valid while the caller holds the lattice."""
     cdef Arcs arcs
-    cdef object begin = lattice.arc_begin
+    cdef object begin
+    try:
+        begin = lattice.arc_begin
+    except AttributeError:
+        raise not_a_lattice(lattice) from None
     cdef object dst = lattice.dst
     arcs.arc_begin = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
     arcs.dst = <const int32_t*>data_of(dst, np.NPY_INT32, -1)

@@ -44,7 +44,7 @@ cdef object selected(object lattices, Results& results, bint arc_map):
     return (selection, copied(results.arc_map.data(), results.arc_map.size(), np.NPY_INT64)) if arc_map else selection
 
 
-def connect(lattices not None, wanted, bint arc_map):
+def connect(lattices, wanted, bint arc_map):
     """Connect lattices, through the arcs of `wanted`, bool [arcs of all lattices], if it is not None."""
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -57,7 +57,7 @@ def connect(lattices not None, wanted, bint arc_map):
     return selected(lattices, results, arc_map)
 
 
-def prune(lattices not None, double beam, scales not None, bint arc_map):
+def prune(lattices, double beam, scales not None, bint arc_map):
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
     cdef Scales factors = scales_of(scales)
@@ -67,7 +67,7 @@ def prune(lattices not None, double beam, scales not None, bint arc_map):
     return selected(lattices, results, arc_map)
 
 
-def limit_depth(lattice not None, time not None, int64_t max_arcs_per_frame, double acoustic_scale, bint arc_map):
+def limit_depth(lattice, time not None, int64_t max_arcs_per_frame, double acoustic_scale, bint arc_map):
     cdef Items single
     cdef Items* items = items_in(lattice, single, Lattice)
     cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, items[0][0].arcs.num_states)
@@ -109,7 +109,7 @@ cdef object lattices_of(object batch, const Items& items, const c.Paths& paths, 
     return batch.with_result((capsule_of(results.items), failures_of(results.failures)), several=several)
 
 
-def best_path(lattices not None, scales not None):
+def best_path(lattices, scales not None):
     """Return the best path of a lattice; for a batch, the paths as lattices."""
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -120,7 +120,7 @@ def best_path(lattices not None, scales not None):
     return paths_of(lattices, single, paths)[0] if items == &single else lattices_of(lattices, items[0], paths, False)
 
 
-def best_words(batch not None, scales not None):
+def best_words(batch, scales not None):
     """Return the index of the first lattice without a path, or -1, and the fields of ``BestWords``."""
     cdef Items single
     cdef Items* items = items_in(batch, single, Lattice)
@@ -133,7 +133,7 @@ def best_words(batch not None, scales not None):
                     int64s(words.num_labels))
 
 
-def nbest(lattices not None, int64_t n, scales not None, compared=None):
+def nbest(lattices, int64_t n, scales not None, compared=None):
     """Return the n best paths of a lattice; for a batch, all paths as lattices.
 
     Paths are compared by the words of the items `compared`, by default the words of the lattices.
@@ -148,7 +148,7 @@ def nbest(lattices not None, int64_t n, scales not None, compared=None):
     return paths_of(lattices, single, paths) if items == &single else lattices_of(lattices, items[0], paths, True)
 
 
-def path_lattice(lattice not None, path_arcs not None):
+def path_lattice(lattice, path_arcs not None):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Items single
     cdef Items* items = items_in(lattice, single, Lattice)
@@ -172,7 +172,7 @@ def path_lattice(lattice not None, path_arcs not None):
     return result(lattice, results)
 
 
-def posteriors(object lattice not None, scales not None):
+def posteriors(object lattice, scales not None):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Scales factors = scales_of(scales)
     cdef object posterior = new_array(arcs.num_arcs, np.NPY_FLOAT64)
@@ -187,7 +187,7 @@ def posteriors(object lattice not None, scales not None):
     return posterior, of_final
 
 
-def probable_arcs(batch not None, scales not None, double least, cbool labels):
+def probable_arcs(batch, scales not None, double least, cbool labels):
     """Return the index of the first lattice without a path or with inconsistent times, or -1, and the fields of
     ``ProbableArcs``.
     """
@@ -202,7 +202,7 @@ def probable_arcs(batch not None, scales not None, double least, cbool labels):
                     int32s(arcs.word), int32s(arcs.label), int64s(arcs.label_begin))
 
 
-def oracle(lattices not None, words not None, begin not None, int64_t whole_cells=c.kWholeCells,
+def oracle(lattices, words not None, begin not None, int64_t whole_cells=c.kWholeCells,
            int64_t least_words=c.kLeastOracleWords, int64_t most_cells=c.kMostOracleCells, compared=None):
     """Find the path of each lattice nearest to its reference, ``words[begin[i] : begin[i + 1]]``.
 
@@ -227,7 +227,7 @@ def oracle(lattices not None, words not None, begin not None, int64_t whole_cell
     return failed, counts, (int64s(paths.arc), int64s(paths.arc_begin), int32s(paths.word), int64s(paths.word_begin))
 
 
-def forward_backward(object lattice not None, scales not None):
+def forward_backward(object lattice, scales not None):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Scales factors = scales_of(scales)
     cdef object alpha = new_array(arcs.num_states, np.NPY_FLOAT64)
@@ -267,7 +267,7 @@ def path_extremes(const int64_t[::1] arc_begin not None, const int32_t[::1] dst 
     return least, most
 
 
-def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs, int64_t max_labels):
+def remove_epsilons(lattice, double acoustic_scale, int64_t max_arcs, int64_t max_labels):
     """Remove epsilons; also return whether a cost of the result exceeds single precision."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
@@ -285,7 +285,7 @@ def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs, i
     return lattice_of(lattice, arrays, _new(Lattice), _SLOTS, time), arrays.exceeds_range
 
 
-def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
+def determinize(lattice, double acoustic_scale, int64_t max_arcs):
     """Determinize a connected lattice without epsilons.
 
     Returns:
@@ -304,7 +304,7 @@ def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
     )
 
 
-def determinize_pruned(lattices not None, double beam, float acoustic_scale, bounds not None):
+def determinize_pruned(lattices, double beam, float acoustic_scale, bounds not None):
     """Determinize lattices within a beam and ``DeterminizeBounds``.
 
     Returns:
@@ -349,7 +349,7 @@ def unite(list lattices not None, double acoustic_scale, double delta, int64_t m
     return lattice_of(lattices[0], arrays, _new(Lattice), _SLOTS, None)
 
 
-def push(lattices not None, cbool strings, cbool weights, double acoustic_scale):
+def push(lattices, cbool strings, cbool weights, double acoustic_scale):
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
     cdef Results results
@@ -358,7 +358,7 @@ def push(lattices not None, cbool strings, cbool weights, double acoustic_scale)
     return result(lattices, results)
 
 
-def minimize(lattices not None, cbool strings, cbool weights, double acoustic_scale, double delta):
+def minimize(lattices, cbool strings, cbool weights, double acoustic_scale, double delta):
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
     cdef Results results
@@ -377,7 +377,7 @@ cdef object split_arrays(object lattice, c.SplitLattice& split, object limit):
     )
 
 
-def expand_ngram(lattice not None, int32_t num_words, int64_t max_arcs):
+def expand_ngram(lattice, int32_t num_words, int64_t max_arcs):
     """Split states by the last words before them; see ``split_arrays``."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef c.SplitLattice split
@@ -386,7 +386,7 @@ def expand_ngram(lattice not None, int32_t num_words, int64_t max_arcs):
     return split_arrays(lattice, split, f"the expansion to {num_words + 1}-grams has more than {max_arcs} arcs")
 
 
-def follow_transcript(lattice not None, const int32_t[::1] words not None, int64_t max_arcs):
+def follow_transcript(lattice, const int32_t[::1] words not None, int64_t max_arcs):
     """Split states by the number of words of a transcript before them; see ``split_arrays``.
 
     After other words, the automaton's state is one more than the number of words of the transcript.
@@ -400,7 +400,7 @@ def follow_transcript(lattice not None, const int32_t[::1] words not None, int64
     return split_arrays(lattice, split, f"the difference has more than {max_arcs} arcs")
 
 
-def arcs_by_word(lattice not None):
+def arcs_by_word(lattice):
     """Return the arcs, state by state in the order of their words, int64 [num_arcs]."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef vector[int64_t] order
@@ -409,7 +409,7 @@ def arcs_by_word(lattice not None):
     return int64s(order)
 
 
-def compose(lattice not None, machine not None, int32_t phi, int64_t max_arcs):
+def compose(lattice, machine not None, int32_t phi, int64_t max_arcs):
     """Compose a lattice, by its words, with an ``Fst``, whose arcs are in the order of their input labels.
 
     Returns:

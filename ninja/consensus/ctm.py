@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ninja.consensus.decode import Consensus
+from ninja.consensus.decode import Consensus, check_consensus
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.kinds import to_compact
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import checked_shift
+from ninja.lattice.lattice import check_words, checked_shift
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Integers = npt.NDArray[np.int32]
@@ -36,6 +36,8 @@ def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: Symbol
 
     Source: Kaldi, latbin/lattice-to-ctm-conf.cc.
     """
+    check_consensus(consensus)
+    check_words(words)
     shift = np.float32(checked_shift(frame_shift))
     if not len(consensus.words):
         return ""
@@ -76,6 +78,7 @@ def path_ctm(
 
     Source: Kaldi, latbin/nbest-to-ctm.cc; lat/lattice-functions.cc, CompactLatticeToWordAlignment.
     """
+    check_words(words)
     shift = np.float32(checked_shift(frame_shift))
     if not 0 <= precision <= MAX_DIGITS:
         raise OptionError(f"precision is {precision}, but must be from 0 to {MAX_DIGITS}")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ninja import _consensus
 from ninja.consensus.written import ArcForms, BinForms, arc_forms
-from ninja.errors import LatticeError
+from ninja.errors import LatticeError, OptionError, kind_of
 from ninja.graph.kinds import to_compact
 from ninja.graph.posteriors import posteriors
 from ninja.lattice import Lattice, Scales
@@ -48,6 +48,12 @@ class Consensus:
     rounds: int  # number of times the network was built
     touches_band: bool = False  # whether the search of a long lattice was limited, so that the result is approximate
     symbols: SymbolTable | None = None  # symbol table of all ids, if the lattice's symbol table lacks some
+
+
+def check_consensus(argument: object) -> None:
+    """Raise OptionError if an argument is not a decoded word sequence."""
+    if not isinstance(argument, Consensus):
+        raise OptionError(f"expected a Consensus, but got {kind_of(argument)}; pass the result of mbr_decode")
 
 
 Words = Sequence[int] | Integers

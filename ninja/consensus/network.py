@@ -7,12 +7,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from ninja.consensus.decode import Consensus, mbr_decode
+from ninja.consensus.decode import Consensus, check_consensus, mbr_decode
 from ninja.graph.connect import connect
 from ninja.graph.kinds import to_compact
 from ninja.graph.posteriors import posteriors
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.lattice import checked_shift, frozen
+from ninja.lattice.lattice import check_lattice, check_words, checked_shift, frozen
 from ninja.lattice.network import ConfusionNetwork as ConfusionNetwork  # re-exported by the package
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import is_timed, state_times
@@ -37,6 +37,8 @@ def confusion_network(
         OptionError: ``frame_shift`` is out of range.
         SymbolError: A word id is not in `words`.
     """
+    check_consensus(consensus)
+    check_words(words)
     checked_shift(frame_shift)
     names = [
         None if number == EPSILON else (str(number) if words is None else words.word(number))
@@ -81,6 +83,7 @@ def lattice_mesh(
         OptionError: ``frame_shift`` is out of range.
         SymbolError: A word id is not in the lattice's symbol table.
     """
+    check_lattice(lattice)
     shift = lattice.frame_shift or frame_shift
     checked_shift(shift)
     connected = connect(to_compact(lattice)).replace(frame_shift=shift)

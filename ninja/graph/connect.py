@@ -59,7 +59,8 @@ def select_arcs(
         LatticeError: `lattices` is a single lattice and no path remains, or ``keep`` does not have one value per arc.
     """
     mask = np.ascontiguousarray(keep, np.bool_)
-    if mask.shape != (lattices.num_arcs,):
-        key = next(iter(as_batch(lattices).keys), None)
-        raise LatticeError(f"keep has shape {mask.shape}, but must have shape ({lattices.num_arcs},)", key=key)
+    batch = as_batch(lattices)
+    if mask.shape != (batch.num_arcs,):
+        key = next(iter(batch.keys), None)
+        raise LatticeError(f"keep has shape {mask.shape}, but must have shape ({batch.num_arcs},)", key=key)
     return _graph.connect(lattices, mask, return_arc_map)

@@ -9,7 +9,7 @@ from ninja.errors import check_count
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets, owners, sums
-from ninja.lattice.lattice import check_costs, check_finite
+from ninja.lattice.lattice import check_costs, check_finite, check_lattice
 
 MAX_LABELS = 1 << 28  # maximum number of alignment labels of the arcs without epsilons; 1 GB
 
@@ -121,6 +121,7 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
 
 def is_deterministic(lattice: Lattice) -> bool:
     """Return whether a lattice has no epsilons, and no two arcs of a state have the same word."""
+    check_lattice(lattice)
     if (lattice.word == 0).any():
         return False
     state_and_word = (lattice.src.astype(np.int64) << 32) | lattice.word

@@ -15,7 +15,7 @@ from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
-from ninja.lattice.lattice import check_finite, frozen
+from ninja.lattice.lattice import check_finite, check_lattice, frozen
 from ninja.lattice.transition_model import TransitionModel
 
 Limit = Literal["memory", "arcs", "states"]
@@ -283,6 +283,7 @@ def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:
     def times(costs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         return frozen(np.where(np.isfinite(costs), factor * costs.astype(np.float64), np.inf), np.float32)
 
+    check_lattice(lattice)
     if factor == 1.0:
         return lattice
     return lattice.replace(acoustic=times(lattice.acoustic), final_acoustic=times(lattice.final_acoustic))

@@ -8,7 +8,7 @@ from ninja.errors import LatticeError
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import gather, offsets, owners
 from ninja.lattice.batch import Batch, Lattices
-from ninja.lattice.lattice import frozen
+from ninja.lattice.lattice import check_lattice, frozen
 
 
 def to_raw(lattice: Lattice) -> Lattice:
@@ -19,6 +19,7 @@ def to_raw(lattice: Lattice) -> Lattice:
 
     Source: Kaldi, fstext/lattice-utils-inl.h, ConvertLattice.
     """
+    check_lattice(lattice)
     if lattice.kind == "raw":
         return lattice
     src, num_states, num_arcs = lattice.src, lattice.num_states, lattice.num_arcs
@@ -81,6 +82,7 @@ def to_compact(lattices: Lattices) -> Lattices:
     """
     if isinstance(lattices, Batch):
         return lattices if lattices.is_compact else lattices.map(_compact)
+    check_lattice(lattices)
     return _compact(lattices)
 
 
@@ -130,6 +132,7 @@ def remove_alignments(lattice: Lattice) -> Lattice:
 
     Source: Kaldi, fstext/lattice-utils-inl.h, RemoveAlignmentsFromCompactLattice.
     """
+    check_lattice(lattice)
     return lattice.replace(
         ali_begin=frozen(np.zeros(lattice.num_arcs + 1, np.int64)),
         ali=frozen(np.zeros(0, np.int32)),

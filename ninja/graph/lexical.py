@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets
-from ninja.lattice.lattice import as_list_of, frozen
+from ninja.lattice.lattice import as_list_of, check_lattice, frozen
 from ninja.lattice.text import LexicalTable
 
 
@@ -41,6 +41,7 @@ def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
     Raises:
         SymbolError: A word id is not in the symbol table.
     """
+    check_lattice(lattice)
     length, first = table.columns(lattice)
     arc = np.arange(lattice.num_arcs)
     if lattice.num_arcs == 0 or int(length.max()) <= 1:

@@ -10,7 +10,7 @@ from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
-from ninja.lattice.lattice import ListLattice
+from ninja.lattice.lattice import ListLattice, check_lattice, check_words
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import LexicalTable
@@ -83,6 +83,8 @@ def lattice_nbest(
         LatticeError: No path leads from the start to a final state, or an arc ends before it begins.
         SymbolError: A word is not in the table.
     """
+    check_lattice(lattice)
+    check_words(words)
     table = lattice.words if words is None else words
     times = None if lattice.time is None else state_times(lattice).tolist()
     hypotheses = tuple(_hypothesis(lattice, path, table, times) for path in nbest(lattice, n, scales, forms=forms))

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.lattice import check_finite, frozen
+from ninja.lattice.lattice import check_finite, check_lattice, frozen
 from ninja.lattice.symbols import EPSILON
 
 Costs = npt.NDArray[np.float32]
@@ -33,6 +33,7 @@ def scale(
     Source: Kaldi, lattice-scale (``--lm-scale``, ``--acoustic-scale``, ``--acoustic2lm-scale``,
     ``--lm2acoustic-scale``).
     """
+    check_lattice(lattice)
     Scales(acoustic_scale, graph_scale)  # checks their values
     check_finite("acoustic2lm_scale", acoustic2lm_scale)
     check_finite("lm2acoustic_scale", lm2acoustic_scale)
@@ -59,6 +60,7 @@ def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
 
     Source: Kaldi, lattice-add-penalty (``--word-ins-penalty``).
     """
+    check_lattice(lattice)
     check_finite("word_penalty", penalty)
     with np.errstate(over="ignore"):  # check_costs raises
         cost = np.where(lattice.word != EPSILON, np.float32(penalty), np.float32(0))

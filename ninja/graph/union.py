@@ -113,7 +113,7 @@ def combine(
     Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
     combination based on a recursion for edit distance".
     """
-    lattices = list(bare(lattices))
+    lattices = list(bare(lattices, allow_none=True))
     shares = check_weights(weights, len(lattices))
     present = [(lattice, share) for lattice, share in zip(lattices, shares, strict=True) if lattice is not None]
     united = union(

@@ -22,8 +22,8 @@ from ninja.io.losses import COSTS, Item, converted, describe_losses, lost_fields
 from ninja.io.sources import ChosenScales, scales_path, table_path
 from ninja.io.word_tables import OutputWords
 from ninja.lattice import Kind, Lattice, Scales
-from ninja.lattice.batch import Batch, refuse_pair
-from ninja.lattice.lattice import check_costs
+from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import check_costs, not_a_lattice
 from ninja.lattice.symbols import SymbolTable
 
 _COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
@@ -202,7 +202,8 @@ class LatticeWriter:
             OutputError: The item cannot be written, for example because the disk is full, or because the file stores a
                 single lattice and already contains one.
         """
-        refuse_pair(item)
+        if isinstance(item, tuple):
+            raise not_a_lattice(item)
         if key is not None and key != item.key:
             item = item.with_key(key) if isinstance(item, Lattice) else replace(item, key=key)
         with self._lock:

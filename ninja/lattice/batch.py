@@ -12,8 +12,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 from ninja import _core
-from ninja.errors import InputError, LatticeError, NinjaError, OptionError, starting_threads
-from ninja.lattice.lattice import SLOTS, Lattice
+from ninja.errors import InputError, LatticeError, NinjaError, OptionError, kind_of, starting_threads, type_name
+from ninja.lattice.lattice import SLOTS, Lattice, check_lattice
 from ninja.lattice.symbols import SymbolTable
 
 if TYPE_CHECKING:
@@ -229,8 +229,11 @@ Lattices = TypeVar("Lattices", Lattice, Batch)  # for operations that return the
 
 
 def as_batch(lattices: Lattice | Batch) -> Batch:
-    """Return a batch unchanged, or a single lattice as a batch."""
-    return lattices if isinstance(lattices, Batch) else Batch.of([lattices])
+    """Return a batch unchanged, or a single lattice as a batch; raise OptionError for any other argument."""
+    if isinstance(lattices, Batch):
+        return lattices
+    check_lattice(lattices)
+    return Batch.of([lattices])
 
 
 def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
@@ -244,18 +247,26 @@ def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
         raise OptionError(f"lattices must be (key, lattice) pairs, not a single lattice; {advice}")
     if isinstance(lattices, str | bytes) or not isinstance(lattices, Iterable):
         advice = "read a file with ninja.read"
-        raise OptionError(f"lattices must be (key, lattice) pairs, not {_type_name(lattices)}; {advice}")
+        raise OptionError(f"lattices must be (key, lattice) pairs, not {type_name(lattices)}; {advice}")
     return _check_pairs(lattices)
 
 
-def bare(lattices: Iterable[Item]) -> Iterator[Item]:
+def bare(lattices: Iterable[Item], *, allow_none: bool = False) -> Iterator[Item]:
     """Check and yield lattices.
 
+    Args:
+        lattices: Lattices, without keys.
+        allow_none: Also yield None for missing lattices.
+
     Raises:
-        OptionError: An item is a ``(key, lattice)`` pair.
+        OptionError: The argument is not an iterable of lattices; for example, an item is a ``(key, lattice)`` pair.
     """
+    is_pair = isinstance(lattices, tuple) and any(isinstance(item, str) for item in lattices)
+    if is_pair or not isinstance(lattices, Iterable):
+        raise OptionError(f"expected an iterable of lattices, but got {kind_of(lattices)}; pass a list of lattices")
     for lattice in lattices:
-        refuse_pair(lattice)
+        if lattice is not None or not allow_none:
+            check_lattice(lattice)
         yield lattice
 
 
@@ -285,27 +296,13 @@ def collect_batches(
         yield Batch.of(group)
 
 
-def refuse_pair(lattice: object) -> None:
-    """Raise OptionError for a ``(key, lattice)`` pair."""
-    if isinstance(lattice, tuple):
-        raise OptionError(
-            "expected a lattice, but got a (key, lattice) pair; pass only the lattice, which contains its key"
-        )
-
-
 def _check_pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
     for pair in lattices:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Lattice)):
             advice = "yield (lattice.key, lattice)" if isinstance(pair, Lattice) else "ninja.read yields such pairs"
-            raise OptionError(f"lattices must be (key, lattice) pairs, but an item is {_type_name(pair)}; {advice}")
+            raise OptionError(f"lattices must be (key, lattice) pairs, but an item is {type_name(pair)}; {advice}")
         key, lattice = pair
         yield pair if lattice.key == key else (key, lattice.with_key(key))
-
-
-def _type_name(value: object) -> str:
-    """Return the name of a value's type, preceded by an indefinite article."""
-    name = type(value).__name__
-    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def num_cores() -> int:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import LatticeError, OptionError, counted
+from ninja.errors import LatticeError, OptionError, counted, kind_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Array = npt.NDArray[Any]
@@ -214,14 +214,34 @@ SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[slot.name] for slot in fields(La
 _STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
 
 
+def check_lattice(argument: object) -> None:
+    """Raise OptionError if an argument is not a lattice."""
+    if not isinstance(argument, Lattice):
+        raise not_a_lattice(argument)
+
+
+def not_a_lattice(argument: object) -> OptionError:
+    """Return the error for an argument that is not a lattice; kernels also raise it."""
+    if isinstance(argument, tuple):
+        advice = "pass only the lattice, which contains its key"
+    else:
+        advice = "pass a ninja.Lattice, as in the (key, lattice) pairs that ninja.read yields"
+    return OptionError(f"expected a lattice, but got {kind_of(argument)}; {advice}")
+
+
 def check_description(key: object, words: object = None, frame_shift: object = None) -> None:
     """Raise OptionError if an utterance id, symbol table or frame shift has a wrong type or value."""
     if not isinstance(key, str):
         raise OptionError(f"key is {key!r:.60}, but must be an utterance id of type str")
-    if words is not None and not isinstance(words, SymbolTable):
-        raise OptionError(f"words is {words!r:.60}, but must be a SymbolTable; SymbolTable.read reads a file")
+    check_words(words)
     if frame_shift is not None:
         checked_shift(frame_shift)
+
+
+def check_words(words: object) -> None:
+    """Raise OptionError if an argument is neither a symbol table nor None."""
+    if words is not None and not isinstance(words, SymbolTable):
+        raise OptionError(f"words is {words!r:.60}, but must be a SymbolTable; SymbolTable.read reads a file")
 
 
 def checked_shift(frame_shift: Any) -> float:

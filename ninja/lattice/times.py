@@ -8,6 +8,7 @@ import numpy.typing as npt
 from ninja import _core
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
+from ninja.lattice.lattice import check_lattice
 
 MAX_FRAMES = 1 << 20  # largest number of frames for which an array is allocated, ...
 FRAMES_PER_ARC = 1 << 10  # ... plus this for each arc and each label
@@ -26,6 +27,7 @@ def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeStateTimes.
     """
+    check_lattice(lattice)
     if lattice.time is not None:
         arc = _core.first_backward_arc(lattice, lattice.time)
         if arc >= 0:
@@ -50,6 +52,7 @@ def is_timed(lattice: Lattice) -> bool:
 
 def check_labelled(lattice: Lattice) -> None:
     """Raise LatticeError if a lattice has arcs, but no labels."""
+    check_lattice(lattice)
     if lattice.num_arcs and not lattice.has_labels:
         raise LatticeError(
             "the lattice has no alignments (transition ids), which this operation requires", key=lattice.key

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
-from ninja.lattice.lattice import Lattice
+from ninja.lattice.lattice import Lattice, check_lattice
 
 NO_PDF = -1
 Ints = npt.NDArray[np.int32]
@@ -57,6 +57,7 @@ class TransitionModel:
 
     def check(self, lattice: Lattice) -> None:
         """Raise LatticeError if a label of a lattice is not a transition id of this model."""
+        check_lattice(lattice)
         for labels, begin, owner in (
             (lattice.ali, lattice.ali_begin, "arc"),
             (lattice.final_ali, lattice.final_ali_begin, "final state"),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import OptionError, SymbolError
-from ninja.lattice.lattice import Lattice
+from ninja.lattice.lattice import Lattice, check_lattice
 from ninja.lattice.nbest import NBest
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
@@ -99,6 +99,7 @@ def check_one_table(lattices: Iterable[Lattice]) -> None:
     """
     first: Lattice | None = None
     for lattice in lattices:
+        check_lattice(lattice)
         if lattice.words is None:
             continue
         if first is None or first.words is None:

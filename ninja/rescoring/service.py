@@ -13,10 +13,9 @@ from contextlib import closing, suppress
 from typing import Any
 from weakref import WeakSet
 
-from ninja.errors import BusyError, ClosedError, OptionError, VocabularyError, check_range
+from ninja.errors import BusyError, ClosedError, VocabularyError, check_range
 from ninja.lattice import Lattice
-from ninja.lattice.batch import refuse_pair
-from ninja.lattice.lattice import check
+from ninja.lattice.lattice import check, check_lattice
 from ninja.rescoring.utterances import RescoreReport, Source, Submission, Utterance
 
 NO_TABLE = "the lattice has no symbol table; attach its words.txt with Lattice.with_words"
@@ -74,10 +73,7 @@ class Service(Source):
         """
         if deadline is not None:
             check_range("deadline", deadline, above=0)
-        refuse_pair(lattice)
-        if not isinstance(lattice, Lattice):
-            name = type(lattice).__name__
-            raise OptionError(f"lattice must be a Lattice, not {name}; read files with ninja.read")
+        check_lattice(lattice)
         future = Submission()
         utterance = Utterance(lattice, entities, future)
         if deadline is not None:

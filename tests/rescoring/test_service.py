@@ -470,7 +470,7 @@ def test_submit_refuses_invalid_arguments() -> None:
             rescorer.submit(MANY[0], {"@name": ["a"]})
         with pytest.raises(OptionError, match="pass only the lattice"):
             rescorer.submit((MANY[0].key, MANY[0]))  # type: ignore[arg-type]
-        with pytest.raises(OptionError, match="lattice must be a Lattice, not str"):
+        with pytest.raises(OptionError, match="expected a lattice, but got a str"):
             rescorer.submit("lat.ark")  # type: ignore[arg-type]
     passes = Rescorer.of_passes([(FakeLM(), OPTIONS), (FakeLM(salt=1), OPTIONS)])
     with pytest.raises(OptionError, match="to a Rescorer with several passes"):

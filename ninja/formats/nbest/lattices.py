@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ninja.errors import LatticeError, NinjaError, SymbolError
+from ninja.errors import LatticeError, NinjaError, OptionError, SymbolError, kind_of
 from ninja.formats.content import Content, Entry
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import ListLattice
+from ninja.lattice.lattice import ListLattice, check_words
 from ninja.lattice.nbest import Hypothesis, NBest, check, with_silence
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
@@ -40,6 +40,10 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
 
 def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, path: str | None = None) -> list[Lattice]:
     """Convert several lists to lattices that share a symbol table, as ``nbest_lattice`` does."""
+    check_words(words)
+    for nbest in lists:
+        if not isinstance(nbest, NBest):
+            raise OptionError(f"expected an NBest, but got {kind_of(nbest)}; lattice_nbest converts a lattice to one")
     if words is None or words.grows:
         used = dict.fromkeys(word for nbest in lists for item in nbest.hypotheses for word in item.words)
         names = [word for word in used if isinstance(word, str)]

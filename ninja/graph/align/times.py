@@ -10,7 +10,7 @@ from ninja.errors import LatticeError, OptionError
 from ninja.graph.best_path import best_path
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.lattice import checked_shift
+from ninja.lattice.lattice import check_lattice, checked_shift
 from ninja.lattice.times import state_times
 
 
@@ -41,6 +41,7 @@ def word_times(
         LatticeError: The lattice has neither alignments nor times, or its times are inconsistent.
         OptionError: ``frame_shift`` is missing or out of range.
     """
+    check_lattice(lattice)
     shift = lattice.frame_shift if frame_shift is None else frame_shift
     if shift is None:
         raise OptionError("the lattice has no frame shift; pass the seconds per label as frame_shift")
