@@ -19,29 +19,34 @@
 namespace ninja {
 
 // Interned strings of arcs, each stored as its parent and its last arc; string 0 is empty.
+// Source: Myers 1983, "An applicative random-access stack", for the jumps.
 class ArcStrings {
  public:
   ArcStrings(const Arcs& arcs, double acoustic_scale) : arcs_(arcs), scale_(acoustic_scale) {
-    nodes_.push_back({0, -1, {0.0, 0.0, 0.0}});
+    nodes_.push_back({0, 0, 0, -1, {0.0, 0.0, 0.0}});
   }
 
   int32_t extend(int32_t string, int32_t arc) {
     const uint64_t name = static_cast<uint64_t>(string) << 32 | static_cast<uint32_t>(arc);
     const auto [place, is_new] = index_.try_emplace(name, static_cast<int32_t>(nodes_.size()));
     if (is_new) {
-      const Node parent = nodes_[string];
-      nodes_.push_back({string, arc, parent.cost + arc_costs(arcs_, arc, scale_)});
+      const Node& parent = nodes_[string];
+      const Node& above = nodes_[parent.jump];
+      const bool are_equal = parent.length - above.length == above.length - nodes_[above.jump].length;
+      nodes_.push_back({string, are_equal ? above.jump : string, parent.length + 1, arc,
+                        parent.cost + arc_costs(arcs_, arc, scale_)});
     }
     return place->second;
   }
 
   const Costs& cost(int32_t string) const { return nodes_[string].cost; }
 
-  // Longest common prefix of two strings of equal length.
+  // Longest common prefix of two strings of equal length, in logarithmic time.
   int32_t common(int32_t a, int32_t b) const {
     while (a != b) {
-      a = nodes_[a].parent;
-      b = nodes_[b].parent;
+      const bool jumps = nodes_[a].jump != nodes_[b].jump;
+      a = jumps ? nodes_[a].jump : nodes_[a].parent;
+      b = jumps ? nodes_[b].jump : nodes_[b].parent;
     }
     return a;
   }
@@ -65,6 +70,8 @@ class ArcStrings {
  private:
   struct Node {
     int32_t parent;
+    int32_t jump;  // a shorter prefix; its length depends only on the length of the string
+    int32_t length;
     int32_t arc;
     Costs cost;  // of all arcs
   };

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <queue>
 #include <utility>
 #include <vector>
 
@@ -19,11 +21,12 @@ struct EpsilonFree : GrowingLattice {
   bool exceeds_range = false;  // whether a cost exceeds single precision
 };
 
-// A state of an epsilon closure, with the best epsilon path to it as a chain of arcs.
+// A state of an epsilon closure, with the best epsilon path to it. The labels of the path are those of `arc`, after
+// those of the path to the source of `arc`.
 struct Reached {
   Costs cost;
-  int64_t before = -1;  // source of the last epsilon
-  int64_t arc = -1;     // the last epsilon; -1 at the root of the closure
+  int64_t arc = -1;  // the last epsilon with labels, -1 if there is none
+  bool is_reached = false;
 };
 
 // For every state and every epsilon path that leaves it, copy the arcs at the end of the path to the state. Among
@@ -36,41 +39,55 @@ inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, d
 
   std::vector<uint8_t> wanted(arcs.num_states, 0);
   wanted[0] = 1;
-  std::map<int64_t, Reached> closure;                      // in topological order
+  std::vector<Reached> closure(arcs.num_states);
+  std::vector<int64_t> reached;                                                       // states of the closure
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<int64_t>> waiting;  // lowest state first
   std::map<std::pair<int32_t, int32_t>, size_t> place_of;  // (destination, word) -> index into kept
   std::vector<std::pair<Costs, int64_t>> kept;             // (cost, arc), in the order they were found
-  std::vector<int64_t> chain;
-  const auto append_chain = [&](int64_t state, std::vector<int32_t>& pool) {
-    chain.clear();
-    for (const Reached* at = &closure.at(state); at->arc >= 0; at = &closure.at(at->before)) chain.push_back(at->arc);
-    for (auto arc = chain.rbegin(); arc != chain.rend(); ++arc) append_labels(labels.ali, labels.ali_begin, *arc, pool);
-  };
   std::vector<int32_t> source_of(arcs.num_arcs);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     std::fill(source_of.begin() + arcs.arc_begin[state], source_of.begin() + arcs.arc_begin[state + 1], state);
   }
+  std::vector<int64_t> chain;
+  const auto append_chain = [&](int64_t state, std::vector<int32_t>& pool) {
+    chain.clear();
+    for (int64_t arc = closure[state].arc; arc >= 0; arc = closure[source_of[arc]].arc) chain.push_back(arc);
+    for (auto arc = chain.rbegin(); arc != chain.rend(); ++arc) append_labels(labels.ali, labels.ali_begin, *arc, pool);
+  };
+  const auto reach = [&](int64_t state) -> Reached& {
+    if (!closure[state].is_reached) {
+      closure[state].is_reached = true;
+      reached.push_back(state);
+      waiting.push(state);
+    }
+    return closure[state];
+  };
 
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     if (!wanted[state]) continue;
-    closure.clear();
+    for (const int64_t earlier : reached) closure[earlier] = Reached();
+    reached.clear();
     place_of.clear();
     kept.clear();
-    closure[state].cost = {0.0, 0.0, 0.0};
+    reach(state).cost = {0.0, 0.0, 0.0};
     Costs end;
     int64_t end_state = -1;
-    for (auto at = closure.begin(); at != closure.end(); ++at) {  // new states follow the current state
-      const Costs here = at->second.cost;
-      const Costs stop = here + final_costs(arcs, at->first, acoustic_scale);
-      if (is_final(arcs, at->first) && (end_state < 0 || better(stop, end))) {
+    while (!waiting.empty()) {  // in topological order, so that the best path to a state is known
+      const int64_t at = waiting.top();
+      waiting.pop();
+      const Costs here = closure[at].cost;
+      const Costs stop = here + final_costs(arcs, at, acoustic_scale);
+      if (is_final(arcs, at) && (end_state < 0 || better(stop, end))) {
         end = stop;
-        end_state = at->first;
+        end_state = at;
       }
-      for (int64_t arc = arcs.arc_begin[at->first]; arc < arcs.arc_begin[at->first + 1]; ++arc) {
+      for (int64_t arc = arcs.arc_begin[at]; arc < arcs.arc_begin[at + 1]; ++arc) {
         if (!leads[arcs.dst[arc]]) continue;
         const Costs through = here + arc_costs(arcs, arc, acoustic_scale);
         if (arcs.word[arc] == 0) {
-          Reached& next = closure[arcs.dst[arc]];
-          if (better(through, next.cost)) next = {through, at->first, arc};
+          Reached& next = reach(arcs.dst[arc]);
+          const bool has_labels = labels.ali_begin[arc] < labels.ali_begin[arc + 1];
+          if (better(through, next.cost)) next = {through, has_labels ? arc : closure[at].arc, true};
         } else {
           const auto [found, is_new] = place_of.try_emplace({arcs.dst[arc], arcs.word[arc]}, kept.size());
           if (is_new) {

@@ -21,6 +21,9 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     their alignment is prepended. If several paths lead from one state to another with the same word, the path of least
     total cost is kept; ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
 
+    Time grows with the number of pairs of a state of the result and a state that it reaches through epsilons: with the
+    square of the length of a chain of epsilons that words enter at every state.
+
     Args:
         lattice: Any lattice.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.

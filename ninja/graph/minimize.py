@@ -15,6 +15,9 @@ def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acou
     Costs are moved until the best completion of each state except the start has cost 0, with acoustic costs scaled by
     ``acoustic_scale``.
 
+    Time is linear unless alignments are pushed and the completions of many states have long common prefixes on
+    different arcs; it is then at most the number of arcs times the length of the lattice in labels.
+
     Args:
         lattices: A lattice or a batch.
         strings: Push alignments.
@@ -52,7 +55,7 @@ def minimize(
     alignment.
 
     If a lattice is deterministic over words, the result is usually minimal. (A state is compared with at most 64 states
-    whose arcs have the same words and destinations.)
+    whose arcs have the same words and destinations.) See ``push`` for the time.
 
     Args:
         lattices: A lattice or a batch.

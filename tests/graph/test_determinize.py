@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linear_time import assert_linear
 from reference_openfst import Way, best_ways, determinized_by_openfst, ways, with_random_costs
 from strategies import lattices
 
@@ -208,6 +211,35 @@ def test_remove_epsilons_bounds_the_labels(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(remove_epsilons.__globals__, "MAX_LABELS", 5)
     with pytest.raises(LatticeError, match="key 'k': more than 5 labels remain without the epsilons; prune the"):
         remove_epsilons(lattice)
+
+
+def eps_chain(length: int) -> Lattice:
+    """Return a chain of epsilons; a word leads from each of its states to the end."""
+    states = range(length)
+    dst = [*range(1, length + 1), *[length] * length]
+    word = [*[0] * length, *range(1, length + 1)]
+    return from_arcs("chain", [*states, *states], dst, word, [1.0] * (2 * length), finals={length: 0.0})
+
+
+def ladder(length: int) -> Lattice:
+    """Return two paths with the same words and different costs, which meet at the end."""
+    src = [0, 0, *range(1, 2 * length + 1)]
+    dst = [*range(1, 2 * length + 1), *[2 * length + 1] * 2]
+    word = [place // 2 % 5 + 1 for place in range(len(src))]
+    cost = [float(place % 3) for place in range(len(src))]
+    return from_arcs("ladder", src, dst, word, cost, finals={2 * length + 1: 0.0})
+
+
+@pytest.mark.parametrize(
+    ("operation", "make", "size"), [(remove_epsilons, eps_chain, 4000), (determinize, ladder, 16000)]
+)
+def test_time_is_linear_in_the_length_of_chains(
+    operation: Callable[[Lattice], Lattice], make: Callable[[int], Lattice], size: int
+) -> None:
+    def run(length: int) -> Callable[[], Lattice]:
+        return partial(operation, make(length))
+
+    assert_linear(run, size)
 
 
 def test_options_out_of_range_are_refused() -> None:
