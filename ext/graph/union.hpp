@@ -83,7 +83,13 @@ class Uniter {
   static bool is_plain(const Element& element) {
     return element.string == 0 && element.graph == 0.0 && element.acoustic == 0.0;
   }
-  int64_t rounded(double cost) const { return std::llround(cost * step_); }
+  double rounded(double cost) const { return std::round(cost * step_) + 0.0; }  // not -0.0, which has another hash
+
+  static uint64_t bits(double number) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &number, sizeof(bits));
+    return bits;
+  }
 
   bool same(const Set& set) const {
     if (set.end - set.begin != static_cast<int64_t>(subset_.size())) return false;
@@ -117,8 +123,8 @@ class Uniter {
     uint64_t hash = subset_.size();
     for (const Element& element : subset_) {
       hash = keyed_hash_with(hash, static_cast<uint64_t>(element.state) << 32 | static_cast<uint32_t>(element.string));
-      hash = keyed_hash_with(hash, static_cast<uint64_t>(rounded(element.graph)));
-      hash = keyed_hash_with(hash, static_cast<uint64_t>(rounded(element.acoustic)));
+      hash = keyed_hash_with(hash, bits(rounded(element.graph)));
+      hash = keyed_hash_with(hash, bits(rounded(element.acoustic)));
     }
     for (int32_t entry = chains_.first(hash); entry >= 0; entry = chains_.next(entry)) {
       if (chains_.hash(entry) == hash && same(sets_[hashed_[entry]])) return hashed_[entry];

@@ -38,7 +38,8 @@ def union(
     Equal parts of the lattices are merged. Paths with the same words but different alignments or costs stay separate up
     to the state at which the better path is known. If the lattices come from different recognisers, paths are separate
     nearly everywhere, and the result is large. For consensus decoding, use ``determinize=False``, which keeps all
-    paths.
+    paths. Time and memory grow with the square of the length of such paths, because their alignments are stored at
+    every state until the better path is known, and exponentially if many of them cross.
 
     Args:
         lattices: One or more lattices. The result has the key and symbol table of the first lattice; the frame shift is
@@ -53,8 +54,8 @@ def union(
         A connected lattice; costs are summed in float64.
 
     Raises:
-        LatticeError: The union is too large, a lattice has no path from the start to a final state, or a cost exceeds
-            the range of float32.
+        LatticeError: The union is too large, a lattice has no path from the start to a final state, a cost exceeds the
+            range of float32, or an arc to be determinized has a cost that is not finite.
         SymbolError: The lattices have different symbol tables.
         OptionError: There are no lattices, ``acoustic_scale`` is not finite, ``delta`` is not above 0, or ``max_arcs``
             is below 1.
@@ -71,6 +72,9 @@ def union(
     check_one_table(lattices)
     if not determinize:
         return _join_at_start([connect(lattice) for lattice in lattices])
+    for lattice in lattices:
+        if not (np.isfinite(lattice.graph) & np.isfinite(lattice.acoustic)).all():
+            check_new_costs(lattice)  # raises: paths with NaN costs would not be merged
     plain = [
         connect(lattice) if lattice.word.all() else remove_epsilons(lattice, acoustic_scale, max_arcs)
         for lattice in lattices

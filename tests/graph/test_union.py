@@ -244,6 +244,24 @@ def test_weights_out_of_range_are_refused() -> None:
         combine([lattice], scales=Scales(lm=math.inf))
 
 
+def test_residual_costs_beyond_64_bit_integers_keep_paths_apart() -> None:
+    cost = {(1, 5): 0.0, (2, 5): 0.0, (1, 6): 2.0**56, (2, 6): 2.0**58}
+    operands = [
+        from_arcs("a", [0, 0, 1], [1, 1, 2], [1, 2, last], [cost[1, last], cost[2, last], 0.0], finals={2: 0.0})
+        for last in (5, 6)
+    ]
+    paths = {tuple(path.words.tolist()): path.graph_cost for path in nbest(union(operands), 9)}
+    assert paths == cost
+
+
+def test_union_of_lattices_with_invalid_costs_is_refused_before_determinization() -> None:
+    lattice = from_arcs("a", [0, 0], [1, 1], [1, 2], [0.0, 0.0], finals={1: 0.0})
+    for cost, reason in ((np.nan, "are not numbers"), (np.inf, "exceed the range of float32")):
+        broken = lattice.with_costs(np.array([0.0, cost], np.float32)).with_key("b")
+        with pytest.raises(LatticeError, match=f"key 'b': arc 1 has the costs {cost} and 0.0, which {reason}"):
+            union([lattice, broken])
+
+
 def test_union_and_combination_accept_any_iterable_of_lattices() -> None:
     operands = [from_arcs("a", [0], [1], [word], [0.0], finals={1: 0.0}) for word in (1, 2)]
     assert union(lattice for lattice in operands).identical(union(operands))
