@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
-from ninja.errors import LatticeError
+from ninja.errors import LatticeError, counted
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.symbols import SymbolTable
 
+MAX_STATE = 1 << 20  # largest state number for which arrays are allocated, ...
+STATES_PER_ARC = 1 << 6  # ... plus this for each arc
 Finals = Mapping[int, float] | Mapping[int, tuple[float, float]]
 Labels = Sequence[Sequence[int]]
 Integers = Sequence[int] | npt.NDArray[np.int32]
@@ -116,18 +118,18 @@ def from_arcs(
         frame_shift: Seconds per frame.
 
     Raises:
-        LatticeError: The arcs form a cycle, a state number is negative, arrays have different numbers of arcs, or
-            another invariant is violated.
+        LatticeError: The arcs form a cycle, a state number is negative or exceeds 2^20 plus 64 times the number of
+            arcs, arrays have different numbers of arcs, or another invariant is violated.
     """
     leaves, enters = np.asarray(src, np.int64).reshape(-1), np.asarray(dst, np.int64).reshape(-1)
     states = np.concatenate([leaves, enters, np.fromiter(finals, np.int64, len(finals)), [start]])
     if states.min() < 0:
         raise LatticeError(f"a state has the number {states.min()}, but the number must be 0 or more", key=key)
-    if states.max() >= 2**31 - 1:
-        raise LatticeError(
-            f"a state has the number {states.max()}, but the number must be at most {2**31 - 2}", key=key
-        )
-    num_states = int(states.max()) + 1
+    largest = int(states.max())
+    if largest > min(MAX_STATE + STATES_PER_ARC * leaves.size, 2**31 - 2):
+        message = f"a state has the number {largest}, which is too large for {counted(leaves.size, 'arc')}"
+        raise LatticeError(f"{message}; number the states without large gaps", key=key)
+    num_states = largest + 1
 
     number, arc_map = arc_order(leaves, enters, num_states, start, key)
     sizes = {"word": np.size(word), "graph": np.size(graph)}
