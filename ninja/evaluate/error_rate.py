@@ -9,10 +9,12 @@ from typing import TypeVar
 import numpy as np
 
 from ninja import _graph
+from ninja.errors import OptionError
 from ninja.libraries import needed_for
 
 SomeCounts = TypeVar("SomeCounts", bound="Counts")
 Pair = tuple[str | None, str | None]  # (reference, hypothesis); None in an insertion or a deletion
+MAX_CELLS = 1 << 31  # largest number of pairs of words in an alignment with costs, a byte each
 _GAP = "\0"  # does not occur in words of text files
 
 
@@ -120,7 +122,13 @@ def align_at_costs(
 
     Ties are broken from the end backwards: pairs of words are preferred to insertions, and insertions to deletions.
     kaldialign breaks ties differently, which affects the errors of individual words.
+
+    Raises:
+        OptionError: The product of the numbers of words exceeds 2^31, the largest number of bytes that are allocated.
     """
+    if (len(reference) + 1) * (len(hypothesis) + 1) > MAX_CELLS:
+        sizes = f"a reference of {len(reference)} words with a hypothesis of {len(hypothesis)} words"
+        raise OptionError(f"cannot align {sizes}, which takes too much memory; split the recording into utterances")
     ids: dict[str, int] = {}
     first, second = (
         np.array([ids.setdefault(word, len(ids)) for word in words], np.int32) for words in (reference, hypothesis)

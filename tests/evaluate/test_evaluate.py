@@ -13,6 +13,7 @@ from strategies import lattices
 
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import Alignment, ErrorRate, align, oracle_score, score, score_each
+from ninja.evaluate.error_rate import align_at_costs
 from ninja.evaluate.scoring import is_id
 from ninja.graph.oracle import oracle
 from ninja.lattice import Lattice
@@ -164,3 +165,9 @@ def test_ids_are_limited_to_32_bits():
     assert is_id("2147483647")
     assert is_id("0000000001")
     assert not any(map(is_id, ("2147483648", "00000000001", "-1", "1.0", "²", "")))
+
+
+def test_sequences_too_long_for_an_alignment_with_costs_are_refused() -> None:
+    words = ["a"] * 50_000
+    with pytest.raises(OptionError, match="cannot align a reference of 50000 words with a hypothesis of 50000 words"):
+        align_at_costs(words, words, 1, 1, 1)
