@@ -61,7 +61,7 @@ def bins_of(result: Consensus) -> list[list[tuple[int, float]]]:
     return [pairs[first:end] for first, end in pairwise(begin)]
 
 
-def assert_agrees_with_twin(result: Consensus, slow: object) -> None:
+def assert_has_expected_network(result: Consensus, slow: object) -> None:
     assert result.words.tolist() == slow.words
     assert result.bayes_risk == pytest.approx(slow.risk, abs=1e-6)
     assert result.confidences == pytest.approx(slow.confidences, abs=1e-6)
@@ -81,22 +81,22 @@ def assert_agrees_with_twin(result: Consensus, slow: object) -> None:
 
 
 @given(lattices(max_labels=0), SCALES, st.booleans())
-def test_mbr_decode_agrees_with_a_slow_recursion(lattice: Lattice, scales: dict[str, float], decode_mbr: bool) -> None:
+def test_consensus_has_the_least_expected_error(lattice: Lattice, scales: dict[str, float], decode_mbr: bool) -> None:
     lattice = to_compact(lattice) if lattice.num_arcs else lattice
     slow = slow_decode(lattice, **scales, decode_mbr=decode_mbr)
-    assert_agrees_with_twin(mbr_decode(lattice, scales_of(scales), decode_mbr=decode_mbr), slow)
+    assert_has_expected_network(mbr_decode(lattice, scales_of(scales), decode_mbr=decode_mbr), slow)
 
 
 @given(spoken_lattices(), st.booleans())
-def test_times_agree_with_a_slow_recursion(lattice: Lattice, decode_mbr: bool) -> None:
-    assert_agrees_with_twin(mbr_decode(lattice, decode_mbr=decode_mbr), slow_decode(lattice, decode_mbr=decode_mbr))
+def test_times_are_the_expected_times_of_paths(lattice: Lattice, decode_mbr: bool) -> None:
+    assert_has_expected_network(mbr_decode(lattice, decode_mbr=decode_mbr), slow_decode(lattice, decode_mbr=decode_mbr))
 
 
 @given(spoken_lattices(), st.lists(st.integers(0, 4), max_size=5), st.booleans())
 def test_decoding_can_begin_with_any_words(lattice: Lattice, given_words: list[int], decode_mbr: bool) -> None:
     words = [word for word in given_words if word]
     slow = slow_decode(lattice, decode_mbr=decode_mbr, hypothesis=words)
-    assert_agrees_with_twin(mbr_decode(lattice, hypothesis=given_words, decode_mbr=decode_mbr), slow)
+    assert_has_expected_network(mbr_decode(lattice, hypothesis=given_words, decode_mbr=decode_mbr), slow)
     if not decode_mbr:
         assert slow.words == words
 
