@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import LatticeError, OptionError, check_count, described, documented
+from ninja.graph.kinds import to_raw
 from ninja.graph.minimize import minimize as minimized
-from ninja.graph.phone_labels import state_level, with_phones, without_phones
+from ninja.graph.phone_labels import with_phones, without_phones
 from ninja.graph.prune import prune
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
@@ -172,7 +173,7 @@ def determinize_phone_pruned(
     else:
         # Scale once for both passes, as Kaldi does, because each scaling rounds.
         scaled = _acoustic_times(lattice, float(np.float32(acoustic_scale)))
-        labelled, first_phone = with_phones(state_level(scaled), model)
+        labelled, first_phone = with_phones(to_raw(scaled), model)
         phones, report = _run(labelled, beam, 1.0, bounds)
         result = without_phones(phones, first_phone)
         if word_determinize:

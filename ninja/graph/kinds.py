@@ -14,16 +14,16 @@ from ninja.lattice.lattice import check_lattice, frozen
 def to_raw(lattice: Lattice) -> Lattice:
     """Replace each labelled arc or final state with a chain of arcs, each of which has one label.
 
-    The first arc of a chain has the word and the costs. New states follow the state in which their chain begins. A
-    lattice that is already raw is returned unchanged.
+    The first arc of a chain has the word and the costs. New states follow the state in which their chain begins. Labels
+    of states that are not final are dropped. A lattice that is already raw is returned unchanged.
 
     Source: Kaldi, fstext/lattice-utils-inl.h, ConvertLattice.
     """
     check_lattice(lattice)
-    if lattice.kind == "raw":
+    length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin) * lattice.is_final
+    if lattice.kind == "raw" and length.max(initial=0) < 2 and not final_length.any():
         return lattice
     src, num_states, num_arcs = lattice.src, lattice.num_states, lattice.num_arcs
-    length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
     between = np.maximum(length - 1, 0)  # new states of an arc's chain
     before = offsets(between)
     of_state = before[lattice.arc_begin[1:]] - before[lattice.arc_begin[:-1]]

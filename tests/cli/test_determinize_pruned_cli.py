@@ -16,13 +16,12 @@ from reference_determinize import (
 )
 from reference_openfst import best_ways
 
-from ninja.graph import is_deterministic
-from ninja.graph.phone_labels import state_level
+from ninja.graph import is_deterministic, to_raw
 from ninja.io import read
 
 
 def test_determinize_pruned_makes_raw_archives_compact(ninja, tmp_path: Path) -> None:
-    write_all(f"ark:{tmp_path}/raw.ark", (state_level(exponential_lattice(steps)) for steps in (3, 4)))
+    write_all(f"ark:{tmp_path}/raw.ark", (to_raw(exponential_lattice(steps)) for steps in (3, 4)))
     code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam", 3, "-o", f"ark,t:{tmp_path}/det.txt")
     assert (code, "2 lattices" in err, "smaller beam" in err) == (0, True, False)
     code, out, _ = ninja("convert", f"ark:{tmp_path}/det.txt", "-o", "ark,t:-")

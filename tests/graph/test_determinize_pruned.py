@@ -34,8 +34,9 @@ from ninja.graph import (
     equivalent,
     from_arcs,
     is_deterministic,
+    to_raw,
 )
-from ninja.graph.phone_labels import state_level, with_phones, without_phones
+from ninja.graph.phone_labels import with_phones, without_phones
 from ninja.lattice import Lattice, check
 from ninja.lattice.transition_model import TransitionModel
 
@@ -172,22 +173,9 @@ def test_pruned_determinization_removes_states_on_no_path(lattice: Lattice, seed
     assert_contains(best_ways(determinize_pruned(lattice, np.inf, 1.0, EXACT)[0]), expected)
 
 
-@given(SMALL, SEEDS)
-def test_state_level_lattices_have_one_label_per_arc_and_the_same_paths(lattice: Lattice, seed: int) -> None:
-    lattice = with_random_costs(lattice, seed)
-    expanded = state_level(lattice)
-    check(expanded)
-    assert expanded.kind == "raw"
-    assert np.diff(expanded.ali_begin).max(initial=0) <= 1
-    assert expanded.final_ali.size == 0
-    paths, expected = best_ways(expanded), best_ways(lattice)
-    assert paths.keys() == expected.keys()
-    assert_contains(paths, expected)
-
-
 @given(SMALL, SEEDS, st.integers(0, 100))
 def test_inserting_and_removing_phones_keeps_all_paths(lattice: Lattice, seed: int, model_seed: int) -> None:
-    lattice = state_level(with_random_costs(lattice, seed))
+    lattice = to_raw(with_random_costs(lattice, seed))
     labelled, first_phone = with_phones(lattice, random_model(model_seed))
     check(labelled)
     hmm_state, loops = random_model(model_seed).hmm_state, random_model(model_seed).is_self_loop

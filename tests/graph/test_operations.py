@@ -46,6 +46,23 @@ def test_to_raw_keeps_paths_and_has_at_most_one_label_per_arc(lattice):
     assert symbols_and_costs(raw) == symbols_and_costs(lattice)
 
 
+def test_to_raw_drops_labels_of_states_that_are_not_final():
+    lattice = linear("utt", [1, 2], [1, 2, 3]).replace(
+        final_ali_begin=np.array([0, 0, 2, 2]), final_ali=np.array([7, 8], np.int32)
+    )
+    raw = to_raw(lattice)
+    check(raw)
+    assert raw.ali.tolist() == [1, 2, 3]
+    assert raw.num_states == 4
+
+
+def test_to_raw_expands_raw_lattices_with_several_labels_on_an_arc():
+    lattice = linear("utt", [1, 2], [1, 2, 3])
+    assert to_raw(lattice.replace(kind="raw")).identical(to_raw(lattice))
+    raw = to_raw(lattice)
+    assert to_raw(raw) is raw
+
+
 @given(lattices(max_states=6))
 def test_to_compact_keeps_paths_without_adding_arcs(lattice):
     raw = to_raw(lattice)
