@@ -37,9 +37,7 @@ def path_extremes(arc_begin: Int64, dst: Int32, cost: Float64, final_cost: Float
 def remove_epsilons(
     lattice: Lattice, acoustic_scale: float, max_arcs: int, max_labels: int
 ) -> tuple[Lattice, bool]: ...
-def determinize(
-    lattice: Lattice, acoustic_scale: float, max_arcs: int
-) -> tuple[Int64, Int32, Int32, Int64, Int32, Int32, Int64, Int32]: ...
+def determinize(lattice: Lattice, acoustic_scale: float, max_arcs: int) -> Lattice: ...
 @overload
 def determinize_pruned(
     lattices: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds

@@ -286,22 +286,15 @@ def remove_epsilons(lattice, double acoustic_scale, int64_t max_arcs, int64_t ma
 
 
 def determinize(lattice, double acoustic_scale, int64_t max_arcs):
-    """Determinize a connected lattice without epsilons.
-
-    Returns:
-        arc_begin, dst, word, the old arcs of each arc as begin and pool, the old final state of each state or -1, and
-        the old arcs before it as begin and pool.
-    """
+    """Determinize a connected lattice without epsilons."""
     cdef Arcs arcs = arcs_of(lattice)
-    cdef c.Determinized arrays
+    cdef Alignments labels = alignments_of(lattice)
+    cdef c.GrowingLattice arrays
     with nogil:
-        arrays = c.determinize(arcs, acoustic_scale, max_arcs)
+        arrays = c.determinize(arcs, labels, acoustic_scale, max_arcs)
     if arrays.too_large:
         raise too_large(lattice, f"determinization needs more than {max_arcs} arcs, or as much work")
-    return (
-        int64s(arrays.arc_begin), int32s(arrays.dst), int32s(arrays.word), int64s(arrays.taken_begin),
-        int32s(arrays.taken), int32s(arrays.final_state), int64s(arrays.final_taken_begin), int32s(arrays.final_taken),
-    )
+    return lattice_of(lattice, arrays, _new(Lattice), _SLOTS, None)
 
 
 def determinize_pruned(lattices, double beam, float acoustic_scale, bounds not None):

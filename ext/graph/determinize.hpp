@@ -14,6 +14,7 @@
 
 #include "core/keyed_hash.hpp"
 #include "core/lattice.hpp"
+#include "graph/growing_lattice.hpp"
 #include "graph/potential.hpp"
 
 namespace ninja {
@@ -82,21 +83,10 @@ class ArcStrings {
   std::vector<int32_t> spelled_;
 };
 
-struct Determinized {
-  bool too_large = false;             // the bound was exceeded: the arrays are incomplete
-  std::vector<int64_t> arc_begin{0};  // states in topological order, state 0 is the start
-  std::vector<int32_t> dst, word;
-  std::vector<int64_t> taken_begin{0};        // [num_arcs + 1]
-  std::vector<int32_t> taken;                 // old arcs that each arc replaces
-  std::vector<int32_t> final_state;           // old final state of each state, -1 if not final
-  std::vector<int64_t> final_taken_begin{0};  // [num_states + 1]
-  std::vector<int32_t> final_taken;           // old arcs that lead to that final state
-};
-
 constexpr int64_t kElementsPerArc = 20;  // bounds memory if subsets are large
 
 // The lattice must be connected and free of epsilons, so that all strings of a subset have the same length.
-inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t max_arcs) {
+inline GrowingLattice determinize(const Arcs& arcs, const Alignments& labels, double acoustic_scale, int64_t max_arcs) {
   struct Element {
     int32_t state;
     int32_t string;
@@ -131,11 +121,17 @@ inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t
     return place->second;
   };
 
-  Determinized result;
+  GrowingLattice result;
+  std::vector<int32_t> spelled;
+  const auto append_string = [&](int32_t string, std::vector<int32_t>& pool) {
+    spelled.clear();
+    strings.spell(string, 0, spelled);
+    for (const int32_t arc : spelled) append_labels(labels.ali, labels.ali_begin, arc, pool);
+  };
   // Append the state of a set, with its arcs to other sets.
   const auto leave = [&](int32_t set) {
     const int64_t begin = sets[set].begin, end = sets[set].end;
-    sets[set].number = static_cast<int32_t>(result.final_state.size());
+    sets[set].number = static_cast<int32_t>(result.final_graph.size());
     steps.clear();
     int32_t final_state = -1, final_string = 0;
     Costs final_cost;
@@ -154,9 +150,10 @@ inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t
                          strings.cost(element.string) + arc_costs(arcs, arc, acoustic_scale)});
       }
     }
-    result.final_state.push_back(final_state);
-    if (final_state >= 0) strings.spell(final_string, 0, result.final_taken);
-    result.final_taken_begin.push_back(static_cast<int64_t>(result.final_taken.size()));
+    if (final_state >= 0) {
+      append_string(final_string, result.final_ali);
+      append_labels(labels.final_ali, labels.final_ali_begin, final_state, result.final_ali);
+    }
 
     std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
       return a.word != b.word ? a.word < b.word : a.state < b.state;
@@ -172,23 +169,22 @@ inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t
         }
       }
       subset.clear();
+      int32_t prefix = best[0].string;
+      for (const Step& step : best) prefix = strings.common(prefix, step.string);
+      append_string(prefix, result.ali);
+      Costs cost = strings.cost(prefix);
       if (best.size() == 1) {
-        strings.spell(best[0].string, 0, result.taken);
-        result.taken.push_back(best[0].arc);
+        append_labels(labels.ali, labels.ali_begin, best[0].arc, result.ali);
+        cost = best[0].cost;
         subset.push_back({best[0].state, 0});
       } else {
-        int32_t prefix = best[0].string;
-        for (const Step& step : best) prefix = strings.common(prefix, step.string);
-        strings.spell(prefix, 0, result.taken);
         for (const Step& step : best) {
           subset.push_back({step.state, strings.extend(strings.without(step.string, prefix), step.arc)});
         }
       }
-      result.taken_begin.push_back(static_cast<int64_t>(result.taken.size()));
-      result.word.push_back(word);
-      result.dst.push_back(find(subset));
+      result.add_arc(find(subset), word, static_cast<float>(cost.graph), static_cast<float>(cost.acoustic));
     }
-    result.arc_begin.push_back(static_cast<int64_t>(result.dst.size()));
+    result.close_state(final_state >= 0, static_cast<float>(final_cost.graph), static_cast<float>(final_cost.acoustic));
   };
 
   find({{0, 0}});
@@ -196,8 +192,8 @@ inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t
   for (const int32_t& first : first_at) {
     for (int32_t set = first; set >= 0; set = sets[set].next) {
       leave(set);
-      result.too_large = static_cast<int64_t>(result.dst.size()) > max_arcs ||
-                         static_cast<int64_t>(elements.size()) > kElementsPerArc * max_arcs;
+      result.too_large =
+          result.num_arcs() > max_arcs || static_cast<int64_t>(elements.size()) > kElementsPerArc * max_arcs;
       if (result.too_large) return result;
     }
   }

@@ -111,17 +111,8 @@ cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
                                 int64_t max_arcs, int64_t max_labels) except +
 
 cdef extern from "graph/determinize.hpp" namespace "ninja" nogil:
-    cdef cppclass Determinized:
-        cbool too_large
-        vector[int64_t] arc_begin
-        vector[int32_t] dst
-        vector[int32_t] word
-        vector[int64_t] taken_begin
-        vector[int32_t] taken
-        vector[int32_t] final_state
-        vector[int64_t] final_taken_begin
-        vector[int32_t] final_taken
-    Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t max_arcs) except +
+    GrowingLattice determinize(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
+                               int64_t max_arcs) except +
 
 cdef extern from "graph/union.hpp" namespace "ninja" nogil:
     cdef cppclass Operand:

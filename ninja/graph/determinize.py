@@ -8,7 +8,6 @@ from ninja import _graph
 from ninja.errors import check_count
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import gather, offsets, owners, sums
 from ninja.lattice.lattice import check_costs, check_finite, check_lattice
 
 MAX_LABELS = 1 << 28  # maximum number of alignment labels of the arcs without epsilons; 1 GB
@@ -69,7 +68,8 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
         float64. A lattice that is already deterministic is only connected.
 
     Raises:
-        LatticeError: ``max_arcs`` is exceeded, or no path leads from the start to a final state.
+        LatticeError: ``max_arcs`` is exceeded, no path leads from the start to a final state, or a cost exceeds the
+            range of float32.
         OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` is below 1.
 
     Source: Mohri 1997, "Finite-state transducers in language and speech processing"; Povey et al. 2012, "Generating
@@ -82,44 +82,9 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     plain = remove_epsilons(lattice, acoustic_scale, max_arcs)
     if is_deterministic(plain):
         return plain
-    arc_begin, dst, word, source_begin, source, final_state, final_source_begin, final_source = _graph.determinize(
-        plain, acoustic_scale, max_arcs
-    )
-    final = np.flatnonzero(final_state >= 0)
-    end = final_state[final]
-    arc_costs, end_costs = [], []  # graph, then acoustic costs
-    for name in ("graph", "acoustic"):
-        of_arc, of_final = getattr(plain, name), getattr(plain, f"final_{name}")
-        arc_costs.append(sums(of_arc[source], source_begin).astype(np.float32))
-        final_cost = np.full(final_state.size, np.inf)
-        final_cost[final] = sums(of_arc[final_source], final_source_begin)[final] + of_final[end]
-        end_costs.append(final_cost.astype(np.float32))
-    length, final_length = np.diff(plain.ali_begin), np.zeros(final_state.size, np.int64)
-    final_length[final] = np.diff(plain.final_ali_begin)[end]
-    ali_begin = offsets(sums(length[source], source_begin).astype(np.int64))
-    _, ali = gather(plain.ali, plain.ali_begin[source], length[source])
-    # The labels of the remaining arcs precede those of the old final state.
-    before = sums(length[final_source], final_source_begin).astype(np.int64)
-    final_ali_begin = offsets(before + final_length)
-    final_ali = np.empty(final_ali_begin[-1], np.int32)
-    of_arcs = owners(final_ali_begin)
-    is_before = np.arange(final_ali.size) - final_ali_begin[of_arcs] < before[of_arcs]
-    final_ali[is_before] = gather(plain.ali, plain.ali_begin[final_source], length[final_source])[1]
-    final_ali[~is_before] = gather(plain.final_ali, plain.final_ali_begin[end], final_length[final])[1]
-    return Lattice.from_arrays(
-        lattice.key,
-        arc_begin,
-        dst,
-        word,
-        *arc_costs,
-        *end_costs,
-        ali_begin=ali_begin,
-        ali=ali,
-        final_ali_begin=final_ali_begin,
-        final_ali=final_ali,
-        frame_shift=lattice.frame_shift,
-        words=lattice.words,
-    )
+    result = _graph.determinize(plain, acoustic_scale, max_arcs)
+    check_costs(result)
+    return result
 
 
 def is_deterministic(lattice: Lattice) -> bool:

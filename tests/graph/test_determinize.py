@@ -191,6 +191,14 @@ def test_determinize_beyond_max_arcs_is_refused() -> None:
         determinize(lattice, max_arcs=500)
 
 
+def test_determinized_costs_beyond_single_precision_are_refused() -> None:
+    lattice = from_arcs("k", [0, 0, 1, 2], [1, 2, 3, 3], [1, 1, 2, 3], [3e38, 1.0, 3e38, 1.0], finals={3: 0.0})
+    with pytest.raises(
+        LatticeError, match=r"key 'k': arc 1 has the costs inf and 0.0, which exceed the range of float32"
+    ):
+        determinize(lattice)
+
+
 def test_remove_epsilons_beyond_max_arcs_is_refused() -> None:
     length = 60  # an epsilon chain with a word at each state: every state gets the words of all later states
     begin = np.minimum(np.arange(length + 1) * 2, 2 * (length - 1))
