@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -56,26 +56,6 @@ def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bo
     return ArcForms(table, numbered.changed, as_batch(lattices).like(numbered.items), *numbered.forms())
 
 
-@dataclass(slots=True)
-class WrittenWords:
-    """A growing sequence of words with their confidences and times."""
-
-    words: list[int] = field(default_factory=list)
-    confidences: list[float] = field(default_factory=list)
-    times: list[tuple[float, float]] = field(default_factory=list)
-
-    def add(self, word: int, confidence: float, begin: float, end: float) -> None:
-        """Append a word."""
-        self.words.append(word)
-        self.confidences.append(confidence)
-        self.times.append((begin, end))
-
-    def arrays(self) -> tuple[Integers, Floats, Floats]:
-        """Return ``(words, confidences, times)`` as read-only arrays."""
-        times = frozen(np.array(self.times, np.float32).reshape(-1, 2))
-        return frozen(np.array(self.words, np.int32)), frozen(np.array(self.confidences, np.float32)), times
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class BinForms:
     """The written forms in the bins of the confusion network of one lattice."""
@@ -116,12 +96,12 @@ class BinForms:
         bins = [
             -1 - index if index < 0 else int(np.searchsorted(bin_begin, index, side="right")) - 1 for index in entry
         ]
-        result = WrittenWords()
+        rows: list[tuple[int, float, float, float]] = []  # word, confidence, start and end
         marks = np.flatnonzero(self.mark).tolist()[::-1]  # in reverse order, for pop()
         first = 0
         while first < len(words):
             while marks and marks[-1] < bins[first]:
-                self._add_mark(marks.pop(), result)
+                rows.append(self._mark_row(marks.pop()))
             length = _num_parts(arcs, form, first)
             last = first + length - 1
             if length > 1:
@@ -133,14 +113,15 @@ class BinForms:
                 number = 0 if entry[first] < 0 else int(self.whole[entry[first]])
                 number = number or arcs.written_ids([int(words[first])])[0]
             confidence = float(confidences[first : last + 1].min())
-            result.add(number, confidence, float(times[first, 0]), float(times[last, 1]))
+            rows.append((number, confidence, float(times[first, 0]), float(times[last, 1])))
             first += length
-        while marks:
-            self._add_mark(marks.pop(), result)
-        return result.arrays()
+        rows += map(self._mark_row, reversed(marks))
+        table = np.array(rows, np.float64).reshape(-1, 4)
+        return frozen(table[:, 0], np.int32), frozen(table[:, 1], np.float32), frozen(table[:, 2:], np.float32)
 
-    def _add_mark(self, mark: int, result: WrittenWords) -> None:
-        result.add(int(self.mark[mark]), float(self.mark_share[mark]), *map(float, self.mark_times[mark]))
+    def _mark_row(self, mark: int) -> tuple[int, float, float, float]:
+        begin, end = self.mark_times[mark].tolist()
+        return int(self.mark[mark]), float(self.mark_share[mark]), begin, end
 
 
 def _num_parts(arcs: ArcForms, form: Sequence[int], first: int) -> int:

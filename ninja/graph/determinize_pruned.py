@@ -12,6 +12,7 @@ from ninja import _graph
 from ninja.errors import LatticeError, OptionError, check_count, described, documented
 from ninja.graph.kinds import to_raw
 from ninja.graph.minimize import minimize as minimized
+from ninja.graph.path import no_path
 from ninja.graph.phone_labels import with_phones, without_phones
 from ninja.graph.prune import prune
 from ninja.lattice import Lattice, Scales
@@ -274,7 +275,7 @@ def _search(
         raise LatticeError(message, key=lattice.key)
     limit = _LIMITS[stopped]
     if result is None and limit is None:
-        raise LatticeError("no path leads from the start to a final state", key=lattice.key)
+        raise no_path(lattice.key)
     return result, DeterminizeReport(beam, reached, retries, limit), smallest
 
 
