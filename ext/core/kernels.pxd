@@ -24,7 +24,6 @@ cdef extern from "core/fst_image.hpp" namespace "ninja" nogil:
     cdef cppclass ParsedFst:
         string error
         int64_t byte
-        string arc_type
         int64_t end
         vector[int64_t] arc_begin
         vector[int32_t] dst

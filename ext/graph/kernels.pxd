@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as cbool
-from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from core.batch cimport Items, Results

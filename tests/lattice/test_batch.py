@@ -39,6 +39,7 @@ from ninja.lattice.times import state_times
 
 ARCHIVE = Path(__file__).parents[1] / "data/english/formats/lat.ark.gz"
 SCALES = Scales(0.5, 1.25, 0.25)
+GOOD = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
 
 
 def best_lattice(lattice):
@@ -140,9 +141,8 @@ def test_batch_determinization_agrees_with_each_lattice(minimize, examples, time
 
 
 def test_batch_determinization_is_refused_if_a_lattice_fails():
-    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    assert determinize_pruned_all(Batch.of([good])).keys == ["a"]
-    assert determinize_pruned_all(Batch.of([good, dead_end("b")])) is None
+    assert determinize_pruned_all(Batch.of([GOOD])).keys == ["a"]
+    assert determinize_pruned_all(Batch.of([GOOD, dead_end("b")])) is None
 
 
 @settings(max_examples=12)
@@ -247,24 +247,21 @@ def fields_of(result):
     ],
 )
 def test_errors_in_a_batch_name_the_lattice(function):
-    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    function(Batch.of([good]))
+    function(Batch.of([GOOD]))
     with pytest.raises(LatticeError, match=r"key 'b': no path leads from the start to a final state"):
-        function(Batch.of([good, dead_end("b"), dead_end("c")]))
+        function(Batch.of([GOOD, dead_end("b"), dead_end("c")]))
 
 
 def test_an_epsilon_in_a_reference_of_a_batch_is_refused_with_its_key():
-    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     with pytest.raises(LatticeError, match=r"key 'b': the reference contains word id 0"):
-        graph.oracle(Batch.of([good, good.with_key("b"), good]), [[], [1, 0], [0]])
+        graph.oracle(Batch.of([GOOD, GOOD.with_key("b"), GOOD]), [[], [1, 0], [0]])
 
 
 def test_a_batch_of_different_symbol_tables_has_no_common_table():
-    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    first, second = (good.with_words(SymbolTable.from_words(["<eps>", name])) for name in "xy")
+    first, second = (GOOD.with_words(SymbolTable.from_words(["<eps>", name])) for name in "xy")
     assert Batch.of([first, first]).table is first.words
     assert graph.prune(Batch.of([first]), 1.0).table is first.words
-    assert Batch.of([good]).table is None
+    assert Batch.of([GOOD]).table is None
     with pytest.raises(LatticeError, match="different symbol tables"):
         _ = Batch.of([first, second]).table
 
@@ -303,14 +300,12 @@ def test_a_lattice_outlives_its_batch():
 
 
 def test_unchanged_lattices_are_the_same_objects():
-    lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    assert graph.prune(Batch.of([lattice]), 1.0)[0] is lattice
+    assert graph.prune(Batch.of([GOOD]), 1.0)[0] is GOOD
 
 
 def test_faults_and_lattices_keep_their_order():
     error = LatticeError("no", key="x")
-    good = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    entries = [("x", error), ("a", good), ("d", dead_end("d")), ("x", error), ("b", good.with_key("b")), ("x", error)]
+    entries = [("x", error), ("a", GOOD), ("d", dead_end("d")), ("x", error), ("b", GOOD.with_key("b")), ("x", error)]
     batch = Batch.of_entries(entries)
     assert [key for key, _ in batch.entries()] == ["x", "a", "d", "x", "b", "x"]
     pruned = graph.prune(batch, 1.0)
@@ -358,10 +353,9 @@ def test_append_all_writes_the_same_bytes_as_appending_each_lattice(text, compac
 
 
 def test_inconsistent_arrays_are_refused():
-    lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     short_offsets = np.zeros(1, np.int64)
     short_offsets.setflags(write=False)
-    for misfit in (lattice.replace(ali_begin=short_offsets), Batch.of([lattice.replace(ali_begin=short_offsets)])):
+    for misfit in (GOOD.replace(ali_begin=short_offsets), Batch.of([GOOD.replace(ali_begin=short_offsets)])):
         for function in (partial(graph.prune, beam=1.0), graph.connect, graph.push, graph.best_path, mbr_decode):
             with pytest.raises(LatticeError, match="do not fit together"):
                 function(misfit)
