@@ -36,7 +36,7 @@ from ninja.graph import (
     is_deterministic,
     to_raw,
 )
-from ninja.graph.phone_labels import with_phones, without_phones
+from ninja.graph.determinize_pruned import with_phones, without_phones
 from ninja.lattice import Lattice, check
 from ninja.lattice.transition_model import TransitionModel
 
