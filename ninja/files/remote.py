@@ -194,9 +194,8 @@ def part_of(url: str) -> str:
 class RemoteFile(io.RawIOBase):
     """A remote file that is read in ranges, which double in size as long as the file is read sequentially.
 
-    The store is asked for the state of the file when it is opened and, if there are several ranges, when its last byte
-    is read, to find out whether the ranges belong to the same version. The state is also compared after 2, 4, 8 ranges
-    and so on, because the last byte may never be read if a script file refers to offsets.
+    The state of the file shows whether all ranges belong to the same version. In sequential reading, it is requested
+    when the file is opened, after 2, 4, 8, … ranges, and at the end of the file; otherwise, after each range.
 
     Raises:
         InputError: The file cannot be opened.
@@ -250,7 +249,8 @@ class RemoteFile(io.RawIOBase):
         try:
             content = self._system.cat_file(self._name, start=begin, end=end)
             self._num_ranges += 1
-            is_checked = self._num_ranges > 1 and (end == self.size or self._num_ranges.bit_count() == 1)
+            is_due = not follows or end == self.size or self._num_ranges.bit_count() == 1
+            is_checked = self._num_ranges > 1 and is_due
             is_same = not is_checked or state_of(self._url) == (self.size, self._tag)
         except Exception as error:  # the exception type depends on the library of the store
             raise StoreError(f"cannot be read: {_reason(error)}", self._url) from error

@@ -55,7 +55,7 @@ def union(
 
     Raises:
         LatticeError: The union is too large, a lattice has no path from the start to a final state, a cost exceeds the
-            range of float32, or an arc to be determinized has a cost that is not finite.
+            range of float32, or the cost of an arc to be determinized is NaN.
         SymbolError: The lattices have different symbol tables.
         OptionError: There are no lattices, ``acoustic_scale`` is not finite, ``delta`` is not above 0, or ``max_arcs``
             is below 1.
@@ -73,7 +73,7 @@ def union(
     if not determinize:
         return _join_at_start([connect(lattice) for lattice in lattices])
     for lattice in lattices:
-        if not (np.isfinite(lattice.graph) & np.isfinite(lattice.acoustic)).all():
+        if np.isnan(lattice.graph).any() or np.isnan(lattice.acoustic).any():
             check_new_costs(lattice)  # raises: paths with NaN costs would not be merged
     plain = [
         connect(lattice) if lattice.word.all() else remove_epsilons(lattice, acoustic_scale, max_arcs)

@@ -256,6 +256,19 @@ def test_the_state_of_a_remote_file_is_not_asked_for_each_range(memory, monkeypa
     assert len(calls) == 8  # when it is opened, after 2, 4, …, 64 ranges, and at the end
 
 
+def test_a_remote_file_overwritten_between_two_offsets_is_refused(memory, monkeypatch):
+    monkeypatch.setattr(remote, "FIRST_RANGE", 8)
+    memory.pipe_file("/in/zeros", bytes(1000))
+    with remote.RemoteFile("memory://in/zeros") as stream:
+        for offset in (0, 100, 200):
+            stream.seek(offset)
+            assert stream.read(4) == bytes(4)
+        memory.pipe_file("/in/zeros", bytes(1000))
+        stream.seek(300)
+        with pytest.raises(StoreError, match="was overwritten while it was read"):
+            stream.read(4)
+
+
 def test_a_folder_url_without_slash_is_refused(ninja, memory):
     for arguments in (["memory://in"], ["memory://in/lat.ark.gz", "--words", "memory://in"]):
         code, _, errors = ninja("best", *arguments)
