@@ -95,7 +95,8 @@ std::string decoded(const ninja::Items& items) {
     std::vector<int32_t> time(static_cast<size_t>(item.arcs.num_states));
     for (size_t state = 0; state < time.size(); ++state) time[state] = static_cast<int32_t>(state);
     ninja::Consensus found;
-    if (ninja::decode_mbr(item.arcs, item.labels, time.data(), kScales, nullptr, true, false, 1 << 20, 1, 64, found)) {
+    if (ninja::decode_mbr(item.arcs, item.labels, time.data(), nullptr, kScales, nullptr, true, false, 1 << 20, 1, 64,
+                          found)) {
       made += bytes_of(found.words) + bytes_of(found.posterior);
     }
   }

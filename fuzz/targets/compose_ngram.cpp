@@ -92,7 +92,7 @@ FUZZ_TARGET(mutate_drawn) {
   shape.most_arcs = 3;
   shape.wild = draw.ConsumeIntegralInRange<int>(0, 3) == 3;
   shape.words = draw.ConsumeBool() ? 3 : 6;
-  const int32_t unknown = draw.ConsumeBool() ? model.add_unknown(-7) : -1;
+  const int32_t unknown = draw.ConsumeBool() ? model.add(-7, model.root) : -1;
   fuzz::expect(model.bytes() > 0, "a model takes memory");
   const double scale = draw.ConsumeIntegralInRange<int>(-4, 8) / 4.0;
   const int64_t most = draw.ConsumeBool() ? 100000 : draw.ConsumeIntegralInRange<int64_t>(0, 30);

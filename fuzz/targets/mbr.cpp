@@ -1,5 +1,6 @@
 // Minimum Bayes risk decoding, also in bands so narrow that paths touch their edges.
 // Covers: consensus/mbr.hpp consensus/mbr_band.hpp consensus/mbr_distance.hpp consensus/mbr_lattice.hpp
+// Covers: consensus/mbr_forms.hpp
 #include "consensus/mbr.hpp"
 
 #include "core/times.hpp"
@@ -10,6 +11,7 @@ FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape;
   shape.wild = draw.ConsumeBool();
   const bool search = draw.ConsumeBool(), silence = draw.ConsumeBool(), given = draw.ConsumeBool();
+  const bool has_forms = draw.ConsumeBool();
   const int64_t whole = draw.ConsumeBool() ? int64_t{1} << 20 : 0, least = draw.ConsumeIntegralInRange<int64_t>(1, 4);
   const int64_t most = draw.ConsumeIntegralInRange<int64_t>(1, 64);
   std::vector<int32_t> start;
@@ -26,10 +28,14 @@ FUZZ_TARGET(mutate_drawn) {
     int32_t now = 0;  // as a format may give them: no arc ends before it begins
     for (int32_t& each : time) each = now += draw.ConsumeIntegralInRange<int32_t>(0, large ? 100000000 : 9);
   }
-  const fuzz::Array<int32_t> times(time);
+  std::vector<int32_t> form;
+  for (int64_t arc = 0; has_forms && arc < arcs.num_arcs; ++arc) {
+    form.push_back(draw.ConsumeIntegralInRange<int32_t>(0, 3));
+  }
+  const fuzz::Array<int32_t> times(time), forms(form);
   ninja::Consensus found;
-  if (!ninja::decode_mbr(arcs, drawn.labels(), times.data(), scales, given ? &start : nullptr, search, silence, whole,
-                         least, most, found)) {
+  if (!ninja::decode_mbr(arcs, drawn.labels(), times.data(), has_forms ? forms.data() : nullptr, scales,
+                         given ? &start : nullptr, search, silence, whole, least, most, found)) {
     return;
   }
   fuzz::expect(found.confidence.size() == found.words.size() && found.time.size() == 2 * found.words.size() &&

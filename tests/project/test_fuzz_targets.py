@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,38 @@ def test_a_target_covers_existing_headers(target):
 
 def test_every_reader_has_a_target():
     assert set(READERS) <= {name for target in TARGETS for name in covered_headers(target)}
+
+
+# Declares the values that targets draw; the header itself belongs to clang.
+DATA_PROVIDER = """
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+struct FuzzedDataProvider {
+  FuzzedDataProvider(const uint8_t* data, size_t size);
+  bool ConsumeBool();
+  template <class T> T ConsumeIntegral();
+  template <class T> T ConsumeIntegralInRange(T min, T max);
+  template <class T> T ConsumeFloatingPoint();
+  template <class T> std::vector<T> ConsumeBytes(size_t size);
+  std::string ConsumeRandomLengthString(size_t max_length);
+  std::string ConsumeRemainingBytesAsString();
+};
+"""
+
+
+# A user of a wheel may have no compiler; CI does not accept the skip.
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("source", [*TARGETS, FUZZ / "threads.cpp"], ids=lambda path: path.stem)
+def test_a_target_compiles_with_the_present_kernels(source, tmp_path):
+    (tmp_path / "fuzzer").mkdir()
+    (tmp_path / "fuzzer" / "FuzzedDataProvider.h").write_text(DATA_PROVIDER)
+    folders = [f"-I{folder}" for folder in (tmp_path, ROOT / "ext", FUZZ)]
+    command = ["g++", "-std=c++17", "-fsyntax-only", "-w", *folders, source]
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr[:2000]
 
 
 def test_dictionaries_and_seeds_belong_to_targets(tmp_path):
