@@ -1,14 +1,23 @@
-// What readers of Kaldi's archives tell of an entry.
+// Entries of Kaldi's archives.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "formats/kaldi_table.hpp"
 #include "lattices.hpp"
 
 namespace fuzz {
 
-// What a reader tells of an entry that begins at a place of the file, without messages: they quote what the window holds.
+// Parse a whole archive; the bytes must outlive the entries.
+inline std::vector<ninja::Entry> parse_whole(const Bytes& bytes) {
+  ninja::TableParser parser;
+  std::vector<ninja::Entry> entries;
+  parser.parse({bytes.begin(), bytes.end(), 0, 0}, entries);
+  return entries;
+}
+
+// Describe an entry that begins at a place of the file, without its message, which quotes the contents of the window.
 inline std::string told(ninja::Entry& entry, int64_t place) {
   const ninja::Fault& fault = entry.fault;
   std::string made(entry.key);

@@ -3,6 +3,7 @@
 
 #include <fuzzer/FuzzedDataProvider.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -59,5 +60,18 @@ class Array {
  private:
   Bytes bytes_;
 };
+
+// Expect that the arcs are divided among the states in order, and that each leads to a later state.
+inline void expect_arcs(const std::vector<int64_t>& arc_begin, const std::vector<int32_t>& dst) {
+  expect(!arc_begin.empty() && arc_begin.front() == 0 && arc_begin.back() == static_cast<int64_t>(dst.size()) &&
+             std::is_sorted(arc_begin.begin(), arc_begin.end()),
+         "the arcs of the states are all arcs");
+  const auto num_states = static_cast<int32_t>(arc_begin.size()) - 1;
+  for (int32_t state = 0; state < num_states; ++state) {
+    for (int64_t arc = arc_begin[state]; arc < arc_begin[state + 1]; ++arc) {
+      expect(dst[arc] > state && dst[arc] < num_states, "every arc leads to a later state");
+    }
+  }
+}
 
 }  // namespace fuzz

@@ -124,8 +124,8 @@ class DrawnLattice {
   int64_t num_states_, num_arcs_;
 };
 
-// What is wrong with a lattice that was made, or kNone. The arrays are known to be there.
-inline ninja::Flaw flaw_of(const Arcs& arcs, const Alignments& labels) {
+// The arrays of a lattice as a row of a native file, for any word ids.
+inline ninja::NativeRow native_row(const Arcs& arcs, const Alignments& labels) {
   ninja::NativeRow row;
   row.num_begins = arcs.num_states + 1;
   row.num_arcs = arcs.num_arcs;
@@ -141,7 +141,12 @@ inline ninja::Flaw flaw_of(const Arcs& arcs, const Alignments& labels) {
   row.final_graph = arcs.final_graph;
   row.final_acoustic = arcs.final_acoustic;
   row.final_ali_begin = labels.final_ali_begin;
-  return ninja::check_native(row).flaw;
+  return row;
+}
+
+// The first violated invariant of a lattice whose arrays have the right lengths, or kNone.
+inline ninja::Flaw flaw_of(const Arcs& arcs, const Alignments& labels) {
+  return ninja::check_native(native_row(arcs, labels)).flaw;
 }
 
 inline void expect_lattice(const Arcs& arcs, const Alignments& labels) {

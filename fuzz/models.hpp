@@ -1,14 +1,24 @@
-// What every reader of a back-off model promises of what it makes.
+// Back-off models: reading one from text, and the queries that every model must answer.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "inputs.hpp"
-#include "lm/ngram.hpp"
+#include "lm/arpa.hpp"
 
 namespace fuzz {
 
-// Ask a model all there is to ask, where it is small, and see that every answer can be asked again.
+// Read a valid ARPA file.
+inline ninja::NgramModel read_model(const std::string& text) {
+  ninja::ArpaReader reader(100);
+  reader.feed(text.data(), static_cast<int64_t>(text.size()));
+  reader.close();
+  expect(reader.error().empty(), "the model is read");
+  return reader.finish();
+}
+
+// Query the first states and words of a model; every result is a state.
 inline void ask(const ninja::NgramModel& model) {
   const int64_t num_states = model.num_states(), num_words = model.num_words();
   expect(model.root >= 0 && model.root < std::max<int64_t>(num_states, 1), "the root is a state");

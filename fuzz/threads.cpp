@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "align/batches.hpp"
+#include "archives.hpp"
 #include "consensus/mbr.hpp"
 #include "core/times.hpp"
 #include "formats/kaldi_write.hpp"
@@ -24,8 +25,7 @@
 #include "graph/batches.hpp"
 #include "graph/oracle.hpp"
 #include "graph/posteriors.hpp"
-#include "lattices.hpp"
-#include "lm/arpa.hpp"
+#include "models.hpp"
 #include "search/expander.hpp"
 
 namespace {
@@ -144,12 +144,9 @@ std::string written(const ninja::Items& items, bool text) {
   ninja::write_all(items, -1, text, begins, output);
   const std::string file(output.data(), static_cast<size_t>(output.size()));
   const fuzz::Bytes bytes(file, ninja::kSlack);
-  ninja::TableParser parser;
-  std::vector<ninja::Entry> entries;
-  parser.parse({bytes.begin(), bytes.end(), 0, 0}, entries);
-  ninja::Items found;
-  for (ninja::Entry& entry : entries) ninja::take_entry(entry, found);
-  return file + bytes_of(found);
+  ninja::Items lattices;
+  for (ninja::Entry& entry : fuzz::parse_whole(bytes)) ninja::take_entry(entry, lattices);
+  return file + bytes_of(lattices);
 }
 
 // Rescore lattices in one expander of this thread, with the model of all.
@@ -298,11 +295,7 @@ int main(int count, char** given) {
   Shared shared;
   std::vector<ninja::LatticeArrays> arrays;
   for (int batch = 0; batch < kBatches; ++batch) shared.batches.push_back(drawn(random, arrays));
-  ninja::ArpaReader arpa(100);
-  const std::string text = kArpa;
-  fuzz::expect(arpa.feed(text.data(), static_cast<int64_t>(text.size())) > 0, "the model is read");
-  arpa.close();
-  shared.model = arpa.finish();
+  shared.model = fuzz::read_model(kArpa);
   ninja::Output output;
   std::vector<int64_t> begins;
   for (const ninja::Items& items : shared.batches) {

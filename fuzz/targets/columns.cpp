@@ -48,60 +48,29 @@ void change(fuzz::Draw& draw, std::vector<T>& array) {
   array[draw.ConsumeIntegralInRange<size_t>(0, array.size() - 1)] = value;
 }
 
+// Change an element of one of the arrays.
+template <class... Arrays>
+void change_one(fuzz::Draw& draw, Arrays&... arrays) {
+  auto skipped = draw.ConsumeIntegralInRange<int>(0, sizeof...(arrays) - 1);
+  ((skipped-- == 0 ? change(draw, arrays) : void()), ...);
+}
+
 }  // namespace
 
 FUZZ_TARGET(mutate_drawn) {
   const int64_t num_words = draw.ConsumeIntegralInRange<int64_t>(0, 6);
   ninja::LatticeArrays row = fuzz::draw_lattice(draw);
   for (int changes = draw.ConsumeIntegralInRange<int>(0, 3); changes > 0; --changes) {
-    switch (draw.ConsumeIntegralInRange<int>(0, 8)) {
-      case 0:
-        change(draw, row.arc_begin);
-        break;
-      case 1:
-        change(draw, row.dst);
-        break;
-      case 2:
-        change(draw, row.word);
-        break;
-      case 3:
-        change(draw, row.graph);
-        break;
-      case 4:
-        change(draw, row.acoustic);
-        break;
-      case 5:
-        change(draw, row.final_graph);
-        break;
-      case 6:
-        change(draw, row.final_acoustic);
-        break;
-      case 7:
-        change(draw, row.ali_begin);
-        break;
-      default:
-        change(draw, row.final_ali_begin);
-    }
+    change_one(draw, row.arc_begin, row.dst, row.word, row.graph, row.acoustic, row.final_graph, row.final_acoustic,
+               row.ali_begin, row.final_ali_begin);
   }
   const fuzz::DrawnLattice drawn(row);
   const ninja::Arcs arcs = drawn.arcs();
-  const ninja::Alignments labels = drawn.labels();
-  ninja::NativeRow given;
-  given.num_begins = static_cast<int64_t>(row.arc_begin.size());
-  given.num_arcs = arcs.num_arcs;
-  given.num_labels = static_cast<int64_t>(row.ali.size());
-  given.num_final_labels = static_cast<int64_t>(row.final_ali.size());
-  given.num_words = num_words;
-  given.arc_begin = arcs.arc_begin;
-  given.dst = arcs.dst;
-  given.word = arcs.word;
-  given.graph = arcs.graph;
-  given.acoustic = arcs.acoustic;
-  given.ali_begin = labels.ali_begin;
-  given.final_graph = arcs.final_graph;
-  given.final_acoustic = arcs.final_acoustic;
-  given.final_ali_begin = labels.final_ali_begin;
-  const ninja::NativeFlaw found = ninja::check_native(given);
+  ninja::NativeRow columns = fuzz::native_row(arcs, drawn.labels());
+  columns.num_labels = static_cast<int64_t>(row.ali.size());
+  columns.num_final_labels = static_cast<int64_t>(row.final_ali.size());
+  columns.num_words = num_words;
+  const ninja::NativeFlaw found = ninja::check_native(columns);
   const bool sound = found.flaw == ninja::Flaw::kNone;
   fuzz::expect(sound == keeps_invariants(row, num_words), "the check agrees with its slow twin");
   fuzz::expect(found.place >= 0 && found.place <= std::max(arcs.num_arcs, arcs.num_states), "a flaw has a place");

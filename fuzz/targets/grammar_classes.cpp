@@ -3,24 +3,16 @@
 #include "context/compose_context.hpp"
 #include "context/context.hpp"
 #include "lattices.hpp"
-#include "lm/arpa.hpp"
+#include "models.hpp"
 #include "mutate.hpp"
 
 namespace {
 
 constexpr int32_t kSymbols = 6;
 
-ninja::NgramModel made_model() {
-  const std::string text =
-      "\\data\\\nngram 1=6\nngram 2=3\n\n\\1-grams:\n-99 <s> -0.5\n-1 </s>\n-0.7 a -0.2\n-0.9 b -0.1\n-1.2 c "
-      "-0.3\n-0.8 #C\n\n"
-      "\\2-grams:\n-0.3 <s> a\n-0.2 a #C\n-0.6 b </s>\n\n\\end\\\n";
-  ninja::ArpaReader reader(100);
-  reader.feed(text.data(), static_cast<int64_t>(text.size()));
-  reader.close();
-  fuzz::expect(reader.error().empty(), "the model is one");
-  return reader.finish();
-}
+const char* const kArpa =
+    "\\data\\\nngram 1=6\nngram 2=3\n\n\\1-grams:\n-99 <s> -0.5\n-1 </s>\n-0.7 a -0.2\n-0.9 b -0.1\n-1.2 c -0.3\n"
+    "-0.8 #C\n\n\\2-grams:\n-0.3 <s> a\n-0.2 a #C\n-0.6 b </s>\n\n\\end\\\n";
 
 // A deterministic acceptor of phrases: every arc leads to a later state.
 ninja::Phrases draw_phrases(fuzz::Draw& draw) {
@@ -44,7 +36,7 @@ ninja::Phrases draw_phrases(fuzz::Draw& draw) {
 }  // namespace
 
 FUZZ_TARGET(mutate_drawn) {
-  static const ninja::NgramModel model = made_model();
+  static const ninja::NgramModel model = fuzz::read_model(kArpa);
   const std::vector<uint8_t> no_word{1, 0, 0, 0, 0, 0};
   std::vector<int32_t> word(kSymbols);
   std::vector<float> cost(kSymbols, 0);

@@ -2,8 +2,7 @@
 // Covers: formats/kaldi_write.hpp formats/kaldi_table.hpp formats/kaldi_read.hpp
 #include "formats/kaldi_write.hpp"
 
-#include "formats/kaldi_table.hpp"
-#include "lattices.hpp"
+#include "archives.hpp"
 #include "mutate.hpp"
 
 FUZZ_TARGET(mutate_drawn) {
@@ -30,9 +29,7 @@ FUZZ_TARGET(mutate_drawn) {
     std::memcpy(&file[place], &word, width);
   }
   const fuzz::Bytes bytes(file, ninja::kSlack);
-  ninja::TableParser parser;
-  std::vector<ninja::Entry> entries;
-  parser.parse({bytes.begin(), bytes.end(), 0, 0}, entries);
+  std::vector<ninja::Entry> entries = fuzz::parse_whole(bytes);
   ninja::Items found;
   for (ninja::Entry& entry : entries) {
     if (entry.fault.kind == ninja::Fault::kNone) ninja::take_entry(entry, found);

@@ -10,21 +10,6 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-namespace {
-
-void expect_arcs(const std::vector<int64_t>& arc_begin, const std::vector<int32_t>& dst) {
-  fuzz::expect(!arc_begin.empty() && arc_begin.front() == 0 && arc_begin.back() == static_cast<int64_t>(dst.size()),
-               "the arcs of the states are all arcs");
-  const auto num_states = static_cast<int32_t>(arc_begin.size()) - 1;
-  for (int32_t state = 0; state < num_states; ++state) {
-    for (int64_t arc = arc_begin[state]; arc < arc_begin[state + 1]; ++arc) {
-      fuzz::expect(dst[arc] > state && dst[arc] < num_states, "every arc leads onwards");
-    }
-  }
-}
-
-}  // namespace
-
 FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape;
   shape.wild = draw.ConsumeBool();
@@ -43,11 +28,11 @@ FUZZ_TARGET(mutate_drawn) {
   const ninja::Arcs arcs = first.arcs();
 
   const ninja::SplitLattice split = ninja::expand_ngram(arcs, num_words, most);
-  if (!split.too_large) expect_arcs(split.arc_begin, split.dst);
+  if (!split.too_large) fuzz::expect_arcs(split.arc_begin, split.dst);
   const fuzz::Array<int32_t> said(transcript);
   const ninja::SplitLattice followed =
       ninja::follow_transcript(arcs, said.data(), static_cast<int64_t>(transcript.size()), most);
-  if (!followed.too_large) expect_arcs(followed.arc_begin, followed.dst);
+  if (!followed.too_large) fuzz::expect_arcs(followed.arc_begin, followed.dst);
 
   std::vector<int32_t> time(static_cast<size_t>(arcs.num_states));
   if (ninja::state_times(arcs, first.labels(), time.data()) == ninja::kConsistent) {

@@ -11,12 +11,9 @@ namespace {
 
 std::vector<std::string> read_whole(const std::string& file) {
   const fuzz::Bytes bytes(file, ninja::kSlack);
-  ninja::TableParser parser;
-  std::vector<ninja::Entry> entries;
-  parser.parse({bytes.begin(), bytes.end(), 0, 0}, entries);
-  std::vector<std::string> found;
-  for (ninja::Entry& entry : entries) found.push_back(fuzz::told(entry, 0));
-  return found;
+  std::vector<std::string> entries;
+  for (ninja::Entry& entry : fuzz::parse_whole(bytes)) entries.push_back(fuzz::told(entry, 0));
+  return entries;
 }
 
 }  // namespace
