@@ -28,9 +28,10 @@ FUZZ_TARGET(mutate_drawn) {
     int32_t now = 0;  // as a format may give them: no arc ends before it begins
     for (int32_t& each : time) each = now += draw.ConsumeIntegralInRange<int32_t>(0, large ? 100000000 : 9);
   }
-  std::vector<int32_t> form;
+  std::vector<int32_t> form;  // each is a form of one word, or a mark without a word
   for (int64_t arc = 0; has_forms && arc < arcs.num_arcs; ++arc) {
-    form.push_back(draw.ConsumeIntegralInRange<int32_t>(0, 3));
+    const int32_t drawn_form = draw.ConsumeIntegralInRange<int32_t>(-1, 2);
+    form.push_back(arcs.word[arc] == 0 ? 100 * drawn_form : 4 * arcs.word[arc] + drawn_form);
   }
   const fuzz::Array<int32_t> times(time), forms(form);
   ninja::Consensus found;
