@@ -13,10 +13,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from example_lattices import ARCHIVE, TEXT, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
 from lattice_files import write_all
-from lattice_pages import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
+from lattice_pages import HOSTILE, data_of, hostile
 from reference_graph import paths, through_costs
 from strategies import lattices
 from strategies_graph import scales_of, timed_lattices

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from chromium import browser, open_page
-from lattice_pages import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
+from example_lattices import ARCHIVE, TEXT, WORDS
+from lattice_pages import HOSTILE, data_of, hostile
 
 from ninja.evaluate import read_text
 from ninja.graph import best_path, oracle, posteriors, state_times

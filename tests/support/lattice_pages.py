@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
-ROOT = Path(__file__).resolve().parents[2]
-
-ARCHIVE, WORDS, TEXT = (ROOT / "examples" / name for name in ("lat.ark.gz", "words.txt", "text"))
 DATA = re.compile(r'<script type="application/json" id="lattice">(.*?)</script>', re.DOTALL)
 HOSTILE = [
     "</script><script>alert(1)</script>",

@@ -1,17 +1,17 @@
-"""Slow implementations of the graph kernels, and a slow and independent reader of Kaldi's archives."""
+"""Slow implementations of the graph kernels, and Kaldi's archives read slowly."""
 
 from __future__ import annotations
 
 import gzip
 import math
 import os
-import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from reference_formats import Bytes, read_binary
 
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice
@@ -108,51 +108,21 @@ def log_space_posteriors(lattice: Lattice, **scales: float) -> tuple[np.ndarray,
 
 
 def read_kaldi(path: Path) -> Iterator[Lattice]:
-    """Read a gzipped binary archive of float lattices of either kind, slowly."""
-    content = gzip.decompress(path.read_bytes())
-    at = 0
-
-    def take(layout: str) -> tuple[int, ...]:
-        nonlocal at
-        values = struct.unpack_from("<" + layout, content, at)
-        at += struct.calcsize("<" + layout)
-        return values
-
-    def text() -> bytes:
-        nonlocal at
-        (length,) = take("i")
-        at += length
-        return content[at - length : at]
-
-    def labels() -> tuple[int, ...]:
-        (length,) = take("i")
-        return take(f"{length}i")
-
-    while at < len(content):
-        space = content.index(b" ", at)
-        key, at = content[at:space].decode(), space + 1
-        assert take("i") == (2125659606,)
-        assert text() == b"vector"
-        compact = text() == b"compactlattice44"
-        _, _, _, start, num_states, _ = take("iiQqqq")
-        columns: list[tuple[int, int, int, float, float]] = []
-        ali, final_ali, finals = [], {}, {}
-        for state in range(num_states):
-            cost = take("ff")
-            string = labels() if compact else ()
-            if math.isfinite(sum(cost)):
-                finals[state], final_ali[state] = cost, string
-            for _ in range(take("q")[0]):
-                label, word, graph, acoustic = take("iiff")
-                ali.append(labels() if compact else (label,) * (label != 0))
-                columns.append((state, take("i")[0], word, graph, acoustic))
+    """Read a gzipped binary archive slowly; its states may be in any order."""
+    place = Bytes(gzip.decompress(path.read_bytes()))
+    while place.at < len(place.content):
+        space = place.content.index(b" ", place.at)
+        key, place.at = place.content[place.at : space].decode(), space + 1
+        start, finals, arcs, compact = read_binary(place)
+        ends = {state: final[:2] for state, final in enumerate(finals) if math.isfinite(sum(final[:2]))}
+        *columns, labels = zip(*((src, *arc) for src, leaving in enumerate(arcs) for arc in leaving), strict=True)
         yield from_arcs(
             key,
-            *zip(*columns, strict=True),
-            finals=finals,
+            *columns,
+            finals=ends,
             start=start,
-            labels=ali,
-            final_labels=final_ali,
+            labels=labels,
+            final_labels={state: finals[state][2] for state in ends},
             kind="compact" if compact else "raw",
         )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from reference_consensus import edit_distance
 from reference_graph import costs_of, labels_of, paths, words_of
 
 from ninja.graph.determinize import remove_epsilons
@@ -73,13 +74,4 @@ def determinized_by_openfst(lattice: Lattice, acoustic_scale: float) -> Lattice:
 
 def least_edit_distance(lattice: Lattice, reference: list[int]) -> int:
     """Return the smallest edit distance between a reference and a path's words."""
-
-    def distance(words: tuple[int, ...]) -> int:
-        row = list(range(len(reference) + 1))
-        for i, word in enumerate(words, start=1):
-            above, row = row, [i]
-            for j, reference_word in enumerate(reference, start=1):
-                row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (word != reference_word)))
-        return row[-1]
-
-    return min(distance(way.words) for way in ways(lattice))
+    return min(edit_distance(reference, way.words) for way in ways(lattice))

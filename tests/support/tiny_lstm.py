@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
 from reference_rescore import path_costs, rescored_path_costs
+from rescoring_cases import EXACT
 from strategies import lattices
 
 from ninja.lm import LanguageModel, sentence_logprobs
 from ninja.lm.checkpoint import Checkpoint
-from ninja.rescoring import RescoreOptions, rescore
+from ninja.rescoring import rescore
 
 torch = pytest.importorskip("torch")
 
@@ -80,10 +80,6 @@ class ReferenceLM(FakeLM):
 
 
 REFERENCE_LM = ReferenceLM()
-EXACT = RescoreOptions(
-    lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
-    max_hyps=0, max_active=0, beam=math.inf,
-)  # fmt: skip
 LATTICES = lattices(max_states=6, max_word=8)
 
 
