@@ -10,7 +10,6 @@ operations for each weight; their share of the matrix rate shows the gain of bat
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ import torch
 
 import ninja
 from benchmarks.command import argument, command, option, path_option
+from benchmarks.tables import Cells
 from ninja.lm import LanguageModel, load
 from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.protocol import LoadOptions
@@ -194,13 +194,11 @@ def measured(kinds: dict[str, Kind], data: Path, device: torch.device, copies: i
 def main(data: Path, device: str, copies: int, only: tuple[str, ...], cells: Path, is_quick: bool) -> None:
     kinds = QUICK if is_quick else KINDS
     selected = {name: kind for name, kind in kinds.items() if not only or any(part in name for part in only)}
-    cells.parent.mkdir(parents=True, exist_ok=True)
-    with open(cells, "a") as stream:
-        for cell in measured(selected, data, torch.device(device), copies, is_quick):
-            stream.write(json.dumps(cell) + "\n")
-            stream.flush()
-            fields = (f"{key} {value:.4g}" if isinstance(value, float) else f"{value}" for key, value in cell.items())
-            print("  ".join(fields), flush=True)
+    stored = Cells(cells)
+    for cell in measured(selected, data, torch.device(device), copies, is_quick):
+        stored.add(**cell)
+        fields = (f"{key} {value:.4g}" if isinstance(value, float) else f"{value}" for key, value in cell.items())
+        print("  ".join(fields), flush=True)
 
 
 if __name__ == "__main__":

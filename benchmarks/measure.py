@@ -73,6 +73,13 @@ def use_one_core() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
+def set_torch_threads(count: int = 1) -> None:
+    """Set the number of threads of torch, which is imported here because few benchmarks need it."""
+    import torch
+
+    torch.set_num_threads(count)
+
+
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
     """Return a temporary folder in memory, to exclude the time of the disk."""
     return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)

@@ -10,7 +10,6 @@ was started on it (maxima over sources).
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
@@ -24,10 +23,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+import click
+
+from benchmarks.command import EXAMPLES, ROOT, command, option, path_option
+
 PACKAGE = ROOT / "ninja"
-ARCHIVE = ROOT / "examples" / "lat.ark.gz"
-WORDS = ROOT / "examples" / "words.txt"
+ARCHIVE = EXAMPLES / "lat.ark.gz"
+WORDS = EXAMPLES / "words.txt"
 NUM_LATTICES = 8
 PARSERS = os.sep + "formats" + os.sep
 READERS = {"entries", "_entries", "archive", "plain_file", "bare", "script"}  # generators that read a whole file
@@ -180,23 +182,21 @@ def travel(name: str, folder: Path) -> dict[str, Any]:
     return trace.result()
 
 
-def main() -> None:
-    """Print a table of trips."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trips", nargs="*", help=f"of {', '.join(TRIPS)}")
-    parser.add_argument("--show", action="store_true", help="list the files of each trip, with their functions")
-    parser.add_argument("--in", dest="folder", help=argparse.SUPPRESS)  # of a process that makes one trip
-    arguments = parser.parse_args()
-    if arguments.folder:
-        print(json.dumps(travel(arguments.trips[0], Path(arguments.folder))))
+@command
+@click.argument("trips", nargs=-1, type=click.Choice(list(TRIPS)))
+@option("--show", is_flag=True, help="List the files of each trip, with the number of their functions.")
+@path_option("--in", "folder", hidden=True)  # of a process that makes one trip
+def main(trips: tuple[str, ...], show: bool, folder: Path | None) -> None:
+    if folder is not None:
+        print(json.dumps(travel(trips[0], folder)))
         return
     print(f"{'trip':<16}" + "".join(f"{name:>{width}}" for name, width in COLUMNS.items()) + "   command")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         prepare(folder)
-        for trip in arguments.trips or TRIPS:
-            command = [sys.executable, "-m", "benchmarks.trips", trip, "--in", str(folder)]
-            process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        for trip in trips or TRIPS:
+            line = [sys.executable, "-m", "benchmarks.trips", trip, "--in", str(folder)]
+            process = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
             if process.returncode:
                 print(f"{trip:<16}failed: {process.stderr.strip()}")
                 continue
@@ -204,7 +204,7 @@ def main() -> None:
             figures = trace | {"files": len(trace["files"])}
             row = "".join(f"{figures[name]:>{width}}" for name, width in COLUMNS.items())
             print(f"{trip:<16}{row}   {TRIPS[trip]}")
-            if arguments.show:
+            if show:
                 for file, count in trace["files"].items():
                     print(f"    {file} {count}")
                 print(f"    opened: {trace['opened']}")

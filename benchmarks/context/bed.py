@@ -7,7 +7,7 @@ class_lm.arpa.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,20 +20,36 @@ from ninja.context.settings import Augmentation, Context
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Contextual
-from ninja.evaluate import read_biasing, read_text, read_truth
+from ninja.evaluate import (
+    BiasedRate,
+    BiasingList,
+    read_biasing,
+    read_text,
+    read_truth,
+    score,
+    score_entities,
+)
 from ninja.files.stream import text_of
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm import load
+from ninja.lm import LanguageModel, load
 from ninja.lm.ngram.model import NgramLM
+from ninja.rescoring import RescoreOptions
+from ninja.rescoring.rescorer import Rescorer
 from ninja.train.confusion import learn, tempered
 
 SCALE, PENALTY = 1 / 12, 1.5  # best on dev/calls without context
 LIBRI_SCALE, LIBRI_PENALTY = 0.1, 1.0  # best on dev/libri without context
 LM_WEIGHT = 0.6  # of the shipped LSTM
+Weights = tuple[float, float, float]  # acoustic scale, word penalty, LM weight
+COMMANDS: Weights = (SCALE, PENALTY, 0.3)
+READ: Weights = (LIBRI_SCALE, LIBRI_PENALTY, LM_WEIGHT)
+PRIOR = 1.0  # of the shipped pointer; chosen on dev
+SIZES = (100, 1000)  # lengths of lists of contextual models
 
 Words = dict[str, list[str]]
+Keyed = Iterable[tuple[str, Lattice]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +101,7 @@ class Bed:
 
     def biasing_entities(self, size: int) -> Entities:
         """Return LibriSpeech's biasing lists as phrases of no class."""
-        lists = {key: {"phrases": list(words.bias)} for key, words in self.biasing[size].items()}
-        return Entities.from_dict({"utterances": lists}, words=self.words)
+        return biasing_entities(self.biasing[size], self.words)
 
     def learned_confusion(self) -> Path:
         """Return a file of confusion costs learned from read and general sentences of dev."""
@@ -115,8 +130,53 @@ class Bed:
         )
         return Contextual(context, self.old_lm if old_lm else None)
 
+    def command_figures(self, calls: Words, general: Words, entities: Entities) -> dict[str, float]:
+        """Score transcripts of commands with names, and of those without."""
+        phrases = {name: entities.phrases(self.references[name]) for name in ("calls", "general")}
+        report = score_entities(self.references["calls"], calls, phrases["calls"], truth=self.truth, words=self.words)
+        no_entities = dict.fromkeys(self.references["general"], ())
+        alarms = score_entities(self.references["general"], general, phrases["general"], truth=no_entities)
+        in_vocabulary, out_of_vocabulary = report.vocabulary(True), report.vocabulary(False)
+        return {
+            "general": score(self.references["general"], general).wer,
+            "contextual": score(self.references["calls"], calls).wer,
+            "found": in_vocabulary.correct,
+            "said": in_vocabulary.mentions,
+            "new_found": out_of_vocabulary.correct,
+            "new_said": out_of_vocabulary.mentions,
+            "precision": report.entities.precision,
+            "entity_errors": in_vocabulary.words.errors,
+            "entity_words": in_vocabulary.words.words,
+            "alarms": alarms.entities.inserted,
+        }
 
-def transcripts(lattices: Iterator[tuple[str, Lattice]], scale: float, penalty: float) -> Words:
+
+def biasing_entities(lists: Mapping[str, BiasingList], words: SymbolTable) -> Entities:
+    """Return the words of biasing lists as phrases of no class."""
+    phrases = {key: {"phrases": list(entry.bias)} for key, entry in lists.items()}
+    return Entities.from_dict({"utterances": phrases}, words=words)
+
+
+def biased_figures(rate: BiasedRate) -> dict[str, float]:
+    """Return WER, U-WER and B-WER."""
+    return {"wer": rate.overall.wer, "unbiased": rate.unbiased.wer, "biased": rate.biased.wer}
+
+
+def rescoring_options(weights: Weights) -> RescoreOptions:
+    """Return the options of rescoring to the best path."""
+    acoustic, penalty, lm_weight = weights
+    return RescoreOptions(acoustic_scale=acoustic, word_penalty=penalty, lm_weight=lm_weight, output="best")
+
+
+def rescored_words(
+    lattices: Keyed, lm: LanguageModel, stage: Contextual, weights: Weights, old_lm: LanguageModel | None = None
+) -> Words:
+    """Rescore lattices after a stage that adds context; return the words of the best paths."""
+    rescorer = Rescorer(lm, rescoring_options(weights), context=stage, old_lm=old_lm)
+    return transcripts(rescorer(iter(lattices)), *weights[:2])
+
+
+def transcripts(lattices: Keyed, scale: float, penalty: float) -> Words:
     """Return the words of the best paths."""
     return {
         key: lattice.words.spell(best_path(lattice, Scales(acoustic=scale, word_penalty=penalty)).words)

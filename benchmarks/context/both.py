@@ -17,9 +17,9 @@ from pathlib import Path
 import click
 
 from benchmarks.command import argument, command, option
-from benchmarks.context.bed import PENALTY, SCALE, Bed, Words, transcripts
-from benchmarks.context.pointer import PRIOR
+from benchmarks.context.bed import COMMANDS, PRIOR, SIZES, Bed, Words, rescored_words
 from benchmarks.context.tables import BOOST
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import head, row, show
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions
@@ -29,14 +29,9 @@ from ninja.context.loader import load_pointer
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, Augmentation, Context
 from ninja.context.stage import Contextual
-from ninja.evaluate import score, score_entities
 from ninja.lattice import Lattice
 from ninja.lm import LanguageModel, load
-from ninja.rescoring import RescoreOptions
-from ninja.rescoring.rescorer import Rescorer
 
-SIZES = (100, 1000)
-CALLS_LM_WEIGHT = 0.3
 # With a contextual model; chosen on dev, without and with augmentation.
 CLASS_BOOST, AUGMENTED_CLASS_BOOST = -6.0, 0.0
 
@@ -81,12 +76,11 @@ class Models:
         lattices: list[tuple[str, Lattice]],
         entities: Entities,
         options: ContextOptions,
-        scales: tuple[float, float, float],
         *,
         augment: bool,
     ) -> Words:
-        """Return the transcripts of lattices by a method; scales are acoustic scale, word penalty and LM weight."""
-        acoustic, penalty, lm_weight = scales
+        """Return the transcripts of commands by a method."""
+        acoustic, _, lm_weight = COMMANDS
         old_lm = with_unknown(self.bed.old_lm) if method.class_lm or augment else None
         context = Context(
             entities,
@@ -95,9 +89,7 @@ class Models:
             augmentation=Augmentation(AugmentOptions(acoustic_scale=acoustic)) if augment else None,
             context_model=self.pointer if method.points else None,
         )
-        rescoring = RescoreOptions(acoustic_scale=acoustic, word_penalty=penalty, lm_weight=lm_weight, output="best")
-        rescorer = Rescorer(self.lm, rescoring, context=Contextual(context, old_lm, lm_weight), old_lm=old_lm)
-        return transcripts(rescorer(iter(lattices)), acoustic, penalty)
+        return rescored_words(lattices, self.lm, Contextual(context, old_lm, lm_weight), COMMANDS, old_lm)
 
 
 def calls_table(models: Models, *, augment: bool) -> Iterator[str]:
@@ -106,30 +98,25 @@ def calls_table(models: Models, *, augment: bool) -> Iterator[str]:
     yield from head(
         "method", "phrases", "found", "new words found", "contextual WER", "general WER", "false alarms", "CPU s"
     )
-    scales = SCALE, PENALTY, CALLS_LM_WEIGHT
     for size in SIZES:
         entities = bed.entities(size)
-        phrases = {name: entities.phrases(bed.references[name]) for name in ("calls", "general")}
         for method in METHODS:
             start = time.process_time()
             options = models.options(method, BOOST, augment=augment)
             calls, general = (
-                models.rescored(method, bed.lattices[name], entities, options, scales, augment=augment)
-                for name in phrases
+                models.rescored(method, bed.lattices[name], entities, options, augment=augment)
+                for name in ("calls", "general")
             )
             seconds = time.process_time() - start
-            report = score_entities(bed.references["calls"], calls, phrases["calls"], truth=bed.truth, words=bed.words)
-            no_entities = dict.fromkeys(bed.references["general"], ())
-            alarms = score_entities(bed.references["general"], general, phrases["general"], truth=no_entities)
-            in_vocabulary, out_of_vocabulary = report.vocabulary(True), report.vocabulary(False)
+            cell = bed.command_figures(calls, general, entities)
             yield row(
                 f"{method.name}{' + augmentation' if augment else ''}",
                 size,
-                f"{in_vocabulary.correct} of {in_vocabulary.mentions}",
-                f"{out_of_vocabulary.correct} of {out_of_vocabulary.mentions}",
-                f"{score(bed.references['calls'], calls).wer:.2f}",
-                f"{score(bed.references['general'], general).wer:.2f}",
-                alarms.entities.inserted,
+                f"{cell['found']} of {cell['said']}",
+                f"{cell['new_found']} of {cell['new_said']}",
+                f"{cell['contextual']:.2f}",
+                f"{cell['general']:.2f}",
+                cell["alarms"],
                 f"{seconds:.0f}",
             )
 
@@ -140,9 +127,7 @@ def calls_table(models: Models, *, augment: bool) -> Iterator[str]:
 @option("--only", type=click.Choice(["calls", "augmented"]))
 @option("--class-boost", type=float)
 def main(folder: Path, part: str, only: str | None, class_boost: float | None) -> None:
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     models = Models(Bed(folder, part), load(), load_pointer(DEFAULT_MODEL), class_boost)
     for name, augment in (("calls", False), ("augmented", True)):
         if only in (None, name):

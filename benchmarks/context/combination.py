@@ -23,24 +23,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command import ROOT, command, path_option
-from benchmarks.context.bed import LIBRI_PENALTY, LIBRI_SCALE, LM_WEIGHT, Bed, transcripts
-from benchmarks.context.pointer import BOOST, PRIOR, SIZES
+from benchmarks.context.bed import LM_WEIGHT, PRIOR, READ, SIZES, Bed, biased_figures, biasing_entities, rescored_words
+from benchmarks.context.pointer import BOOST
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import Cells, head, put, row
 from ninja import read
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.deep.pointer import ContextPointer
-from ninja.context.entities.lists import Entities
 from ninja.context.loader import load_pointer
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, Context
 from ninja.context.stage import Contextual
-from ninja.evaluate import BiasedRate, BiasingList, read_biasing, read_speakers, read_text, score_biased
+from ninja.evaluate import BiasedRate, read_biasing, read_speakers, read_text, score_biased
 from ninja.evaluate.bootstrap import REPLICATIONS, Counts, resample
 from ninja.evaluate.paired import paired_difference
-from ninja.lattice import Lattice
 from ninja.lm import LanguageModel, load
-from ninja.rescoring import RescoreOptions
-from ninja.rescoring.rescorer import Rescorer
 
 STORED = Path(__file__).with_name("combination.jsonl")
 COMMAND = "python -m benchmarks.context combination --measure ../shared"
@@ -51,7 +48,6 @@ LIMITS = {"unbiased": 0.1, "biased": 0.0}
 CLASS_MODEL, CONTEXTUAL, BOTH = "class model", "contextual model", "both"
 WITHOUT = "both, without the gains"  # the class model alone with the class weight and boost of both
 METHODS = (CLASS_MODEL, CONTEXTUAL, BOTH, WITHOUT)
-RESCORING = RescoreOptions(acoustic_scale=LIBRI_SCALE, word_penalty=LIBRI_PENALTY, lm_weight=LM_WEIGHT, output="best")
 # Tried on dev: weights of the class model, weights of the gains, and boosts by the length of the list.
 CLASS_WEIGHTS, CONTEXT_WEIGHTS = (0.5, 0.0, 0.25), (0.5, 0.75, 0.25, 0.125)
 BOOSTS = {100: (4.0, 5.0, 6.0, 3.0, 8.0), 1000: (3.0, 4.0, 5.0, 2.0, 6.0)}
@@ -191,7 +187,9 @@ class Sentences:
             "real": {size: read_biasing(folder / f"biasing_{size}.jsonl.gz") for size in SIZES},
         }
         self._entities = {
-            (name, size): self._parse(lists) for name, sizes in self._biasing.items() for size, lists in sizes.items()
+            (name, size): biasing_entities(lists, self.bed.words)
+            for name, sizes in self._biasing.items()
+            for size, lists in sizes.items()
         }
 
     def rates(
@@ -206,15 +204,11 @@ class Sentences:
             context_model=None if trial.method in (CLASS_MODEL, WITHOUT) else pointer,
         )
         old_lm = with_unknown(self.bed.old_lm) if has_class_model else None
-        rescorer = Rescorer(lm, RESCORING, context=stage(context, old_lm, LM_WEIGHT), old_lm=old_lm)
-        lattices: list[tuple[str, Lattice]] = self._lattices[trial.sentences]
-        hypotheses = transcripts(rescorer(iter(lattices)), LIBRI_SCALE, LIBRI_PENALTY)
+        lattices = self._lattices[trial.sentences]
+        hypotheses = rescored_words(lattices, lm, stage(context, old_lm, LM_WEIGHT), READ, old_lm)
         utterances = self._scores(trial.sentences, hypotheses)
-        rates = sum(utterances, BiasedRate())
         return {
-            "wer": rates.overall.wer,
-            "unbiased": rates.unbiased.wer,
-            "biased": rates.biased.wer,
+            **biased_figures(sum(utterances, BiasedRate())),
             "unbiased_errors": [rate.unbiased.errors for rate in utterances],
             "biased_errors": [rate.biased.errors for rate in utterances],
         }
@@ -237,16 +231,10 @@ class Sentences:
             for key, reference in self._references[sentences].items()
         ]
 
-    def _parse(self, lists: dict[str, BiasingList]) -> Entities:
-        phrases = {key: {"phrases": list(words.bias)} for key, words in lists.items()}
-        return Entities.from_dict({"utterances": phrases}, words=self.bed.words)
-
 
 def measure(shared: Path, cells: Cells) -> None:
     """Measure the missing cells of dev, then those of test with the chosen weights."""
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     lm, pointer = load(None), load_pointer(DEFAULT_MODEL)
 
     def add(part: str, planned: Sequence[Trial]) -> None:

@@ -19,7 +19,18 @@ from pathlib import Path
 import click
 
 from benchmarks.command import argument, command, option, path_option
-from benchmarks.context.bed import LIBRI_PENALTY, LIBRI_SCALE, LM_WEIGHT, Bed, transcripts
+from benchmarks.context.bed import (
+    LIBRI_PENALTY,
+    LIBRI_SCALE,
+    LM_WEIGHT,
+    PRIOR,
+    READ,
+    SIZES,
+    Bed,
+    biased_figures,
+    rescored_words,
+)
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import head, row, show
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.deep.pointer import ContextPointer
@@ -33,9 +44,8 @@ from ninja.lm import LanguageModel, load
 from ninja.rescoring import RescoreOptions
 from ninja.rescoring.rescorer import Rescorer
 
-SIZES = (100, 1000)
 BOOST = {100: 6.0, 1000: 4.0}  # of all costs, by the length of the list
-PRIOR, WEIGHT = 1.0, 1.0  # of the pointer
+WEIGHT = 1.0  # of the pointer
 RESCORING = RescoreOptions(acoustic_scale=LIBRI_SCALE, word_penalty=LIBRI_PENALTY, lm_weight=LM_WEIGHT)
 
 
@@ -93,16 +103,11 @@ def measure(bed: Bed, lm: LanguageModel, model: ContextPointer, method: Method, 
         entities, options=options, augmentation=augmentation, context_model=model if method.points else None
     )
     stage = Contextual(context, bed.old_lm if method.augment else None, LM_WEIGHT)
-    rescoring = RescoreOptions(
-        acoustic_scale=LIBRI_SCALE, word_penalty=LIBRI_PENALTY, lm_weight=LM_WEIGHT, output="best"
-    )
     start = time.process_time()
-    hypotheses = transcripts(
-        Rescorer(lm, rescoring, context=stage)(iter(bed.lattices["libri"])), LIBRI_SCALE, LIBRI_PENALTY
-    )
+    hypotheses = rescored_words(bed.lattices["libri"], lm, stage, READ)
     seconds = time.process_time() - start
     rates = score_biased(bed.references["libri"], hypotheses, bed.biasing[100])
-    return {"wer": rates.overall.wer, "unbiased": rates.unbiased.wer, "biased": rates.biased.wer, "seconds": seconds}
+    return biased_figures(rates) | {"seconds": seconds}
 
 
 def rates(cell: dict[str, float]) -> Iterator[str]:
@@ -169,9 +174,7 @@ def costs(bed: Bed, lm: LanguageModel, model: str) -> Iterator[str]:
 @option("--weight", default=WEIGHT)
 def main(folder: Path, part: str, only: str | None, is_grid: bool, rnnlm: Path | None, context_model: Path,
          prior: float, weight: float) -> None:  # fmt: skip
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     bed, lm, model = Bed(folder, part), load(rnnlm), load_pointer(str(context_model))
     if is_grid:
         show(grid(bed, lm, model))

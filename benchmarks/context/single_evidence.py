@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.command import command, path_option
-from benchmarks.context.bed import LM_WEIGHT
+from benchmarks.context.bed import LM_WEIGHT, SIZES
 from benchmarks.context.combination import BOTH, STORED, Sentences, is_measured, shares, trials, weights
-from benchmarks.context.pointer import SIZES
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import Cells, head, row, show
 from ninja.context.deep.context_lm import NO_PHRASES, ContextLM, ContextMixture
 from ninja.context.loader import load_pointer
@@ -120,9 +120,7 @@ def candidates(size: int) -> list[tuple[float, float, float]]:
 
 def measure(shared: Path, cells: Cells) -> None:
     """Measure the missing cells of dev."""
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     lm, pointer, sentences = load(None), load_pointer(DEFAULT_MODEL), Sentences(shared, "dev")
     for method, size in product(STAGES, SIZES):
         for trial in (trial for values in candidates(size) for trial in trials("dev", size, method, values)):

@@ -27,15 +27,16 @@ from benchmarks.context.bed import (
     Bed,
     Method,
     Words,
+    biased_figures,
     transcripts,
 )
-from benchmarks.measure import cpu_seconds
+from benchmarks.measure import cpu_seconds, set_torch_threads
 from benchmarks.tables import head, row, show
 from ninja import rescore
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.compile import compile_list
 from ninja.context.options import ContextOptions
-from ninja.evaluate import score, score_biased, score_entities
+from ninja.evaluate import score_biased
 from ninja.lm import LanguageModel, load
 from ninja.rescoring import RescoreOptions
 from ninja.tune.plot import COLOURS, MARKERS, drawn_panels
@@ -63,31 +64,7 @@ def commands(bed: Bed, method: Method, entities: Entities) -> dict[str, float]:
         stage = bed.contextual(method, entities, method.class_lm, method.class_lm or method.augment)
         hypotheses[name] = transcripts(stage(iter(bed.lattices[name]), None), SCALE, PENALTY)
     seconds = time.process_time() - start
-    report = score_entities(
-        bed.references["calls"],
-        hypotheses["calls"],
-        entities.phrases(bed.references["calls"]),
-        truth=bed.truth,
-        words=bed.words,
-    )
-    in_vocabulary, out_of_vocabulary = report.vocabulary(True), report.vocabulary(False)
-    no_entities = dict.fromkeys(bed.references["general"], ())
-    false = score_entities(
-        bed.references["general"], hypotheses["general"], entities.phrases(bed.references["general"]), truth=no_entities
-    )
-    return {
-        "general": score(bed.references["general"], hypotheses["general"]).wer,
-        "contextual": score(bed.references["calls"], hypotheses["calls"]).wer,
-        "found": in_vocabulary.correct,
-        "said": in_vocabulary.mentions,
-        "new_found": out_of_vocabulary.correct,
-        "new_said": out_of_vocabulary.mentions,
-        "precision": report.entities.precision,
-        "entity_errors": in_vocabulary.words.errors,
-        "entity_words": in_vocabulary.words.words,
-        "alarms": false.entities.inserted,
-        "seconds": seconds,
-    }
+    return bed.command_figures(hypotheses["calls"], hypotheses["general"], entities) | {"seconds": seconds}
 
 
 def command_table(bed: Bed) -> Iterator[str]:
@@ -115,7 +92,7 @@ def command_table(bed: Bed) -> Iterator[str]:
             )
 
 
-def biased(bed: Bed, lm: LanguageModel | None, boost: float, size: int, augment: bool) -> tuple[float, float, float]:
+def biased(bed: Bed, lm: LanguageModel | None, boost: float, size: int, augment: bool) -> dict[str, float]:
     """Measure boosts on read sentences; return WER, U-WER and B-WER."""
     old_weight = 1.0 if lm is None else 1.0 - LM_WEIGHT
     method = Method("", options=ContextOptions(keyword_boost=boost / old_weight), augment=augment)
@@ -124,13 +101,13 @@ def biased(bed: Bed, lm: LanguageModel | None, boost: float, size: int, augment:
         iter(bed.lattices["libri"]), None
     )
     if lm is not None:
-        options = RescoreOptions(
-            acoustic_scale=LIBRI_SCALE, word_penalty=LIBRI_PENALTY, lm_weight=LM_WEIGHT, output="best"
+        lattices = rescore(
+            lattices,
+            lm,
+            RescoreOptions(acoustic_scale=LIBRI_SCALE, word_penalty=LIBRI_PENALTY, lm_weight=LM_WEIGHT, output="best"),
         )
-        lattices = rescore(lattices, lm, options)
     hypotheses = transcripts(lattices, LIBRI_SCALE, LIBRI_PENALTY)
-    rates = score_biased(bed.references["libri"], hypotheses, bed.biasing[100])
-    return rates.overall.wer, rates.unbiased.wer, rates.biased.wer
+    return biased_figures(score_biased(bed.references["libri"], hypotheses, bed.biasing[100]))
 
 
 def biased_table(bed: Bed) -> Iterator[str]:
@@ -140,16 +117,16 @@ def biased_table(bed: Bed) -> Iterator[str]:
         base = 0.0
         for size, augment in ((0, False), (100, False), (100, True), (1000, False), (1000, True)):
             rates = biased(bed, lm, BOOST_ALONE if size else 0.0, size, augment)
-            base = base or rates[2]
+            base = base or rates["biased"]
             method = f"{name}{' + boosts' if size else ''}{' + augmentation' if augment else ''}"
-            yield row(method, size or "–", *(f"{rate:.2f}" for rate in rates), f"{rates[2] / base - 1:+.1%}")
+            yield row(
+                method, size or "–", *(f"{rate:.2f}" for rate in rates.values()), f"{rates['biased'] / base - 1:+.1%}"
+            )
 
 
 def cost_table(bed: Bed) -> Iterator[str]:
     """Yield the costs of compiling and of 5,000 phrases; one thread, CPU time."""
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     entities = bed.entities(5000)
     yield from head("cost", "value")
     (name, phrases), *_ = entities.lists.items()

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command import ROOT, command, path_option
-from benchmarks.context.bed import LIBRI_PENALTY, LIBRI_SCALE, LM_WEIGHT, PENALTY, SCALE, Bed, Words, transcripts
+from benchmarks.context.bed import COMMANDS, PRIOR, READ, SIZES, Bed, Weights, Words, biased_figures, rescored_words
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import Cells, head, put, row
 from ninja.context.deep.pointer import ContextPointer
 from ninja.context.deep.recipe import PointerOptions
@@ -29,18 +30,13 @@ from ninja.context.loader import load_pointer
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, Context
 from ninja.context.stage import Contextual
-from ninja.evaluate import score, score_biased, score_entities
+from ninja.evaluate import score_biased
 from ninja.lm import LanguageModel, load
 from ninja.lm.text import read_sentences
-from ninja.rescoring import RescoreOptions
-from ninja.rescoring.rescorer import Rescorer
 from ninja.train import pointer as training
 
 STORED = Path(__file__).with_name("training.jsonl")
 COMMAND = "python -m benchmarks.context training --measure .."
-PRIOR = 1.0  # chosen on dev for the shipped pointer
-COMMANDS = SCALE, PENALTY, 0.3  # acoustic scale, word penalty, weight of the language model
-READ = LIBRI_SCALE, LIBRI_PENALTY, LM_WEIGHT
 FEW, MANY, STEPS = 50_000, 200_000, 600
 
 
@@ -114,46 +110,30 @@ def load_once() -> None:
     training._read = read
 
 
-def rescored(
-    bed: Bed,
-    lm: LanguageModel,
-    model: ContextPointer,
-    name: str,
-    entities: Entities,
-    scales: tuple[float, float, float],
-) -> Words:
-    """Return the transcripts of a set with the pointer."""
-    acoustic, penalty, lm_weight = scales
-    options = ContextOptions(keyword_boost=0.0, context_prior=PRIOR)
-    stage = Contextual(Context(entities, options=options, context_model=model), None, lm_weight)
-    rescoring = RescoreOptions(acoustic_scale=acoustic, word_penalty=penalty, lm_weight=lm_weight, output="best")
-    return transcripts(Rescorer(lm, rescoring, context=stage)(iter(bed.lattices[name])), acoustic, penalty)
-
-
 def figures(bed: Bed, lm: LanguageModel, model: ContextPointer, plan: Plan) -> dict[str, float]:
     """Return the figures of the tables that have a plan: of read sentences, and of commands with 1,000 names."""
+    options = ContextOptions(keyword_boost=0.0, context_prior=PRIOR)
+
+    def words(name: str, entities: Entities, weights: Weights) -> Words:
+        stage = Contextual(Context(entities, options=options, context_model=model), None, weights[2])
+        return rescored_words(bed.lattices[name], lm, stage, weights)
+
     cell: dict[str, float] = {}
-    for size in (100, 1000) if plan in BACKGROUND else (1000,):
-        texts = rescored(bed, lm, model, "libri", bed.biasing_entities(size), READ)
-        rates = score_biased(bed.references["libri"], texts, bed.biasing[100])
-        cell |= {f"wer {size}": rates.overall.wer, f"unbiased {size}": rates.unbiased.wer}
-        cell[f"biased {size}"] = rates.biased.wer
-    for name in ("calls", "general") if plan in AMOUNTS else ():
+    for size in SIZES if plan in BACKGROUND else SIZES[1:]:
+        texts = words("libri", bed.biasing_entities(size), READ)
+        rates = biased_figures(score_biased(bed.references["libri"], texts, bed.biasing[100]))
+        cell |= {f"{name} {size}": rate for name, rate in rates.items()}
+    if plan in AMOUNTS:
         entities = bed.entities(1000)
-        texts = rescored(bed, lm, model, name, entities, COMMANDS)
-        cell[name] = score(bed.references[name], texts).wer
-        if name == "calls":
-            phrases = entities.phrases(bed.references[name])
-            report = score_entities(bed.references[name], texts, phrases, truth=bed.truth, words=bed.words)
-            cell["found"] = report.vocabulary(True).correct
+        calls, general = (words(name, entities, COMMANDS) for name in ("calls", "general"))
+        of_commands = bed.command_figures(calls, general, entities)
+        cell |= {"calls": of_commands["contextual"], "general": of_commands["general"], "found": of_commands["found"]}
     return cell
 
 
 def measure(shared: Path, cells: Cells) -> None:
     """Train and measure the missing pointers."""
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     load_once()
     data, lm = shared / "data", load(None)
     bed = Bed(data / "english", "test")
@@ -169,7 +149,7 @@ def measure(shared: Path, cells: Cells) -> None:
 
 def background_table(cells: Cells) -> Iterator[str]:
     """Yield error rates of read sentences by the most background phrases in training."""
-    columns = [(name, size) for size in (100, 1000) for name in ("wer", "unbiased", "biased")]
+    columns = [(name, size) for size in SIZES for name in ("wer", "unbiased", "biased")]
     titles = {"wer": "WER", "unbiased": "U-WER", "biased": "B-WER"}
     yield from head("most phrases in training", *(f"{titles[name]}, {size:,} words" for name, size in columns))
     for plan in BACKGROUND:

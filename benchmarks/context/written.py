@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
@@ -21,6 +20,7 @@ import numpy as np
 
 from benchmarks.command import argument, command, option
 from benchmarks.context.bed import LM_WEIGHT, PENALTY, SCALE, Words
+from benchmarks.measure import ninja
 from benchmarks.tables import head, row, show
 from ninja import SymbolTable, read, write
 from ninja.context.entities.lists import Entities
@@ -136,9 +136,7 @@ def write_sides(folder: Path, work: Path, limit: int) -> None:
 
 def run(arguments: Sequence[str], work: Path) -> None:
     """Run a command in a folder; its messages are shown if it fails."""
-    result = subprocess.run(
-        [sys.executable, "-m", "ninja", *arguments], cwd=work, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run(ninja(*arguments), cwd=work, capture_output=True, text=True, check=False)
     if result.returncode:
         raise click.ClickException(f"ninja {' '.join(arguments)}\n{result.stderr}")
 

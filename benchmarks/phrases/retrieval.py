@@ -150,6 +150,15 @@ def edit_distances(confusion: Confusion, letters: bool) -> Callable[[Sounds, Sou
     return compare
 
 
+def encoder_distances(model: PhraseEncoder) -> Callable[[Sounds, Sounds], Matrix]:
+    """Return the function that compares queries with phrases by their vectors."""
+
+    def compare(queries: Sounds, phrases: Sounds) -> Matrix:
+        return -(model.vectors(queries.texts, queries.phones) @ model.vectors(phrases.texts, phrases.phones).T)
+
+    return compare
+
+
 def methods(models: dict[str, PhraseEncoder]) -> Iterator[tuple[str, Callable[[Sounds, Sounds], Matrix]]]:
     """Yield names of methods, and functions that compute the distances of queries and phrases."""
     articulatory = Confusion.articulatory()
@@ -164,11 +173,7 @@ def methods(models: dict[str, PhraseEncoder]) -> Iterator[tuple[str, Callable[[S
         lambda queries, phrases: 2 * confused(queries, phrases) + letters(queries, phrases),
     )
     for name, model in models.items():
-
-        def near(queries: Sounds, phrases: Sounds, model: PhraseEncoder = model) -> Matrix:
-            return -(model.vectors(queries.texts, queries.phones) @ model.vectors(phrases.texts, phrases.phones).T)
-
-        yield name, near
+        yield name, encoder_distances(model)
 
 
 def ranks(queries: Queries, compare: Callable[[Sounds, Sounds], Matrix]) -> dict[int, npt.NDArray[np.float64]]:
@@ -202,13 +207,14 @@ def rank_again(
     return ranks_of
 
 
+def rank_figures(rank: npt.NDArray[np.float64]) -> list[float]:
+    """Return R@1, R@5 and MRR."""
+    return [100 * float((rank <= 1).mean()), 100 * float((rank <= 5).mean()), float((1 / rank).mean())]
+
+
 def figures(ranks_of: dict[int, npt.NDArray[np.float64]]) -> list[float]:
     """Return R@1, R@5 and MRR at each size of list."""
-    return [
-        value
-        for rank in ranks_of.values()
-        for value in (100 * float((rank <= 1).mean()), 100 * float((rank <= 5).mean()), float((1 / rank).mean()))
-    ]
+    return [value for rank in ranks_of.values() for value in rank_figures(rank)]
 
 
 def show(name: str, cell: Sequence[float]) -> None:

@@ -20,7 +20,16 @@ import click
 import numpy as np
 
 from benchmarks.command import argument, command, option, path_option
-from benchmarks.phrases.retrieval import LETTERS, SIZES, Queries, Sounds, call_queries, ranks, read_queries
+from benchmarks.phrases.retrieval import (
+    LETTERS,
+    SIZES,
+    Queries,
+    call_queries,
+    encoder_distances,
+    rank_figures,
+    ranks,
+    read_queries,
+)
 from benchmarks.tables import Cells, head, row, show
 from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.deep.recipe import EXTRACTORS, EncoderOptions
@@ -129,17 +138,12 @@ def train(variant: Variant, sources: Sources, seconds: float) -> tuple[PhraseEnc
 
 def measure(encoder: PhraseEncoder, queries_of: Mapping[str, Queries], parts: Mapping[str, Parts]) -> Row:
     """Return R@1, R@5 and MRR at each size of list, for parts of the queries."""
-
-    def near(queries: Sounds, phrases: Sounds) -> np.ndarray:
-        return -(encoder.vectors(queries.texts, queries.phones) @ encoder.vectors(phrases.texts, phrases.phones).T)
-
-    row = {}
-    for kind, queries in queries_of.items():
-        for size, rank in ranks(queries, near).items():
-            for name, mask in parts[kind].items():
-                first, five = (100 * float((rank[mask] <= limit).mean()) for limit in (1, 5))
-                row[f"{kind} {name} {size}"] = [first, five, float((1 / rank[mask]).mean())]
-    return row
+    return {
+        f"{kind} {name} {size}": rank_figures(rank[mask])
+        for kind, queries in queries_of.items()
+        for size, rank in ranks(queries, encoder_distances(encoder)).items()
+        for name, mask in parts[kind].items()
+    }
 
 
 def parts_of(queries_of: Mapping[str, Queries], folder: Path, pronouncer: Pronouncer) -> dict[str, Parts]:

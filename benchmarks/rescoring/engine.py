@@ -18,6 +18,7 @@ import numpy as np
 
 import ninja
 from benchmarks.command import ENGLISH, EXAMPLES, argument, command, option, output, path_option
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import head, put, row, show
 from ninja.lm import LanguageModel
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
@@ -154,11 +155,9 @@ def batching(lattices: Keyed, model: str, num_single: int) -> Iterator[str]:
 @path_option("--rnnlm", help="Language model; by default the shipped LSTM.")
 @output
 def main(data: Path, lattices: int, single: int, threads: int, rnnlm: Path | None, output: Path | None) -> None:
-    import torch
-
     from ninja.models import ENGLISH as SHIPPED
 
-    torch.set_num_threads(threads)
+    set_torch_threads(threads)
     table, archive = data / "words.txt.gz", data / "test/libri/lat.ark.gz"
     if not data.is_dir():
         table, archive = EXAMPLES / "words.txt", EXAMPLES / "lat.ark.gz"

@@ -21,7 +21,7 @@ import click
 import ninja
 from benchmarks.command import ROOT, argument, command, option, output, path_option
 from benchmarks.measure import ninja as ninja_command
-from benchmarks.measure import run, scratch_folder
+from benchmarks.measure import run, scratch_folder, set_torch_threads
 from benchmarks.results.models import SEARCH, Set
 from benchmarks.tables import Cells, head, put, row, svg
 from ninja.lm import LanguageModel, load
@@ -197,9 +197,7 @@ def draw(points: list[Point], copy: float, path: Path) -> None:
 @path_option("--picture", default=ROOT / "docs/pictures/front.svg")
 @output
 def main(data: Path, points: Path, only: tuple[str, ...], picture: Path, output: Path | None) -> None:
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     cells = Cells(points)
     stamp = [[path.name, path.stat().st_size] for path in (ENGLISH, ENGLISH_NGRAM)]
     if cells.get("models") != {"stamp": stamp}:

@@ -24,7 +24,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -37,7 +36,8 @@ from pathlib import Path
 import numpy as np
 
 import ninja
-from benchmarks.command import PATH, argument, command, option, output
+from benchmarks.command import argument, command, option, output
+from benchmarks.measure import ninja as ninja_command
 from benchmarks.rescoring.service import arrivals, latency_table, read, words_file
 from benchmarks.tables import put, show
 
@@ -66,11 +66,9 @@ class Server:
     """A server in a separate process."""
 
     def __init__(self, words: Path, folder: str, *options: str, cores: Set[int]) -> None:
-        arguments = [sys.executable, "-m", "ninja", "serve", "--words", str(words.resolve()), "--port", "0"]
+        command = ninja_command("serve", "--words", words.resolve(), "--port", "0", *LIMITS, *options)
         with on_cores(cores):
-            self.process = subprocess.Popen(
-                [*arguments, *LIMITS, *options], cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-            )
+            self.process = subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         line = next(line for line in self.process.stderr if "listening" in line)
         self.port = int(line.rpartition(":")[2])
@@ -122,11 +120,9 @@ def offline(archives: Sequence[Path], words: Path, cores: Set[int] = ONE_CORE) -
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "out.ark"
         before = os.times()
-        arguments = ["rescore", *map(str, archives), "--words", str(words), "-o", str(target)]
+        command = ninja_command("rescore", *archives, "--words", words, "-o", target)
         with on_cores(cores):
-            subprocess.run(
-                [sys.executable, "-m", "ninja", *arguments], check=True, env=ENVIRONMENT, capture_output=True
-            )
+            subprocess.run(command, check=True, env=ENVIRONMENT, capture_output=True)
         after = os.times()
         table = ninja.SymbolTable.read(words)
         scales = ninja.Scales(ninja.RescoreOptions().acoustic_scale)
@@ -299,7 +295,7 @@ def soak(words: Path, bodies: Bodies, expected: dict[str, str], minutes: float) 
 
 
 @command
-@argument("archives", nargs=-1, required=True, type=PATH)
+@argument("archives", nargs=-1, required=True)
 @option("--rounds", default=3, help="Rounds of the throughput.")
 @option("--minutes", default=10.0, help="Duration of the load with faults; 0 for none.")
 @option("--only-soak", is_flag=True)

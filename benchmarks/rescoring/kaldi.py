@@ -17,6 +17,7 @@ from pathlib import Path
 
 import ninja
 from benchmarks.command import SHARED, argument, command, option, output
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import head, put, row
 from ninja.evaluate import read_text, score
 from ninja.graph import best_path
@@ -56,9 +57,7 @@ def run(
 @option("--rounds", default=3)
 @output
 def main(shared: Path, copies: int, batch_arcs: int, rounds: int, output: Path | None) -> None:
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     english = shared / "data/english"
     archive, text = english / "test/libri/lat.ark.gz", read_text(english / "test/libri/text")
     words = ninja.SymbolTable.read(english / "words.txt.gz")

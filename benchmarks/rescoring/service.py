@@ -24,7 +24,8 @@ from typing import TypeVar
 import numpy as np
 
 import ninja
-from benchmarks.command import PATH, argument, command, option, output
+from benchmarks.command import argument, command, option, output
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import head, put, row, show
 from ninja.lattice import Lattice
 from ninja.rescoring import RescoreOptions
@@ -182,15 +183,13 @@ def read(paths: Sequence[Path]) -> list[Lattice]:
 
 
 @command
-@argument("archives", nargs=-1, required=True, type=PATH)
+@argument("archives", nargs=-1, required=True)
 @option("--threads", default=1, help="Threads of the network.")
 @option("--rounds", default=3, help="Rounds of the throughput; the fastest counts.")
 @option("--only-throughput", is_flag=True)
 @output
 def main(archives: tuple[Path, ...], threads: int, rounds: int, only_throughput: bool, output: Path | None) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
+    set_torch_threads(threads)
     lattices = read(archives)
     print(f"{len(lattices)} lattices, {sum(lattice.num_arcs for lattice in lattices)} arcs")
     lm = ninja.lm.load()

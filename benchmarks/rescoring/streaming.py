@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-import click
 import numpy as np
 
 import ninja
-from benchmarks.command import PATH, command, option, output, path_option
-from benchmarks.tables import head, put, row
+from benchmarks.command import argument, command, option, output, path_option
+from benchmarks.rescoring.service import words_file
+from benchmarks.tables import head, put, row, show
 from ninja.decoding import CtcStream, ctc_units
 from ninja.graph import best_path, connect, from_arcs
 from ninja.lattice import Lattice, SymbolTable
@@ -199,19 +199,17 @@ def measure(name: str, utterances: Iterable[list[Lattice]], lm: LanguageModel, o
     return figures
 
 
-def table(sets: list[Figures]) -> list[str]:
-    """Return the lines of the page."""
-    lines = head("set", "utterances", "updates", "last words as offline", "scores", "repeated scores", "scores offline",
-                 "scores without reuse", "CPU s", "CPU s offline")  # fmt: skip
+def table(sets: list[Figures]) -> Iterator[str]:
+    """Yield the lines of the page."""
+    yield from head("set", "utterances", "updates", "last words as offline", "scores", "repeated scores",
+                    "scores offline", "scores without reuse", "CPU s", "CPU s offline")  # fmt: skip
     for figures in sets:
         repeated = f"{figures.num_repeated} ({100 * figures.num_repeated / max(figures.num_scores, 1):.1f}%)"
-        lines.append(
-            row(figures.name, figures.num_utterances, figures.num_updates, figures.num_equal, figures.num_scores,
-                repeated, figures.num_offline, figures.num_asked, f"{figures.seconds:.1f}",
-                f"{figures.offline_seconds:.1f}")
-        )  # fmt: skip
+        yield row(figures.name, figures.num_utterances, figures.num_updates, figures.num_equal, figures.num_scores,
+                  repeated, figures.num_offline, figures.num_asked, f"{figures.seconds:.1f}",
+                  f"{figures.offline_seconds:.1f}")  # fmt: skip
     columns = [f"{figures.name}: {part}" for figures in sets for part in ("stable words changed", "words held back")]
-    lines += ["", *head("agreement", "min_posterior", *columns)]
+    yield from ["", *head("agreement", "min_posterior", *columns)]
     for index, choice in enumerate(CHOICES):
         cells: list[str] = []
         for figures in sets:
@@ -219,12 +217,11 @@ def table(sets: list[Figures]) -> list[str]:
             share = 100 * counts.num_changed / max(counts.num_stable, 1)
             cells.append(f"{counts.num_changed} of {counts.num_stable} ({share:.1f}%)")
             cells.append(f"{100 * counts.num_held_back / max(counts.num_words, 1):.0f}%")
-        lines.append(row(choice.agreement, choice.min_posterior, *cells))
-    return lines
+        yield row(choice.agreement, choice.min_posterior, *cells)
 
 
 @command
-@click.argument("archives", nargs=-1, type=PATH)
+@argument("archives", nargs=-1)
 @path_option("--texts", multiple=True, help="References, for CTC matrices; may be repeated.")
 @path_option("--model", help="Language model.  [default: the shipped LSTM]")
 @option("--confused", default=0.02, help="Fraction of the frames of letters in which another letter is as probable.")
@@ -241,9 +238,7 @@ def main(
     lm = load(model)
     sets = []
     for archive in archives:
-        folders = archive.parent, archive.parents[2]
-        words = next(path for path in (folder / "words.txt.gz" for folder in folders) if path.exists())
-        lattices = (lattice for _, lattice in ninja.read(archive, words=words))
+        lattices = (lattice for _, lattice in ninja.read(archive, words=words_file([archive])))
         name = "/".join(archive.parts[-3:-1])
         sets.append(measure(name, ([*growing(lattice)] for lattice in islice(lattices, most)), lm, LATTICES))
     for path in texts:
@@ -252,6 +247,4 @@ def main(
         matrices = ((key, matrix(text.strip(), confused, rng)) for key, _, text in lines)
         utterances = ([*decoded(key, values, symbols)] for key, values in matrices)
         sets.append(measure(f"CTC, {'/'.join(path.parts[-3:-1])}", utterances, lm, MATRICES))
-    lines = table(sets)
-    print("\n".join(lines))
-    put(output, "streaming", lines)
+    put(output, "streaming", show(table(sets)))

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.command import SHARED, argument, command, option, output
-from benchmarks.results.evidence import CORPORA, Corpus, Half
+from benchmarks.results.evidence import CORPORA, FACTORS, Corpus, Half
 from benchmarks.tables import head, put, row, show
 from ninja.consensus import mbr_decode
 from ninja.consensus.word_confidences import WordConfidenceEstimator
@@ -38,7 +38,6 @@ from ninja.lm.surprise import WordSurprise
 from ninja.tune.confidence import tune_confidence
 from ninja.tune.logistic import fit_logistic
 
-FACTORS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)  # of all costs, for posteriors
 DAMPER = 0.001  # of Kaldi's logit
 NORMALIZER = 0.0025  # Kaldi's penalty, for the mean loss
 MIN_CATEGORY = 10  # occurrences of a word with a separate category in Kaldi's recipe

@@ -21,7 +21,8 @@ import click
 
 import ninja
 from benchmarks.command import ROOT, SHARED, argument, command, option, output, path_option
-from benchmarks.results.models import Row
+from benchmarks.measure import set_torch_threads
+from benchmarks.results.models import Row, with_weights
 from benchmarks.tables import Cells, head, put, row, show, svg
 from ninja.consensus import mbr_decode
 from ninja.evaluate import Interval, bootstrap, lexical_texts, oracle_score, read_speakers, read_text, score
@@ -213,12 +214,7 @@ class Runner:
             tuned = result.weights
             if isinstance(lm, Mixture):
                 lm = Mixture(tuple((model, share) for (model, _), share in zip(lm.models, tuned.mixture, strict=True)))
-            options = replace(
-                start,
-                lm_weight=tuned.lm_weight,
-                acoustic_scale=tuned.acoustic_scale,
-                word_penalty=tuned.word_penalty,
-            )
+            options = with_weights(start, tuned)
         output: Literal["lattice", "best"] = "lattice" if self.system.consensus else "best"
 
         def rescored(half: Half) -> dict[str, Lattice]:
@@ -343,9 +339,7 @@ def format_interval(interval: Interval, sign: str = "") -> str:
 @path_option("--picture", default=ROOT / "docs/pictures/evidence.svg")
 @output
 def main(shared: Path, cells: Path, only: tuple[str, ...], picture: Path, output: Path | None) -> None:
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     data, stored = shared / "data", Cells(cells)
     rates: Rates = {}
     system_list = systems(data)

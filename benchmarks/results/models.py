@@ -26,6 +26,7 @@ import click
 
 import ninja
 from benchmarks.command import ROOT, argument, command, option, output, path_option
+from benchmarks.measure import set_torch_threads
 from benchmarks.tables import Cells, head, put
 from benchmarks.tables import row as table_row
 from ninja.errors import NinjaError
@@ -36,6 +37,7 @@ from ninja.lm import LanguageModel, Mixture, load
 from ninja.lm.convert import convert
 from ninja.models import ENGLISH
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
+from ninja.tune.expected import Weights
 from ninja.tune.weights import tune_weights
 
 ACOUSTIC_SCALES = (1 / 16, 1 / 14, 1 / 12, 0.1, 0.12)  # of the first pass alone
@@ -115,6 +117,16 @@ class Set:
         )
 
 
+def with_weights(options: RescoreOptions, weights: Weights) -> RescoreOptions:
+    """Return the options with tuned weights."""
+    return replace(
+        options,
+        lm_weight=weights.lm_weight,
+        acoustic_scale=weights.acoustic_scale,
+        word_penalty=weights.word_penalty,
+    )
+
+
 def cell(row: Row, column: str, lm: LanguageModel | Mixture, dev: Set, test: Set) -> dict[str, Any]:
     """Tune on dev and rescore test; return error rates, times and weights."""
     options = replace(SEARCH, lm_weight=row.lm_weight, **dict(row.options), **COLUMNS[column])
@@ -125,13 +137,7 @@ def cell(row: Row, column: str, lm: LanguageModel | Mixture, dev: Set, test: Set
     if isinstance(lm, Mixture):
         mixed = [(model, share) for (model, _), share in zip(lm.models, weights.mixture, strict=True) if share > 0]
         lm = mixed[0][0] if len(mixed) == 1 else replace(lm, models=mixed)
-    options = replace(
-        options,
-        lm_weight=weights.lm_weight,
-        acoustic_scale=weights.acoustic_scale,
-        word_penalty=weights.word_penalty,
-        output="best",
-    )
+    options = replace(with_weights(options, weights), output="best")
     report = RescoreReport()
     cpu = time.process_time()
     results = list(rescore(test.lattices, lm, options, report=report))
@@ -228,9 +234,7 @@ def convert_lstm(rnnlm: Path, models: Path) -> None:
 @output
 def main(data: Path, rnnlm: Path, rnnlm_data: Path | None, models: Path, cells: Path, only: tuple[str, ...],
          threads: int, output: Path | None) -> None:  # fmt: skip
-    import torch
-
-    torch.set_num_threads(threads)
+    set_torch_threads(threads)
 
     @cache
     def sets() -> tuple[Set, Set]:

@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.command import ROOT, SHARED, argument, command, option, output, path_option
+from benchmarks.measure import set_torch_threads
 from benchmarks.results.evidence import CORPORA, Corpus
-from benchmarks.results.models import Row
+from benchmarks.results.models import Row, with_weights
 from benchmarks.tables import Cells, head, put, row
 from ninja.lattice import Lattice
 from ninja.lattice.text import LexicalForms, make_normalizer
@@ -73,13 +74,7 @@ class Scored:
         """Rescore with some weights; return the best sentences."""
         if weights not in self.cache:
             forms = LexicalForms(make_normalizer(self.corpus.normalizer))
-            options = RescoreOptions(
-                lm_weight=weights.lm_weight,
-                acoustic_scale=weights.acoustic_scale,
-                word_penalty=weights.word_penalty,
-                normalizer=self.corpus.normalizer,
-                max_unknown=1.0,
-            )
+            options = with_weights(RescoreOptions(normalizer=self.corpus.normalizer, max_unknown=1.0), weights)
             lm = self.lm
             lexical_lm = None if lm is None else with_lexical_forms(lm, forms, options.lm_text)
             self.cache[weights] = features(
@@ -174,9 +169,7 @@ def line(corpus: Corpus, fixed: Weights, results: list[Split]) -> str:
 @path_option("--cells", default=ROOT / "build/splits.jsonl", help="File that keeps the rows.")
 @output
 def main(shared: Path, only: tuple[str, ...], cells: Path, output: Path | None) -> None:
-    import torch
-
-    torch.set_num_threads(1)
+    set_torch_threads()
     lm, stored, stamp = load(ENGLISH), Cells(cells), Row("LSTM", (ENGLISH,), 0.5).stamp()
     lines = head(
         "",

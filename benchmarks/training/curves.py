@@ -27,7 +27,7 @@ from benchmarks.tables import Cells, head, put, row
 from benchmarks.training import speed
 from benchmarks.training.simulation import curve
 from benchmarks.training.speed import Machines, speed_up
-from benchmarks.training.tables import BASE, DIVERGED, WARM, sample_text
+from benchmarks.training.tables import BASE, WARM, format_perplexity, sample_text
 from ninja.lm import text
 from ninja.models.lstm import LSTMLanguageModel
 from ninja.train import loop, step
@@ -165,21 +165,17 @@ def times(texts: tuple[str, str], train_text: str, folder: Path, cells: Cells) -
             cells.measured(f"shares, {name}", seconds, COMMAND, machines=asdict(machines), parts=parts)
 
 
-def _format_cell(perplexity: float) -> str:
-    return f"{perplexity:.1f}" if perplexity < DIVERGED else "diverged"
-
-
 def _final(cells: Cells, name: str) -> str:
     """Return the perplexity at the end of a training; that of the learning curve has momentum 0.75 and warm-up 100."""
     cell = cells.get("curve NBM, 4 workers" if name in ("momentum 0.75", "warm-up 100") else name)
-    return _format_cell(cell["points"][-1][1]) if cell else ""
+    return format_perplexity(cell["points"][-1][1]) if cell else ""
 
 
 def curve_table(cells: Cells) -> Iterator[str]:
     """Yield the perplexity of each method by the share of the text that has been seen."""
     yield from head("", *(f"{100 * (point + 1) // POINTS}%" for point in range(POINTS)))
     for name in CURVES:
-        yield row(name, *(_format_cell(perplexity) for _, perplexity in cells[f"curve {name}"]["points"]))
+        yield row(name, *(format_perplexity(perplexity) for _, perplexity in cells[f"curve {name}"]["points"]))
 
 
 def draw(cells: Cells, picture: Path) -> None:

@@ -219,11 +219,16 @@ def render(cells: Cells, page: Path | None) -> None:
         put(page, name, lines)
 
 
+def format_perplexity(perplexity: float) -> str:
+    """Format a perplexity, or name the divergence of a training."""
+    return f"{perplexity:.1f}" if perplexity < DIVERGED else "diverged"
+
+
 def _format_cell(cell: dict | None, best: float = 0.0) -> str:
     """Return the perplexity of a cell, in bold if it is the best."""
     if cell is None:
         return ""
-    figure = f"{cell['perplexity']:.1f}" if cell["perplexity"] < DIVERGED else "diverged"
+    figure = format_perplexity(cell["perplexity"])
     return f"**{figure}**" if cell["perplexity"] == best else figure
 
 
