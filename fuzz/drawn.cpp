@@ -1,4 +1,4 @@
-// A target's inputs drawn at random, without a fuzzer and its sanitizers: a million in minutes. COUNT [SEED].
+// Run a target on random inputs, without a fuzzer and its sanitizers: a million in minutes. Arguments: COUNT [SEED].
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace {
 
-long long number = 0;  // of the input at hand
+long long number = 0;  // of the current input
 
 void tell(int) {
   std::fprintf(stderr, "input %lld\n", number);
@@ -18,7 +18,7 @@ void tell(int) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-extern "C" size_t LLVMFuzzerMutate(uint8_t*, size_t size, size_t) { return size; }  // nothing mutates here
+extern "C" size_t LLVMFuzzerMutate(uint8_t*, size_t size, size_t) { return size; }  // inputs are not mutated
 
 int main(int count, char** given) {
   const long long wanted = count > 1 ? std::atoll(given[1]) : 1000;

@@ -1,4 +1,5 @@
-// An input of a fuzzing target: its bytes, copied to where the sanitizer sees every step beyond them, and values drawn.
+// The input of a fuzzing target: bytes in allocations of exact size, so that sanitizers see every access beyond them,
+// and values that are drawn from it.
 #pragma once
 
 #include <fuzzer/FuzzedDataProvider.h>
@@ -13,9 +14,9 @@
 
 namespace fuzz {
 
-using Draw = FuzzedDataProvider;  // numbers come from the end of an input, what is left of it are the bytes of a file
+using Draw = FuzzedDataProvider;  // numbers are taken from the end of an input; the remaining bytes are a file
 
-// End the run: something that the kernel promises does not hold.
+// End the run because a kernel violates its contract.
 [[noreturn]] inline void broken(const std::string& promise) {
   std::fprintf(stderr, "broken promise: %s\n", promise.c_str());
   std::abort();
@@ -25,7 +26,7 @@ inline void expect(bool holds, const char* promise) {
   if (!holds) broken(promise);
 }
 
-// Bytes on the heap, with so many zeros behind them as the reader may touch, and not one more.
+// Bytes on the heap, followed by exactly the zeros that the reader may access.
 class Bytes {
  public:
   Bytes(const void* from, size_t size, size_t slack = 0)
@@ -47,10 +48,10 @@ class Bytes {
   char* memory_;
 };
 
-// What is left of an input.
+// Return the remaining bytes of an input.
 inline std::string rest(Draw& draw) { return draw.ConsumeRemainingBytesAsString(); }
 
-// An array of exactly its length, so that reading beyond it is seen; std::vector may have room to spare.
+// An array without spare capacity, which a std::vector may have, so that reading beyond it is detected.
 template <class T>
 class Array {
  public:

@@ -1,4 +1,4 @@
-// Lattices that targets draw, and what must hold of those that kernels make.
+// Random lattices for kernels, and the invariants of their results.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +27,12 @@ struct Shape {
   int32_t labels = 8;       // ids from 1, below it
   int32_t most_labels = 3;  // of an arc
   bool negative_labels = false;
-  bool timed = false;     // labels agree on the time of each state, which is its number
-  bool dead_ends = true;  // states that nothing leaves, so that perhaps no path leads to the end
-  bool wild = true;       // costs as large as there are, too
+  bool timed = false;     // all paths to a state have as many labels as its number, which is its time
+  bool dead_ends = true;  // states without arcs, so that perhaps no path reaches the end
+  bool wild = true;       // also the largest finite costs
 };
 
-// Of lattices with so few paths that slow twins try all of them.
+// The shape of lattices with so few paths that slow twins can enumerate them.
 inline Shape small_shape() {
   Shape shape;
   shape.most_states = 8;
@@ -40,7 +40,7 @@ inline Shape small_shape() {
   return shape;
 }
 
-// Mostly small costs with few digits, so that paths tie; now and then the largest that there are.
+// Mostly small costs with few digits, so that paths tie; sometimes the largest and smallest finite numbers.
 inline float draw_cost(Draw& draw, bool wild = true) {
   const uint8_t kind = draw.ConsumeIntegral<uint8_t>();
   if (kind < 248 || !wild) return static_cast<float>(static_cast<int8_t>(kind)) / 8;
@@ -55,7 +55,7 @@ inline void draw_labels(Draw& draw, const Shape& shape, int32_t frames, std::vec
   }
 }
 
-// Draw a lattice that keeps all invariants of ninja/lattice: at least one state is final, if none leads to it.
+// Draw a lattice with all invariants of ninja/lattice: at least one state is final, even if no path leads to it.
 inline LatticeArrays draw_lattice(Draw& draw, const Shape& shape = {}) {
   LatticeArrays made;
   const int32_t num_states = draw.ConsumeIntegralInRange<int32_t>(1, shape.most_states);
@@ -84,7 +84,7 @@ inline LatticeArrays draw_lattice(Draw& draw, const Shape& shape = {}) {
   return made;
 }
 
-// Words of arcs as a language model sees them: -1 where it sees none, at epsilons and at words of the set `silent`.
+// The language-model word of each arc: -1 for epsilons and for words of the bit set `silent`.
 inline std::vector<int32_t> lm_words(const Arcs& arcs, uint8_t silent) {
   std::vector<int32_t> found;
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) {
@@ -164,7 +164,7 @@ inline void expect_lattices(const Items& items) {
   for (const ninja::Item& item : items) expect_lattice(item.arcs, item.labels);
 }
 
-// All that a lattice holds, to be compared.
+// All arrays of a lattice as bytes, for comparison.
 inline std::string bytes_of(const Arcs& arcs, const Alignments& labels) {
   std::string made;
   const auto add = [&made](const auto* from, int64_t count) {

@@ -1,7 +1,7 @@
 // Mutations that keep most of a file's shape: whole lines and fields of text, whole words of binary files; and random
 // bytes for targets that draw numbers from them.
 //
-// A target that includes this has them beside libFuzzer's own, one time in two.
+// A target that includes this header uses them for half of its mutations, and those of libFuzzer for the others.
 #pragma once
 
 #include <algorithm>
@@ -92,7 +92,7 @@ inline size_t mutate_text(uint8_t* data, size_t size, size_t max_size, Random& r
   return give_back(made, data, max_size);
 }
 
-// Words of four bytes, at a distance that is drawn, for headers are of any length.
+// Change, move or insert words of four bytes at a random offset, because headers have any length.
 inline size_t mutate_words(uint8_t* data, size_t size, size_t max_size, Random& random) {
   static constexpr uint32_t kWords[] = {0,          1,          2,          3,          4,          0xFFFFFFFF,
                                         0xFFFFFFFE, 0x7FFFFFFF, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000,
@@ -128,8 +128,8 @@ inline size_t mutate_words(uint8_t* data, size_t size, size_t max_size, Random& 
   return give_back(bytes, data, max_size);
 }
 
-// Numbers are drawn from the end of an input. libFuzzer prefers short ones, in which all that is drawn last is 0: half of
-// the time an input is made longer at its front, or a fresh one.
+// Numbers are drawn from the end of an input. libFuzzer prefers short inputs, in which all later numbers are 0, so half of
+// the mutations extend an input at its front or replace it with random bytes.
 inline size_t mutate_drawn(uint8_t* data, size_t size, size_t max_size, Random& random) {
   if (random() % 2) return LLVMFuzzerMutate(data, size, max_size);
   std::string bytes(64 + below(random, 960), '\0');

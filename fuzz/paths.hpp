@@ -1,4 +1,4 @@
-// Every path of a small lattice, for slow twins of what kernels say of paths.
+// All paths of a small lattice, for slow twins of kernels.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ struct Path {
   int64_t end;  // its last state
 };
 
-// How many paths lead from the start to a final state.
+// Return the number of paths from the start to final states.
 inline double num_paths(const Arcs& arcs) {
   std::vector<double> count(static_cast<size_t>(arcs.num_states));
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
@@ -36,7 +36,7 @@ inline void follow(const Arcs& arcs, int64_t state, std::vector<int64_t>& arc, s
   }
 }
 
-// All paths, in the order of their arcs; none if they are more than `most`.
+// Return all paths, in the order of their arcs; none if there are more than `most`.
 inline std::vector<Path> all_paths(const Arcs& arcs, double most = 300) {
   std::vector<Path> found;
   std::vector<int64_t> arc;
@@ -55,7 +55,7 @@ inline double cost_of(const Arcs& arcs, const Path& path, double acoustic_scale,
 
 inline bool near(double one, double other) { return std::abs(one - other) <= 1e-4 * (1 + std::abs(one)); }
 
-// See that copies are copies: each arc leads from a copy of its source to a copy of its destination. `words`: of arcs.
+// Expect that each copied arc leads from a copy of its source to a copy of its destination.
 template <class Made>
 void expect_copies(const Made& made, const Arcs& of) {
   const size_t num_states = made.state_map.size();

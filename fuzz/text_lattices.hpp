@@ -1,4 +1,4 @@
-// What every reader of a lattice in text promises of what it makes.
+// The invariants of lattices that are read from text.
 #pragma once
 
 #include "formats/text_lattices_read.hpp"
@@ -6,7 +6,7 @@
 
 namespace fuzz {
 
-// Read a lattice; returns whether there is one.
+// Read a lattice and check it; return false if the file is refused.
 template <class Parser>
 bool read_text(Parser& parser, int32_t fold, int64_t num_bytes, ninja::TextLattice& made) {
   ninja::add_silent(parser.words, {"<eps>", "!NULL", "NULL"}, ninja::kNull);

@@ -1,7 +1,7 @@
-// The kernels on threads, for ThreadSanitizer: what Python does without its lock, at random moments.
+// Kernels on threads, for ThreadSanitizer: calls that Python makes without its lock, at random moments.
 //
-// threads COUNT SECONDS [SEED]: so many threads work on the same batches and hand each other what they made, read one file
-// ahead, leave readers in the middle, and ask one n-gram model; each result must be what one thread alone made.
+// threads COUNT SECONDS [SEED]: threads work on the same batches, exchange their results, read one file ahead, abandon
+// readers, and query one n-gram model; each result must equal that of a single thread.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ std::string bytes_of(const std::vector<T>& from) {
   return {reinterpret_cast<const char*>(from.data()), from.size() * sizeof(T)};
 }
 
-// What all threads look at and none changes.
+// Data that all threads read and none changes.
 struct Shared {
   std::vector<ninja::Items> batches;
   ninja::NgramModel model;
@@ -68,7 +68,7 @@ struct Shared {
   std::vector<std::string> keys;  // in it
 };
 
-// Lattices are handed from thread to thread: one makes them, another lets go of them.
+// Passes lattices between threads, so that one creates them and another frees them.
 class Exchange {
  public:
   void put(ninja::Items items) {
@@ -137,7 +137,7 @@ std::string determinized(const ninja::Items& items) {
   return bytes_of(found) + (whole ? "1" : "0");
 }
 
-// Write a batch, and read what was written.
+// Write a batch, and read it again.
 std::string written(const ninja::Items& items, bool text) {
   ninja::Output output;
   std::vector<int64_t> begins;
@@ -200,7 +200,7 @@ std::string rescored(const ninja::Items& items, const ninja::NgramModel& model) 
 
 using Operation = std::function<std::string(const Shared&, const ninja::Items&, Exchange&)>;
 
-// Keep what was made for other threads, and tell it.
+// Pass results to other threads, and describe them.
 std::string handed(ninja::Results results, Exchange& exchange) {
   std::string made = told(results);
   exchange.put(std::move(results.items));
@@ -238,7 +238,7 @@ const std::vector<Operation> kOperations{
     [](const Shared& shared, const ninja::Items& items, Exchange&) { return rescored(items, shared.model); },
 };
 
-// Read the shared file ahead, to its end or not, and see that it holds what it should.
+// Read the shared file ahead, to its end or not, and expect its lattices in order.
 void read_ahead(const Shared& shared, Random& random, Exchange& exchange) {
   const int file = ::open(shared.path.c_str(), O_RDONLY);
   fuzz::expect(file >= 0, "the file can be opened");
@@ -328,7 +328,7 @@ int main(int count, char** given) {
       if (operation == kOperations.size()) {
         read_ahead(shared, own, exchange);
       } else if (operation > kOperations.size()) {
-        const ninja::Items others = exchange.take();  // what another thread made
+        const ninja::Items others = exchange.take();  // results of another thread
         kOperations[own() % kOperations.size()](shared, others, exchange);
       } else {
         fuzz::expect(kOperations[operation](shared, shared.batches[batch], exchange) == expected[operation][batch],

@@ -1,4 +1,4 @@
-// Alignment to words and phones, the fast way and the general one, of labels that make no sense, too.
+// Alignment with words and phones by the fast and the general algorithm, also of invalid labels.
 // Covers: align/word_align.hpp align/word_align_general.hpp align/word_align_lexicon.hpp align/align_graph.hpp
 // Covers: align/align_units.hpp align/align_places.hpp align/align_result.hpp
 #include "align/batches.hpp"

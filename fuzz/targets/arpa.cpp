@@ -1,4 +1,4 @@
-// ARPA files, in one piece and in several: both say the same.
+// ARPA files, read as a whole and in pieces, with equal results.
 // Covers: lm/arpa.hpp lm/ngram_build.hpp lm/ngram.hpp
 #include "lm/arpa.hpp"
 

@@ -1,4 +1,4 @@
-// The columns of our own files: what passes the check keeps every invariant, and kernels take it.
+// The columns of native files: lattices that pass the check satisfy all invariants, and kernels accept them.
 // Covers: formats/native_check.hpp
 #include "graph/batches.hpp"
 #include "lattices.hpp"

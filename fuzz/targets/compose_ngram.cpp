@@ -1,4 +1,4 @@
-// Composition with a back-off model that is built of drawn n-grams, in contexts that may be missing, too.
+// Composition with a back-off model of random n-grams, whose contexts may be missing.
 // Covers: lm/compose_ngram.hpp lm/ngram_build.hpp lm/ngram.hpp core/copies.hpp core/pair_map.hpp
 #include "lm/compose_ngram.hpp"
 

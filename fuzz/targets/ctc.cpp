@@ -1,4 +1,4 @@
-// The CTC search over matrices of any probabilities, and the lattice of what it finds.
+// The CTC search over random matrices, and the lattice of its hypotheses.
 // Covers: ctc/ctc.hpp ctc/ctc_best.hpp ctc/ctc_prefixes.hpp ctc/ctc_lattice.hpp
 #include "ctc/ctc.hpp"
 

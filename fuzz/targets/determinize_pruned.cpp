@@ -1,4 +1,4 @@
-// Pruned determinization, within bounds so tight that they stop it, and twice: it says the same.
+// Pruned determinization, also within bounds that stop it; repeated calls have equal results.
 // Covers: graph/determinize_pruned.hpp graph/determinize_pruned_retry.hpp graph/determinize_pruned_result.hpp
 // Covers: graph/determinize_pruned_strings.hpp
 #include "graph/determinize_pruned_retry.hpp"

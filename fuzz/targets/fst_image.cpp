@@ -1,4 +1,4 @@
-// OpenFst's binary files, vector and const, as lattices; and written again.
+// OpenFst's binary files, vector and const, read as lattices and written again.
 // Covers: core/fst_image.hpp core/top_sort.hpp
 #include "core/fst_image.hpp"
 

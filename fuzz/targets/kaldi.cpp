@@ -1,4 +1,4 @@
-// Kaldi's archives, binary and text, whole and in windows: both say the same.
+// Kaldi's archives, binary and text, read as a whole and in windows, with equal results.
 // Covers: formats/kaldi_table.hpp formats/kaldi_read.hpp formats/kaldi_text.hpp formats/staging.hpp
 #include "archives.hpp"
 #include "mutate.hpp"

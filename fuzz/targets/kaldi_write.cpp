@@ -1,4 +1,4 @@
-// Lattices written as Kaldi's, binary and text, and read again: the same, or, with words of the file changed, refused.
+// Lattices written to Kaldi's archives, binary and text, and read again unchanged; or read from changed files.
 // Covers: formats/kaldi_write.hpp formats/kaldi_table.hpp formats/kaldi_read.hpp
 #include "formats/kaldi_write.hpp"
 

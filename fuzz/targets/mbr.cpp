@@ -1,4 +1,4 @@
-// Minimum Bayes risk decoding, also in bands so narrow that paths touch their edges.
+// Minimum Bayes risk decoding, also in bands so narrow that paths touch their edges, and with written forms.
 // Covers: consensus/mbr.hpp consensus/mbr_band.hpp consensus/mbr_distance.hpp consensus/mbr_lattice.hpp
 // Covers: consensus/mbr_forms.hpp
 #include "consensus/mbr.hpp"

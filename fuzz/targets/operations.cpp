@@ -1,4 +1,4 @@
-// Operations that make larger lattices: determinization, union, splitting of states, removal of epsilons.
+// Operations whose results may be larger: determinization, union, splitting of states, removal of epsilons.
 // Covers: graph/determinize.hpp graph/union.hpp graph/epsilon.hpp graph/split_states.hpp
 // Covers: graph/limit_depth.hpp graph/potential.hpp
 #include "core/times.hpp"

@@ -1,4 +1,4 @@
-// Kernels that find and keep paths: pruning, best path, n best, posteriors, oracle, pushing and minimizing.
+// Kernels that find or keep paths: pruning, best path, n-best paths, posteriors, pushing and minimization.
 // Covers: graph/prune.hpp graph/select.hpp graph/best_path.hpp graph/nbest.hpp graph/posteriors.hpp graph/push.hpp
 // Covers: graph/minimize.hpp
 #include "graph/batches.hpp"

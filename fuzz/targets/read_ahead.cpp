@@ -1,4 +1,4 @@
-// Kaldi's archives read ahead by a thread, in chunks of any size, and left in the middle: what comes is what is there.
+// Kaldi's archives, read ahead by a thread in chunks of any size, to the end or abandoned; all entries are correct.
 // Covers: formats/read_ahead.hpp core/pool.hpp
 #include "formats/read_ahead.hpp"
 

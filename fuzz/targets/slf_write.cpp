@@ -1,4 +1,4 @@
-// Lattices written as HTK's and read again: every cost is the same to the last bit.
+// Lattices written as HTK's and read again: all costs are identical.
 // Covers: formats/slf_write.hpp
 #include "formats/slf_write.hpp"
 

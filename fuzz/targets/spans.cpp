@@ -1,4 +1,4 @@
-// Spans of a lattice that sound like strings of phones, against every span there is.
+// Spans of a lattice that sound like strings of phones, compared with enumerating all spans.
 // Covers: context/augment.hpp
 #include "context/augment.hpp"
 

@@ -1,4 +1,4 @@
-// Tables that grow, against maps of the standard library: pairs, tries, histories and waves, places of alignment.
+// Growing tables compared with maps of the standard library: pairs, tries, histories, waves, places of alignment.
 // Covers: core/pair_map.hpp core/trie.hpp search/history.hpp search/wave.hpp align/align_places.hpp
 #include <map>
 #include <set>

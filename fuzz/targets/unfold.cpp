@@ -1,5 +1,5 @@
-// Lattices unfolded for one score an arc: by posterior and covered with paths, and along the best word prefixes; and
-// what given sentences cost.
+// Lattices unfolded so that each arc has one score, by posterior with a path cover, or along the best word prefixes; and
+// the costs of sentences.
 // Covers: search/unfold.hpp search/cover.hpp search/prefixes.hpp search/places.hpp search/sentence_costs.hpp core/trie.hpp
 #include "search/unfold.hpp"
 
