@@ -34,7 +34,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 
 # Files with long tests run first, so that no core is idle at the end.
-SLOW = ("test_tutorials", "test_train_torchrun", "test_readme", "test_train_parallel", "test_context_examples")
+SLOW = ("test_tutorials", "test_train_torchrun", "test_readme", "test_train_parallel", "test_examples")
 
 
 def pytest_collection_modifyitems(items):
