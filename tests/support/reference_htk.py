@@ -6,6 +6,9 @@ each of which rejects files that the other readers accept.
 
 import re
 
+from reference_slf import RuleError, require
+
+__all__ = ["RuleError", "check_htk"]
 HEADER = {"VERSION", "V", "UTTERANCE", "U", "SUBLAT", "S", "base", "lmname", "ngname", "vocab", "hmms", "start", "end"}
 HEADER |= {"dir", "tscale", "acscale", "lmscale", "ngscale", "prscale", "duscale", "wdpenalty", "amscale"}
 HEADER |= {f"x{parse_number}scale" for parse_number in range(1, 10)} | {"NODES", "N", "LINKS", "L"}
@@ -16,15 +19,6 @@ LINK |= {"ngram", "n", "language", "l"}
 ONE_NAME = {"NODES": "N", "LINKS": "L", "START": "S", "END": "E", "WORD": "W", "time": "t", "acoustic": "a"}
 ONE_NAME |= {"language": "l", "ngram": "n", "var": "v", "div": "d", "states": "s", "VERSION": "V", "UTTERANCE": "U"}
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")  # HTK reads neither ".5" nor "inf"
-
-
-class RuleError(Exception):
-    """The file violates a rule."""
-
-
-def require(condition, message):
-    if not condition:
-        raise RuleError(message)
 
 
 def value_at(line, at):
@@ -85,7 +79,7 @@ def check_htk(content):
     """Check a lattice without sub-lattices; return its header, nodes and links as (start, end, fields).
 
     Raises:
-        Wrong: It breaks a rule.
+        RuleError: It breaks a rule.
     """
     text = content.decode()
     require(text.endswith("\n"), "the last line has no newline")
