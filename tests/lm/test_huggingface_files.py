@@ -15,6 +15,8 @@ transformers = pytest.importorskip("transformers", reason="Hugging Face's transf
 
 from tiny_hf import (  # noqa: E402
     TABLE,
+    change_settings,
+    copy_model,
     folder,
     load_model,
     make_trie,
@@ -29,17 +31,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture
 def copy(tmp_path):
     """Return a function that copies a model into a temporary folder."""
-
-    def copy_folder(kind):
-        for path in folder(kind).iterdir():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
-        return tmp_path
-
-    return copy_folder
-
-
-def change(path, **entries):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+    return lambda kind: copy_model(tmp_path, kind)
 
 
 def assert_refused(path, message, error=ModelError):
@@ -105,7 +97,7 @@ def test_pickled_weights_are_read_but_run_no_code(copy):
 def test_code_in_a_model_directory_is_not_run(copy):
     path = copy("gpt2")
     (path / "evil.py").write_text(f"open({str(path / 'ran')!r}, 'w')\nclass Evil: pass\n")
-    change(
+    change_settings(
         path / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.E"}
     )
     assert_refused(path, "unsupported model type 'evil'")
@@ -120,11 +112,11 @@ def test_unsupported_model_types_are_refused():
 
 def test_a_model_without_an_end_of_text_is_refused(copy):
     path = copy("gpt2")
-    change(path / "tokenizer_config.json", eos_token=None, bos_token=None)
+    change_settings(path / "tokenizer_config.json", eos_token=None, bos_token=None)
     for number in (None, 50256):  # the default of GPT-2, which exceeds the vocabulary
-        change(path / "config.json", eos_token_id=number, bos_token_id=number)
+        change_settings(path / "config.json", eos_token_id=number, bos_token_id=number)
         assert_refused(path, "defines an end-of-text piece")
-    change(path / "config.json", eos_token_id=[0, 3], bos_token_id=None)
+    change_settings(path / "config.json", eos_token_id=[0, 3], bos_token_id=None)
     lm = load(path)
     assert word_pieces(lm, "<s>") == word_pieces(lm, "</s>") == [0]
 

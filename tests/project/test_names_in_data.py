@@ -179,14 +179,10 @@ def options(folder: Path, name: str) -> list[NinjaError]:
 
 def changed_model(folder: Path, file: str, **entries: object) -> Path:
     """Return a copy of a Hugging Face model with changed settings."""
-    from tiny_hf import folder as tiny
+    from tiny_hf import change_settings, copy_model
 
-    model = folder / "model"
-    model.mkdir()
-    for path in tiny("gpt2").iterdir():
-        (model / path.name).write_bytes(path.read_bytes())
-    settings = json.loads((model / file).read_text()) if (model / file).exists() else {}
-    (model / file).write_text(json.dumps(settings | entries))
+    model = copy_model(folder / "model")
+    change_settings(model / file, **entries)
     return model
 
 

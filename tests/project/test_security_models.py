@@ -13,7 +13,7 @@ from ninja.lm import load
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
 
-from tiny_hf import folder, no_network, one_quiet_thread  # noqa: E402, F401
+from tiny_hf import change_settings, copy_model, no_network, one_quiet_thread  # noqa: E402, F401
 
 
 class Bomb:
@@ -29,13 +29,7 @@ class Bomb:
 @pytest.fixture
 def model(tmp_path):
     """Return a copy of a model, for changes."""
-    for path in folder("gpt2").iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return tmp_path
-
-
-def change(path: Path, **entries: object) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+    return copy_model(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "training state", "encoder", "lattices"])
@@ -70,8 +64,8 @@ def test_code_in_model_folder_is_not_run(model):
     for name in ("evil.py", "modeling_evil.py"):
         (model / name).write_text(f"open({str(model / 'ran')!r}, 'w')\nclass Evil: pass\n")
     code = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}
-    change(model / "config.json", auto_map=code, model_type="gpt2")
-    change(model / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Evil", "evil.Evil"]})
+    change_settings(model / "config.json", auto_map=code, model_type="gpt2")
+    change_settings(model / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Evil", "evil.Evil"]})
     load(model)
     assert not (model / "ran").exists()
 
@@ -88,7 +82,7 @@ def test_code_in_model_folder_is_not_run(model):
     ],
 )
 def test_kernels_of_a_hub_are_not_fetched(model, changes, message):
-    change(model / "config.json", **changes)
+    change_settings(model / "config.json", **changes)
     with pytest.raises(ModelError, match=message):
         load(model)
 

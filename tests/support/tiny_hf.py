@@ -1,6 +1,8 @@
 """Tiny random models and tokenizers of Hugging Face's libraries, created here without downloads."""
 
 import functools
+import json
+import shutil
 import socket
 import tempfile
 from pathlib import Path
@@ -97,6 +99,17 @@ def folder(kind):
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path
+
+
+def copy_model(target, kind="gpt2"):
+    """Copy a model to a directory, so that a test can change its files; return the directory."""
+    return shutil.copytree(folder(kind), target, dirs_exist_ok=True)
+
+
+def change_settings(path, **entries):
+    """Change entries of a JSON file, which may be missing."""
+    settings = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(settings | entries))
 
 
 def load_model(kind, **options):
