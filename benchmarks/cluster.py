@@ -123,7 +123,7 @@ class Queue:
         """Process shards until all are done."""
         environment, draw, cluster = self.environment, self._draw, self._cluster
         first = True
-        while True:  # one iteration for each machine, as failed ones are replaced
+        while True:  # one iteration for each machine, because failed ones are replaced
             slowness = cluster.factor if draw.random() < cluster.slow else math.exp(draw.normal(0, cluster.spread))
             if first:
                 self.speed += 1 / slowness

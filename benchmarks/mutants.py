@@ -1,10 +1,10 @@
-"""Mutation testing: a seeded sample of small faults, each of which a test should find.
+"""Mutation testing: a random sample of small faults, each of which should make a test fail.
 
     python -m benchmarks.mutants --trace          # once: record the tests of each line, in build/mutants
     python -m benchmarks.mutants [--python 70] [--native 30] [--seed 1] [--seconds 3600] [--only PATH]
 
 One operator, constant, condition or refusal is changed in a copy of the tree: in modules of formats, io, rescoring,
-context and evaluate, and in the kernels of `ext`, of which the extension is then compiled anew, without optimisation.
+context and evaluate, or in the kernels of `ext`, whose extension is then compiled again, without optimisation.
 Then the tests that run the changed line are run, the quickest first, up to TRACED_SECONDS of them; for kernels, and for
 lines that are run by imports alone, the test files that name the module most often. Other tests are not run: a mutant
 that survives may be found by one of them, and is examined by hand. fuzz/README.md has the results.

@@ -3,7 +3,7 @@
     python -m benchmarks.context bound ../shared/data/english
 
 Words of entities that are all in the vocabulary count, as in ``benchmarks.context tables``. Other words, and the
-alignment of the rest of the sentence, cost nothing here, so that no method that keeps to the lattices can have fewer.
+alignment of the rest of the sentence, cost nothing here, so no method that chooses paths of the lattices has fewer.
 """
 
 from __future__ import annotations

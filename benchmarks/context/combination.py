@@ -4,10 +4,10 @@
     python -m benchmarks.context combination --measure ../shared   measure the missing cells first
 
 The folder's data/english is described in `benchmarks.context.bed`, data/real in its README.md. Cells are stored in
-combination.jsonl beside this file, each with its date, machine, command and CPU seconds; delete a line to measure it
+combination.jsonl next to this file, each with its date, machine, command and CPU seconds; delete a line to measure it
 again. The weights of both together are chosen on dev for each length of list, by one rule for both sets: of the
 weights that keep the limits on dev, those that keep them in the largest share of paired bootstrap replications of dev,
-and of equals those with the lowest sum of WERs. A replication keeps the limits of `LIMITS` if both its sets do. The
+and among equals those with the lowest sum of WERs. A replication keeps the limits of `LIMITS` if both its sets do. The
 speakers of real are drawn as a whole; the utterances of libri one by one, as its voices are not listed.
 """
 
@@ -290,7 +290,7 @@ def difference_table(cells: Cells, weights_of: Mapping[int, tuple[float, float, 
 
 
 def weight_table(cells: Cells, weights_of: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
-    """Yield the chosen weights, and their share of replications beside that of the other weights."""
+    """Yield the chosen weights, and their share of replications, with the median of all candidates."""
     columns = ("`--class-weight`", "`--context-weight`", "`--context-boost`", "replications within the limits")
     yield from head("phrases", *columns, "weights within the limits on dev", "median of these weights")
     for size, values in weights_of.items():

@@ -4,8 +4,9 @@
     python -m benchmarks.context training --measure ../shared      measure the missing cells first
 
 Pointers for the shipped models learn from books (data/text), from commands (data/english/class_train.txt, with names
-of the pools), or from equal parts of both. Cells are stored in training.jsonl beside
-this file, each with its date, machine, command and CPU seconds; delete a line to measure it again. Figures are of test.
+of the pools), or from equal parts of both. Cells are stored in training.jsonl next
+to this file, each with its date, machine, command and CPU seconds; delete a line to measure it again. Figures are of
+test.
 """
 
 from __future__ import annotations

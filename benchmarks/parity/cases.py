@@ -1,4 +1,4 @@
-"""The comparisons of docs/parity.md: for each answer of Kaldi's the commands that give ours, and how they compare."""
+"""The comparisons of docs/parity.md: for each of Kaldi's result files, our commands and the comparison."""
 
 from __future__ import annotations
 

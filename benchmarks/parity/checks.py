@@ -1,4 +1,4 @@
-"""Comparisons of Kaldi's answers with ours: functions from two files to counts and the worst difference."""
+"""Comparisons of Kaldi's results with ours: functions of two files that count equal entries."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ thousand one by one, which is exhaustive for lattices with fewer sequences.
 
 @dataclass(slots=True)
 class Outcome:
-    """A comparison that was made, or why it could not be."""
+    """A comparison, or the reason why it failed."""
 
     name: str
     case: Case
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class Runs:
-    """The commands that have run, and where their output lies."""
+    """Commands that have run, with the paths of their outputs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -82,7 +82,7 @@ def _run(arguments: list[str]) -> str:
 
 
 def compare(shared: Path, only: str = "") -> list[Outcome]:
-    """Make all comparisons whose golden files are there."""
+    """Make all comparisons whose golden files exist."""
     outcomes = []
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(Path(folder))

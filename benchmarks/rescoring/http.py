@@ -2,7 +2,7 @@
 
     python -m benchmarks.rescoring http ARCHIVE... [--rounds 3] [--minutes 10] [--output docs/howto/serve.md]
 
-``words.txt.gz`` is beside the first archive or two folders above. The client is this process, which uses nothing but
+``words.txt.gz`` is next to the first archive or two folders above. The client is this process, which uses nothing but
 HTTP; the server is `ninja serve` in another process, at its defaults but for a time limit of 600 s. The server and the
 command run on the same core, and the client on the others, if there are any. Measurements:
 

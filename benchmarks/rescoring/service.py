@@ -2,8 +2,8 @@
 
     python -m benchmarks.rescoring service ARCHIVE... [--threads 1] [--rounds 3] [--output docs/howto/live.md]
 
-``words.txt.gz`` is beside the first archive or two folders above. Three measurements, all with the shipped model at the
-options' defaults:
+``words.txt.gz`` is next to the first archive or two folders above. Three measurements, all with the shipped model and
+default options:
 
 1. `ninja.rescore` over all lattices, and CALLERS threads that submit them one at a time, by turns. On a machine
    with other work only the CPU seconds are meaningful.
@@ -161,7 +161,7 @@ def latency_table(latencies: Callable[[float], np.ndarray], max_rate: float) -> 
 
     Args:
         latencies: Returns the latencies in seconds at a number of lattices a second.
-        most: Lattices a second at a load of 1.
+        max_rate: Lattices a second at a load of 1.
     """
     yield from head("load", "lattices a second", "p50, ms", "p99, ms")
     for load in LOADS:

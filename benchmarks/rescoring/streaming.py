@@ -2,7 +2,7 @@
 
     python -m benchmarks.rescoring streaming ARCHIVE... [--texts FILE] [--output docs/howto/serve.md]
 
-An archive has lattices with alignments; ``words.txt.gz`` is beside it or two folders above. Each lattice is cut every
+An archive has lattices with alignments; ``words.txt.gz`` is next to it or two folders above. Each lattice is cut every
 0.3 s: words that have ended by then remain, and words in progress become arcs without a word, with the share of the
 acoustic cost that has passed. `--texts` are references (a key and words on each line): random CTC matrices of their
 letters arrive in parts of 0.3 s, in which another letter is as probable in a fraction of the frames (`--confused`).
@@ -105,7 +105,7 @@ class Figures:
 
 
 def partial_lattice(lattice: Lattice, frame: int, times: np.ndarray) -> Lattice | None:
-    """Return the lattice that a decoder has at a frame; None before the first word."""
+    """Return the partial lattice of a decoder at a frame; None before the first word."""
     begin, end = times[lattice.src], times[lattice.dst]
     is_complete, is_partial = end <= frame, (begin <= frame) & (end > frame)
     arcs, last = np.flatnonzero(is_complete | is_partial), lattice.num_states

@@ -2,7 +2,7 @@
 
     python -m benchmarks.toolbox threads ARCHIVE [--copies 20] [--threads 2] [--rounds 5] [--output docs/scale.md]
 
-ARCHIVE is a Kaldi archive with the files of its recogniser beside it; it is read from and written to memory. The three
+ARCHIVE is a Kaldi archive with the files of its recogniser next to it; it is read from and written to memory. The three
 runs of a command alternate, and the least values count. All outputs are compared byte by byte. ``cp`` has no threads:
 its row shows whether the memory system alone lets two processes copy the bytes faster than one.
 

@@ -4,7 +4,7 @@
     python -m benchmarks.training curves --texts TRAIN DEV               measure the missing cells first
     python -m benchmarks.training curves --texts TRAIN DEV --only times  a part of them
 
-Cells are stored in curves.jsonl beside this file, each with its date, machine, command and seconds; delete a line to
+Cells are stored in curves.jsonl next to this file, each with its date, machine, command and seconds; delete a line to
 measure it again. Perplexities are of simulated workers (`benchmarks.training.simulation`), times of real processes.
 """
 
