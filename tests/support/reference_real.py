@@ -127,18 +127,7 @@ def best(lattice, acoustic_scale=1.0, lm_scale=1.0):
 
 def accepts(lattice, sentence):
     """Return whether some path has these words."""
-    nodes, leaving = order(lattice)
-
-    def advance(places, word):
-        return places if word is None else {at + 1 for at in places if sentence[at : at + 1] == [word]}
-
-    place = {lattice.start: advance({0}, lattice.words.get(lattice.start))}
-    for node in nodes:
-        if not place.get(node):
-            continue
-        for _, dst, word, _, _ in leaving[node]:
-            place.setdefault(dst, set()).update(advance(advance(place[node], word), lattice.words.get(dst)))
-    return len(sentence) in place.get(lattice.end, ())
+    return math.isfinite(cost_of(lattice, sentence))
 
 
 def cost_of(lattice, sentence, acoustic_scale=1.0, lm_scale=1.0):
