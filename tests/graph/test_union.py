@@ -257,7 +257,7 @@ def test_residual_costs_beyond_64_bit_integers_keep_paths_apart() -> None:
 def test_union_of_lattices_with_nan_costs_is_refused_before_determinization() -> None:
     lattice = from_arcs("a", [0, 0], [1, 1], [1, 2], [0.0, 0.0], finals={1: 0.0})
     broken = lattice.with_costs(np.array([0.0, np.nan], np.float32)).with_key("b")
-    with pytest.raises(LatticeError, match="key 'b': arc 1 has the costs nan and 0.0, which are not numbers"):
+    with pytest.raises(LatticeError, match=r"key 'b': arc 1 has the costs nan and 0\.0, which are not numbers"):
         union([lattice, broken])
 
 
