@@ -30,7 +30,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.execution import LatticeSink, OnBatches, open_output
 from ninja.pipeline.stages import OnLattices
 
-MAX_SPEAKERS = 500  # maximum number of archives that can be open at once
+MAX_SPEAKERS = 500  # maximum number of archives that are open at the same time
 
 
 @command
@@ -69,7 +69,7 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
 @reads("--utt2spk", "Speaker of each key; all lattices of a speaker are written to the same part.")
 @lattice_output(
-    "Output for the parts, where JOB is replaced with the number of the part or, without --nj, SPK with the speaker",
+    "Output for the parts: JOB stands for the part number or, without --nj, SPK for the speaker",
     resume=False,
     per_input=False,
     required=True,
@@ -98,7 +98,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
     else:
         if any(file.is_pipe for file in inputs.sources.files):
             raise OptionError("--nj reads SOURCE twice, so SOURCE cannot be - or a pipe; use a file")
-        # Damaged lattices are reported when the source is read for the second time.
+        # Ignore damaged lattices here; they are reported when the source is read for the second time.
         keys = (key for key, _ in inputs.read(lambda _: None))
         keys = (key for key in keys if speaker_of is None or key in speaker_of)
         part = {key: str(number + 1) for key, number in part_of(list(keys), nj, speaker_of).items()}
@@ -117,7 +117,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
             name = part[key]
             if name not in parts:
                 if len(parts) == MAX_SPEAKERS:
-                    raise OptionError(f"at most {len(parts)} archives can be open at once; use --nj")
+                    raise OptionError(f"at most {len(parts)} archives can be written; use --nj {len(parts)} or less")
                 output = replace(destination, name=destination.name.replace(placeholder, name))
                 parts[name] = stack.enter_context(open_output(output, inputs))
             if not parts[name].take(lattice):
@@ -152,7 +152,7 @@ def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values:
 def to_fst(
     inputs: Inputs, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **values: Any
 ) -> None:
-    """Convert lattices to OpenFst FSTs, without costs unless scales are given.
+    """Convert lattices to OpenFst FSTs; costs are included if scales are specified.
 
     \b
     Example:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Transcript(NamedTuple):
-    """A path in the output: its words, alignment and costs."""
+    """The words, alignment and costs of a path."""
 
     words: list[str]  # word ids if the lattice has no symbol table
     alignment: npt.NDArray[np.int32]
@@ -53,7 +53,7 @@ def transcripts(lattice: Lattice, n: int, scales: Scales, forms: LexicalForms | 
 
 
 def best_lines(batch: Batch, scales: Scales) -> list[str]:
-    """For each lattice in a batch, return a line that contains its key and the words of its best path."""
+    """Return one line per lattice in a batch: the key and the words of the best path."""
     best = graph.best_words(batch, scales)
     words = spelled(best.words, batch.table)
     ends = pairwise(best.begin.tolist())
@@ -133,8 +133,8 @@ def nbest(inputs: Inputs, n: int, normalizer: str, **values: Any) -> None:
     """Print the n best word sequences of each lattice.
 
     Each line contains a key with the suffix -1, -2, … and the words, or word ids if there is no symbol table. The
-    sequences of a lattice are distinct, and the best comes first. With a normalizer, only the best of the sequences
-    with the same lexical form is printed.
+    sequences of a lattice are distinct, and the best comes first. With a normalizer, their lexical forms are distinct
+    as well.
 
     \b
     Example:
@@ -154,7 +154,7 @@ def _transcribe(
     cost: str | None,
     scales: Scales,
 ) -> None:
-    """Write the n best transcripts of each lattice; if `forms` is set, append a number to each key."""
+    """Write the n best transcripts of each lattice; if `forms` is set, append -1, -2, … to the keys."""
     numbered = forms is not None
     inputs.needs_words = True
     to_stdout = output_file == "-"

@@ -23,21 +23,21 @@ from ninja.pipeline.record import Record, read_plan
 from ninja.pipeline.shard import Work
 
 COMPRESSED, UNCOMPRESSED = 32e6, 512e6  # bytes per shard, about a minute of rescoring; see docs/scale.md
-SHARDS_PER_WORKER = 8  # minimum, so that all workers finish at about the same time
+SHARDS_PER_WORKER = 8  # minimum; with many small shards, workers finish at about the same time
 MAX_SHARDS = 100_000
 _ADDRESS = re.compile(r"auto|[\w.-]+:\d+|\[[\da-f:]+\]:\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Function object that prepares a worker process for a command."""
+    """Callable that prepares a worker process and returns the function that runs a command on a shard."""
 
     command: CommandWork
     folder: str  # working folder of the command
     version: str  # version of Ninja
 
     def __call__(self) -> Work:
-        """Return the function that runs the command on a shard.
+        """Check the node, and return the function that runs the command on a shard.
 
         Raises:
             OptionError: A different version of Ninja is installed on this node.
@@ -62,7 +62,7 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
 
     Args:
         address: ``HOST:PORT`` of the cluster, or ``auto``.
-        shard: Value of ``--shard``, which is not allowed here.
+        shard: Value of ``--shard``; must be None.
 
     Raises:
         OptionError: The command cannot run in shards, or no cluster is reachable.
@@ -105,7 +105,7 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
 
 
 def _num_shards(plan: Plan, workers: int) -> int:
-    """Return the number of shards in the interrupted run if there is one, else a number based on the input size."""
+    """Return the number of shards of the interrupted run or, if there is none, a number based on the input size."""
     try:
         return read_plan(plan.folder).shards
     except FormatError:  # no interrupted run

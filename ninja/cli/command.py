@@ -25,9 +25,10 @@ from ninja.io.sources import SourceFile, Sources, scales_path
 Command = Callable[..., Any]
 LAST_SECTIONS = ("Input and output", "Running")
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
-# Parameters that do not change the results, or that are recorded as sources.
+# Parameters that do not change the results, or whose values are recorded as sources.
 IGNORED = {"shard", "ray", "jobs", "resume", "config", "source", "first"}
-MAY_CHANGE = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}  # may differ when a run is resumed
+# Options that may differ when a run is resumed.
+MAY_CHANGE = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}
 
 
 class InputFile(click.ParamType):
@@ -132,10 +133,10 @@ class LatticeFile(OutputFile):
         self.several = "to write one output per input, use -o folder/ or -o out/lat.JOB.gz" if per_input else None
 
     def check(self, name: str) -> None:
-        """Accept any name, because the writer of the lattices checks it."""
+        """Accept any name; it is checked when the lattices are written."""
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the output files, and of the symbol table and scale file that can accompany them."""
+        """Return the paths of the output files, and the paths of their symbol table and scale file."""
         first, *others = super().targets(name)
         return [first, *others] if first == STDOUT else [first, *others, table_beside(first), scales_path(first)]
 
@@ -144,7 +145,7 @@ class ModelFile(OutputFile):
     """Parameter type for the output of a model, which is a file or, if allowed, a folder, but not stdout."""
 
     def check(self, name: str) -> None:
-        """See `OutputFile.check`; raise OptionError for stdout."""
+        """Check a name like `OutputFile.check`, and raise `OptionError` if it stands for stdout."""
         if STDOUT in self.targets(name):
             raise OptionError("a model cannot be written to stdout; specify the name of a file")
         super().check(name)
@@ -170,8 +171,8 @@ class CommandFiles:
     Attributes:
         sources: Resolver for input names, which resolves each name only once.
         guard: Check that rejects outputs that would replace an input.
-        tables: Input tables that belong to the shard; None without ``--shard``.
-        inputs: Inputs of the shard; None until they are built.
+        tables: Input tables of the current shard; None without ``--shard``.
+        inputs: Inputs of the command; None until they are built.
         reads_stdin: Whether one of the inputs is standard input.
 
     Raises:
@@ -204,8 +205,8 @@ class CommandFiles:
 
         Returns:
             ``(values, states)``: the option values by option name, and the path, size and modification time of each
-            lattice file that the options specify (see `State`). In ``values``, lattice files are replaced with their
-            number, and other input files with the result of ``identity``.
+            lattice file that the options specify (see `State`). In ``values``, lattice files are replaced with the
+            number of files, and other input files with the result of ``identity``.
         """
         options: dict[str, Any] = {}
         states: list[State] = []
@@ -249,7 +250,7 @@ class CommandFiles:
     def _files(self, name: str) -> list[SourceFile]:
         """Return the files in an input, excluding pipes.
 
-        An unreadable input has no files here; the reader reports the error later.
+        For an unreadable input, the list is empty; the error is reported when the input is read.
         """
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
@@ -289,7 +290,7 @@ class CommandFiles:
 
 
 def is_standard_input(files: list[SourceFile]) -> bool:
-    """Return whether any file is standard input: one of its usual names, or any name of the pipe."""
+    """Return whether any of the files is standard input: a name such as ``-``, or a pipe that is open as stdin."""
     names = {"-", STDIN, "/dev/fd/0", "/proc/self/fd/0"}
     paths = [file.path for file in files if file.place.command is None]
     return any(path in names or _is_standard_pipe(path) for path in paths)
@@ -369,7 +370,7 @@ class Sectioned(click.Command):
         for option in options:
             repeatable = copy(option)
             repeatable.multiple = True
-            repeatable.add_to_parser(parser, ctx)  # replaces the option
+            repeatable.add_to_parser(parser, ctx)  # replaces the option, so that all of its values are collected
         all_values, _, _ = parser.parse_args(list(args))
         for option in options:
             if len(values := all_values.get(option.name, ())) > 1:
@@ -403,7 +404,7 @@ class Sectioned(click.Command):
 
     def run(self, ctx: click.Context) -> Any:
         """Load the input files, resolve the acoustic scale, and run the command."""
-        ctx.params.pop("config", None)  # its callback has already applied it
+        ctx.params.pop("config", None)  # its values are already the defaults of the other options
         for parameter in self.params:
             load = getattr(parameter.type, "load", None)
             if load is not None and ctx.params[name := parameter.name or ""] is not None:

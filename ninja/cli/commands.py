@@ -124,9 +124,9 @@ SECTIONS = {
         "ctc-decode": Entry(
             "ctc_decode", "Decode the output matrices of a CTC model into lattices by prefix beam search."
         ),
-        "copy": Entry("kaldi.copy", "Copy all lattices, or those with given keys, to another archive or format."),
+        "copy": Entry("kaldi.copy", "Copy all lattices, or lattices with selected keys, to another archive or format."),
         "copy-backoff": Entry(
-            "kaldi.copy", "Copy lattices, replacing those whose keys also occur in a second archive."
+            "kaldi.copy", "Copy an archive, replacing lattices whose keys also occur in a second archive."
         ),
         "merge": Entry("archives", "Concatenate archives, keeping the first lattice of each key.", has_shards=False),
         "split": Entry("archives", "Split lattices into several archives.", has_shards=False),
@@ -135,7 +135,7 @@ SECTIONS = {
             "shard_commands",
             "Print a job-array script that runs a ninja command in shards on Slurm, SGE or Kubernetes.",
         ),
-        "to-fst": Entry("archives", "Convert lattices to OpenFst FSTs, without costs unless scales are given."),
+        "to-fst": Entry("archives", "Convert lattices to OpenFst FSTs; costs are included if scales are specified."),
         "linear-to-nbest": Entry("kaldi.linear", "Build single-path lattices from alignments, words and costs."),
         "string-to-lattice": Entry("kaldi.linear", "Build a lattice from each line of text."),
     },
@@ -146,8 +146,8 @@ SECTIONS = {
         "to-post": Entry("kaldi.training", "Write the posterior of each transition id at each frame of lattices."),
         "to-mpe-post": Entry("kaldi.training", "Write MPFE posteriors of transition ids at each frame."),
         "to-smbr-post": Entry("kaldi.training", "Write sMBR posteriors of transition ids at each frame."),
-        "depth": Entry("posteriors", "For each lattice, print the mean number of arcs that cross a frame."),
-        "depth-per-frame": Entry("posteriors", "For each lattice, print how many arcs cross each frame."),
+        "depth": Entry("posteriors", "Print the depth of each lattice (the mean number of arcs that cross a frame)."),
+        "depth-per-frame": Entry("posteriors", "Print the number of arcs that cross each frame of each lattice."),
         "show": Entry("show", "Write a web page that shows a lattice as a graph.", has_shards=False),
         "report": Entry(
             "show",

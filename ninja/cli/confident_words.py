@@ -37,7 +37,7 @@ from ninja.pipeline.execution import OnBatches
 if TYPE_CHECKING:
     from ninja.cli.phrase_tags import PhraseTags
 
-CACHED = 512  # maximum number of lattices without boosts in memory
+CACHED = 512  # maximum number of cached lattices without boosts
 Confident = tuple[Consensus, npt.NDArray[np.float64] | None]  # see `with_confidences`
 
 
@@ -100,7 +100,7 @@ def confidence_estimator(
 
 
 def json_words(confident: Confident, table: SymbolTable | None, shift: float) -> dict[str, Any]:
-    """Return the fields of a JSON object for a result: its text and its words."""
+    """Return the text and the words of a decoding result as fields of a JSON object."""
     result, without_boosts = confident
     spoken = np.flatnonzero(result.words != EPSILON)
     ids = result.words[spoken].tolist()
@@ -147,7 +147,7 @@ def write_best_words(
 def best_words(
     batch: Batch, scales: Scales, forms: LexicalForms, estimator: WordConfidenceEstimator
 ) -> list[dict[str, Any]]:
-    """Return the fields of a JSON object for each lattice: the text and the words of its best path."""
+    """Return the text and the words of the best path of each lattice as fields of a JSON object."""
     words = [graph.best_path(lattice, scales).words for lattice in batch]
     networks = mbr_decode(batch, scales, decode_mbr=False, hypothesis=words)
     confident = with_confidences(networks, batch, estimator, scales, forms=forms)

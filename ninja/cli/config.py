@@ -12,8 +12,8 @@ from ninja.errors import OptionError
 from ninja.files.names import names_url
 from ninja.files.text import read_toml
 
-# Like outputs, these options cannot be set in an options file, as they run commands, overwrite files or use other
-# machines.
+# Like outputs, these options cannot be set in an options file, because they run commands, overwrite files or use
+# other machines.
 COMMAND_LINE_ONLY = {"allow_pipes", "endpoint_cache", "ray", "resume", "shard"}
 
 
@@ -40,7 +40,7 @@ class _OptionsFile(InputFile):
         self._names = names
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Return the name of the file, after its options have been read."""
+        """Read the options in the file, and return its name unchanged."""
         path = super().convert(value, parameter, context)
         assert context is not None
         context.default_map = _values(path, context.command, self._names)

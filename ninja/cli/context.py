@@ -65,7 +65,7 @@ def entities(
     Args:
         required: Whether the option ``--entities`` is required.
         skip: Fields of `ContextOptions` for which no option is added.
-        points: Whether the command has a language model, which a context model needs for scoring phrases.
+        points: Whether the command has a language model, which a context model requires to score phrases.
         of_requests: Whether phrases come from requests rather than from ``--entities``; the context is then never None.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
@@ -127,7 +127,7 @@ def _context(
         refuse_without("--context-model", OF_POINTING)
     elif flags := given_on_command_line(OF_BOOSTING):
         raise OptionError(f"{', '.join(flags)} cannot be used with --context-model; use --context-boost")
-    if chosen["augment"] or others.get("correct"):  # corrections share the pronunciation options
+    if chosen["augment"] or others.get("correct"):  # corrections use the same pronunciation options
         augmentation = Augmentation(AugmentOptions(acoustic_scale=others["acoustic_scale"], **augment_options), **files)
     else:
         refuse_without(
@@ -254,7 +254,7 @@ def context(
     words = inputs.need_table()
     has_models = context.class_lm is not None or context.augmentation is not None
     if jobs > 1 and has_models and context.options.unk_penalty is None:
-        words.complete()  # each thread binds the context to the words read so far
+        words.complete()  # otherwise, each thread would bind the context only to the words that were read before
     acoustic_scale = fitting_acoustic_scale(inputs, acoustic_scale)
     context = with_acoustic_scale(context, acoustic_scale)
     log = use_log(inputs, RescoreReport())

@@ -86,7 +86,7 @@ def correct(
 
     Words that are probably misrecognitions of phrases in --entities are replaced with these phrases. In recognisers'
     JSON files, subtitles, CTM files and text files, all other bytes are unchanged, and words keep their punctuation,
-    times and confidences. A phrase that differs from its entry in the list only in case is written as in the list. If
+    times and confidences. Words that differ from a listed phrase only in case are changed to the case of the phrase. If
     SOURCE contains n-best lists or lattices, their best paths are corrected. Each line of a text file contains a key
     and words, or only words if the first words of the lines do not look like keys; --from transcripts:keys=first or
     --from transcripts:keys=none overrides this.
@@ -122,10 +122,10 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return the output with the format of the inputs, if it is stdout or the inputs are plain transcripts.
+    """Return the output, with the format of the inputs if the output is stdout or the inputs are plain transcripts.
 
-    In all other cases, the output is returned unchanged; likewise if the user chose an output format, or if the inputs
-    have several formats or a format that cannot be written.
+    The format of the output does not change if the user chose it, if the inputs have several formats, or if the format
+    of the inputs cannot be written.
     """
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):

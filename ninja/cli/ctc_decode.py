@@ -191,7 +191,9 @@ def ctc_decode(
     inputs, destination = widths.pop("inputs"), widths.pop("destination")
     keeps = destination.resolved.format.keeps
     if unk is not None and (inputs.words is None or unk not in symbols):
-        missing = "--unk requires --words" if inputs.words is None else f"--unk: {unk!r} is not in {inputs.words}"
+        missing = (
+            "--unk requires --words" if inputs.words is None else f"--unk is {unk!r}, which is not in {inputs.words}"
+        )
         raise OptionError(missing)
     function = partial(search, units=units, lexicon=lexicon, options=CtcOptions(**widths), scale=scale, nbest=nbest)
 

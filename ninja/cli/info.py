@@ -28,7 +28,7 @@ class Size(NamedTuple):
     """The type and the size of a lattice."""
 
     kind: str
-    figures: dict[str, int]  # name → number
+    figures: dict[str, int]  # number of states, arcs and frames, and other counts, by name
     arcs_of: dict[int, int]  # word id → number of arcs, without epsilon
 
 
@@ -99,7 +99,7 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
-    """Return the number of words unknown to a model, the share of arcs with them, and the most frequent of them."""
+    """Return the number of unknown words, the share of arcs with unknown words, and the most frequent unknown words."""
     vocabulary = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})
     unknown = Counter({word: arcs for word, arcs in spelled.items() if word not in vocabulary and word not in MARKS})

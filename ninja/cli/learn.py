@@ -42,7 +42,7 @@ SHOWN = 5  # maximum number of phrases in the summary
         "--min-count",
         type=click.IntRange(1),
         default=2,
-        help="Minimum number of edits that must support a new phrase, a changed weight or a recognised form.",
+        help="Minimum number of edits required to add a phrase, change a weight or add a pronunciation.",
     ),
     click.option("--undo", "is_undone", is_flag=True, help="Remove the lines that the last run added to --lists."),
     reads("--utt2group", "Group of each utterance, in utt2spk format; for phrases that are listed by group."),

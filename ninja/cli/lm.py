@@ -39,8 +39,8 @@ from ninja.lm.protocol import Backend, LoadOptions
 from ninja.lm.trie import word_logprobs
 
 BATCH = 256  # sentences per batch
-HEAD_LINES = 1000  # lines of a text that determine whether its words are written or lexical
-MAX_KNOWN_KEYS = 0.5  # keys are probably words if more than this share of them is in the vocabulary
+HEAD_LINES = 1000  # the first lines of a text determine whether its words are written or lexical
+MAX_KNOWN_KEYS = 0.5  # if more than this share of the keys is in the vocabulary, the keys are probably words
 
 
 class Sentence(NamedTuple):
@@ -265,7 +265,7 @@ def _sentences(
 def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
     """Yield ``(line number, fraction of the lines yielded so far, fields)`` for each line of a text.
 
-    Fields are separated by spaces and tabs only, since words in some vocabularies contain other whitespace.
+    Fields are separated by spaces and tabs only, because words in some vocabularies contain other whitespace.
     """
     place = Place(path)
     with open_stream(place) as stream:

@@ -26,10 +26,10 @@ from ninja.libraries import explained
 if TYPE_CHECKING:
     from ninja.cli.progress_bar import ProgressBar
 
-# Keys of a context's meta.
+# Keys of `click.Context.meta`.
 DEBUG, COMMAND, ARGUMENTS, _CONSOLE = "ninja.debug", "ninja.command", "ninja.arguments", "ninja.console"
-MAX_SHOWN = 3  # failures of each kind that are printed
-_NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # parts that differ between failures of one kind
+MAX_SHOWN = 3  # maximum number of failures of each kind that are printed
+_NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # parts in which messages of one kind differ
 AnyLog = TypeVar("AnyLog", bound=Log)
 _shown: ProgressBar | None = None  # the progress line on the terminal
 _signal: int | None = None  # number of the first signal that terminates the program
@@ -56,7 +56,7 @@ class Commands(click.Group):
             return None
         entry = COMMANDS[name]
         module = importlib.import_module(f"ninja.cli.{entry.module}")
-        if _signal is not None:  # the compiler of CPython can suppress the exception of the handler
+        if _signal is not None:  # during an import, CPython can suppress an exception from a signal handler
             raise Terminated(_signal)
         return cast(click.Command, getattr(module, entry.function or name.replace("-", "_")))
 
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     # Set before numpy is imported: its BLAS starts a thread for each core, which spins for 0.1 s.
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 processor cycles
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # spin for 2^4 processor cycles
     # If the caller closed stdout, writing results must fail; if the caller closed stderr, messages are discarded.
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
@@ -267,7 +267,8 @@ class FailureKind:
 
     def __init__(self, first_message: str) -> None:
         self.first_message = first_message
-        self.shown: set[tuple[str | None, int | None]] = set()  # file and number of each printed failure
+        # (file, index) of each printed failure; the index is None if the file cannot be read.
+        self.shown: set[tuple[str | None, int | None]] = set()
         self.num_hidden = 0  # failures that are not printed
 
 
@@ -286,7 +287,7 @@ class Console:
         self._other_outputs: set[int] = set()  # later outputs with notes of the same kinds
         self.log = self.attach(Log())
         if (context := click.get_current_context(silent=True)) is not None:
-            context.call_on_close(self._say_more)  # even after an error
+            context.call_on_close(self._say_more)  # called even after an error
 
     def use_log(self, log: AnyLog) -> AnyLog:
         """Set the log of the run, attach it, and return it."""
@@ -375,7 +376,7 @@ class Console:
 
         self.bar = _shown = ProgressBar(unit, by_reading=by_reading)
         try:
-            self.bar.start()  # hides the cursor, even if it is interrupted
+            self.bar.start()  # inside `try`, because an interrupted start may already have hidden the cursor
             yield self.bar
         finally:
             self.bar.stop()

@@ -40,7 +40,7 @@ BACKEND_HELP = (
     "and half precision on processors that support it; auto uses torch on a GPU, else numpy."
 )
 backend_option = click.option("--backend", type=click.Choice(get_args(Backend)), default="auto", help=BACKEND_HELP)
-NOT_OPTIONS = ("retries", "batch", "connections")  # fields of EndpointOptions without options
+NOT_OPTIONS = ("retries", "batch", "connections")  # fields of EndpointOptions that have no option
 ENDPOINT = tuple(f"endpoint_{field.name}" for field in fields(EndpointOptions) if field.name not in NOT_OPTIONS)
 ITERATE_HELP = "Rescore with one model after the other; D is the direction of each model, forward or backward."
 
@@ -213,9 +213,9 @@ def fitting_weights(inputs: Inputs) -> DefaultWeights | None:
 
 
 def with_list_weights(inputs: Inputs, models: ModelFiles, options: RescoreOptions) -> RescoreOptions:
-    """Return the options with the default weights for n-best lists, if the first lattice is one; print the weights.
+    """Set the weights to the defaults for n-best lists if the first lattice is an n-best list, and print them.
 
-    The options are returned unchanged for other lattices, and if a weight or ``--old-lm`` is specified.
+    The options are returned unchanged for other lattices, or if a weight or ``--old-lm`` is specified.
     """
     if models.old_lm is not None or fitting_weights(inputs) is not LISTS:
         return options

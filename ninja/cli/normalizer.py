@@ -17,4 +17,4 @@ def lexical_forms(name: str) -> LexicalForms:
         NinjaError: See `make_normalizer`.
     """
     console = current_console()
-    return LexicalForms(name, lambda line: console.log.note(line))  # the log may be replaced later
+    return LexicalForms(name, lambda line: console.log.note(line))  # `console.log` may be replaced later

@@ -142,7 +142,7 @@ def oracle(
         inputs.words = word_symbol_table
     table = inputs.table()
     if oov is not None and table is not None:
-        table.complete()  # needed to find unknown words
+        table.complete()  # unknown words can be found only in the complete table
     wildcards = _wildcards(table, **wildcards_by)
     unknown = NEVER if oov is None else word_id(oov, table)
     texts = evaluate.read_text(ref)

@@ -22,7 +22,7 @@ class PhraseTags:
 
     def __init__(self, inputs: Inputs, entities: str) -> None:
         self._words = inputs.need_table()
-        self._log = Log()  # its notes are not printed, as transcripts may lack words of the phrases
+        self._log = Log()  # notes are not printed, because phrases may contain words that are not in the transcripts
         self._stage = Contextual(Context(entities, guard=inputs.guard))
 
     def tagged(self, key: str, words: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:

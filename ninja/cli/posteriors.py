@@ -69,7 +69,7 @@ def posterior_lines(
     if model is not None:
         for lattice in batch:
             model.check(lattice)
-    batch = graph.to_compact(batch)  # each arc then has all labels of its word
+    batch = graph.to_compact(batch)  # in compact lattices, each arc has all transition ids of its word
     above = float(np.nextafter(min_post, np.inf))
     arcs = graph.probable_arcs(batch, above, scales, labels=alignment or model is not None)
     columns: list[Column] = [
@@ -120,10 +120,9 @@ def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options:
 @output_file("Text file for the depths, or ark:FILE")
 @reads_lattices
 def depth(inputs: Inputs, output_file: str) -> None:
-    """For each lattice, print the mean number of arcs that cross a frame.
+    """Print the depth of each lattice (the mean number of arcs that cross a frame).
 
-    Each line contains a key and this number, which is the depth of the lattice. The depth over all lattices is printed
-    on stderr.
+    Each line contains a key and the depth. The depth over all lattices is printed on stderr.
 
     \b
     Example:
@@ -142,7 +141,7 @@ def depth(inputs: Inputs, output_file: str) -> None:
 @output_file("Text file for the counts, or ark:FILE")
 @reads_lattices
 def depth_per_frame(inputs: Inputs, output_file: str) -> None:
-    """For each lattice, print how many arcs cross each frame.
+    """Print the number of arcs that cross each frame of each lattice.
 
     Each line contains a key and the number of arcs at each frame.
 

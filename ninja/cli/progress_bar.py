@@ -46,7 +46,7 @@ class ProgressBar:
             share: Fraction of the total that is complete, in [0, 1]; None if unknown.
         """
         self._count = self._count + 1 if count is None else count
-        total = None if share is None else 1.0  # None keeps the total
+        total = None if share is None else 1.0  # None leaves the total unchanged
         self._progress.update(
             self._task, completed=share, total=total, count=self._count, description=printable(description)
         )

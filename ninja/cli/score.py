@@ -56,7 +56,7 @@ _EXCLUDED = {
         *("--oracle", "--segments", "--biasing", "--written", "--ignore", "--filter", "--hyp-filter", "--glm"),
         *("--alignments", "--utt2spk", "--most-often", "--per-utt", "--ops", "--entities", *_OF_SCALES),
     ),
-    # These options would change the alignments or the output.
+    # These options would change the alignments or the output, which are defined by the benchmark.
     "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
 }
 _FILTERS = ("ignore", "filter", "hyp_filter", "glm")
@@ -198,7 +198,7 @@ def score(
     of_references, of_hypotheses = _filters(**{name: options.pop(name) for name in _FILTERS})
     are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs)
     inputs.needs_words = True
-    words = inputs.table() if are_lattices else None  # None for transcripts
+    words = inputs.table() if are_lattices else None  # transcripts have no symbol table
     if words is None and inputs.table_error is not None:
         raise inputs.table_error
     failure = _unreadable(inputs) if are_lattices and words is None else None

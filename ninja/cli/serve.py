@@ -27,7 +27,8 @@ from ninja.serve.server import serve as run_server
 
 LIMITS = tuple(field.name for field in fields(ServeOptions))
 ADDRESS = tuple(field.name for field in fields(Listener))
-OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # their defaults depend on the lattices
+# Options whose defaults depend on the type of the lattices.
+OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")
 
 
 @command
@@ -68,7 +69,7 @@ def serve(
 
     The models are loaded once, and the lattices of concurrent requests are rescored in one batch. POST /v1/rescore
     accepts a lattice in any format that Ninja reads, or an n-best list in JSON, and returns the best hypotheses with
-    times and confidences. POST /v1/correct accepts a transcript, and corrects names in it as `ninja correct` does.
+    times and confidences. POST /v1/correct corrects the names in a transcript, like `ninja correct`.
     WS /v1/stream rescores growing lattices. The page at / contains a form for lattices, /docs describes the endpoints,
     and /metrics exports metrics for Prometheus. After SIGTERM, the server answers the requests in progress and stops.
     Without --lm-weight, --word-penalty and --acoustic-scale, each lattice or n-best list is rescored with the default

@@ -48,7 +48,7 @@ def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) 
 
 @dataclass(frozen=True, slots=True)
 class CommandWork:
-    """A command line, as a function that `run_shard` can call in any process.
+    """Callable that runs a command line on a shard, for use by `run_shard` in any process.
 
     Args:
         arguments: Arguments of ``ninja`` without ``--shard``; ``--ray`` is ignored.
@@ -129,7 +129,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
     """Run a command on one shard of its sources and return the outcome.
 
     Args:
-        context: Context of the command. Its output options are replaced with those of the shard.
+        context: Context of the command. Its output options are replaced with the output options of the shard.
         part: The shard.
         body: Function that runs the command in `context`.
 

@@ -40,7 +40,7 @@ WORDS_HELP = "Symbol table with one word and its id per line."
 BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt next to the source]"
 READING = ("words", "format", "encoding", "allow_pipes")  # options of `Inputs`
 NO_SCALES = Scales()  # the default of every scale option
-HEADER = "header"  # value of a scale option in place of a number
+HEADER = "header"  # value of ``--lm-scale`` that selects the scales in HTK lattice headers
 WRITING = ("to", "lossy", "words_out", "resume")  # options of `Output`
 
 
@@ -257,9 +257,10 @@ def scales(function: Command) -> Command:
 
 
 def completes_scales(function: Command) -> Command:
-    """Replace scales that the user does not set with scales from files next to the lattices, and add no options.
+    """Replace scales that the user does not set with scales from files next to the lattices.
 
-    The command receives the scales in its scale options, and `CompletedScales` as ``completed_scales``.
+    The command must already have the scale options, and receives the scales as their values. It also receives
+    `CompletedScales` as ``completed_scales``.
     """
 
     @click.pass_context
@@ -403,7 +404,7 @@ def header_scales_of(sources: Sources) -> Iterator[tuple[str, Scales]]:
                 continue
             try:
                 head = member.inspect().head(HEAD)
-            except NinjaError:  # reported by the reader
+            except NinjaError:  # the error is reported when the lattices are read
                 continue
             if not is_kaldi(head):
                 from ninja.formats.slf import header_scales, is_slf

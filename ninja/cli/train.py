@@ -75,7 +75,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
     note = describe_devices(options.device, [chosen_device(options.device)])
     if note is not None:
         console.say(note)
-    is_first = os.environ.get("RANK", "0") == "0"  # only torchrun's first worker prints
+    is_first = os.environ.get("RANK", "0") == "0"  # only the first worker of torchrun prints progress and results
     with (
         console.progress("steps") if is_first else contextlib.nullcontext() as bar,
         _logged(log if is_first else None, options) as write,
@@ -104,7 +104,7 @@ def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progr
     with reported(path), open(path, "a" if options.resume else "w", buffering=1, encoding="utf-8") as stream:
 
         def write(progress: Progress) -> None:
-            # JSON has no NaN and no infinity.
+            # Write null for NaN and infinity, which JSON cannot represent.
             values = {
                 name: None if isinstance(value, float) and not math.isfinite(value) else value
                 for name, value in asdict(progress).items()
@@ -156,8 +156,8 @@ def ngram(
     TEXT and the held-out text contain one sentence per line, with words separated by whitespace; .gz files are
     decompressed. Class tokens (@name, $name, <name>) in the texts are treated as ordinary words. --classes accepts the
     phrase lists of `ninja context --entities` and replaces phrases with class tokens, starting with the longest
-    phrases; their case must match. If a phrase belongs to several classes, successive occurrences are replaced with
-    these classes in turn. The last value of --cutoffs also applies to longer n-grams.
+    phrases; only phrases with the same case are replaced. If a phrase belongs to several classes, successive
+    occurrences are replaced with these classes in turn. The last value of --cutoffs also applies to longer n-grams.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ from ninja.tune.weights import Tuned, tune_weights
 
 OF_SCALES = OF_INPUT | {"utt2spk"}
 OF_BOTH = OF_SCALES | {*OF_RESCORING, "old_lm", "map_words", "oov_score"}
-SKIPPED = (*OF_RESCORING, "max_arcs")  # options shared with rescoring
+SKIPPED = (*OF_RESCORING, "max_arcs")  # fields of ContextOptions that are already rescoring options
 OF_TUNING = tuple(field.name for field in fields(GeneralSet))
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING, *OF_TUNING}
@@ -47,7 +47,7 @@ OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING, *OF_TUNING}
 @command
 @completes_scales
 @reads("--ref", "Reference transcripts, with a key and words on each line.", required=True)
-@reads("--utt2spk", "Speaker of each utterance, for intervals and cross-validation.  [default: by utterance]")
+@reads("--utt2spk", "Speaker of each utterance, for intervals and cross-validation.  [default: one per utterance]")
 @click.option(
     "--num-sentences", type=click.IntRange(1), default=300, help="Maximum number of n-best sentences per lattice."
 )
@@ -246,7 +246,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
         values["mixture_weights"] = ",".join(f"{weights.mixture[place]:g}" for place in used)
     if models.old_lm is not None:
         values["old_lm"] = str(models.old_lm)
-    # Other options of the search are part of the result.
+    # The weights are optimal only for these search options, so the options are written as well.
     return values | search_options(options, models.load_options)
 
 

@@ -40,7 +40,7 @@ from ninja.tune.plot import check_picture, plot_trade_off
 from ninja.tune.pointer import PointerSet, tune_pointer
 from ninja.tune.weights import word_error_rate
 
-# Options of `ninja tune` that have a meaning whatever is tuned.
+# Options of `ninja tune` that apply in all of its modes.
 OF_INPUT = {"source", "ref", "output_file", "acoustic_scale", "word_penalty", "normalizer", "on_error", *READING}
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 
@@ -49,12 +49,12 @@ CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 class GeneralSet:
     """Utterances without phrases, and limits on the effect of boosts on them; the fields are options of `tune`."""
 
-    general: tuple[str, ...]  # sources of lattices
+    general: tuple[str, ...]  # names of the lattice sources
     general_ref: str | None
     general_entities: str | None
-    max_general_rise: float  # percentage points
-    margin: float  # nats
-    curve: str | None  # file for a plot
+    max_general_rise: float  # maximum increase in WER, in percentage points
+    margin: float  # safety margin of the keyword boost, in nats
+    curve: str | None  # file for a plot of WER against keyword boost
 
 
 def tune_boosts(
@@ -102,7 +102,7 @@ def tune_boosts(
         tracker = other.bind(tracker.words, log)
     mixed = None if tracker.class_lm is None else old
     if mixed is not None and context.augmentation is not None:
-        mixed = with_unknown(mixed)  # as `Contextual` does
+        mixed = with_unknown(mixed)  # `Contextual` does the same
     with current_console().progress("lattices", by_reading=True):
         sides = [list(side) for side in (inputs.lattices(), inputs.with_names(general).lattices())]
         references = [
@@ -245,7 +245,7 @@ def _context_wer(
     settings: ContextSettings,
 ) -> float:
     """Return the word error rate of the output of ``ninja context``, in percent."""
-    report = RescoreReport(on_error=lambda error: None)  # errors were already reported
+    report = RescoreReport(on_error=lambda error: None)  # errors were already reported when the lattices were read
     scales = Scales(settings.acoustic_scale, word_penalty=settings.word_penalty)
     return word_error_rate(Contextual(context, old_lm)(lattices, report), references, scales)
 
@@ -257,7 +257,7 @@ def _dev_set(
     stage: Contextual,
     old_lm: NgramLM | None,
 ) -> DevSet:
-    """Create a development set; the augmentation does not depend on boosts, so it is applied to lattices once."""
+    """Create a development set; phrases are added to the lattices only once, because they do not depend on boosts."""
     assert stage.entities is not None
     if stage.context.augmentation is not None:
         unboosted = ContextOptions(keyword_boost=0.0)

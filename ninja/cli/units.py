@@ -24,8 +24,8 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @section(
         "Units",
-        reads("--tokens", "File of unit names: tokens.txt, vocab.json, or a text file with one name per line."),
-        click.option("--letters", metavar="TEXT", help="The units are the characters of TEXT."),
+        reads("--tokens", "File with the unit names: tokens.txt, vocab.json, or a text file with one name per line."),
+        click.option("--letters", metavar="TEXT", help="Use the characters of TEXT as units."),
         reads("--sentencepiece", "SentencePiece model whose pieces are the units."),
         click.option(
             "--blank",
@@ -33,7 +33,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Name of the blank, or its column, counted from 0; -1 is the last unit. If the blank is "
             f"an extra last column without a unit name, specify the number of units.  [default: {' or '.join(BLANKS)}]",
         ),
-        click.option("--space", metavar="UNIT", help="Unit between words.  [default: a space, | or <space>]"),
+        click.option("--space", metavar="UNIT", help="Unit that separates words.  [default: a space, | or <space>]"),
         click.option(
             "--never",
             metavar="UNIT",

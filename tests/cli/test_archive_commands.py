@@ -137,5 +137,5 @@ def test_split_limits_the_number_of_open_archives(ninja, small, tmp_path, monkey
     monkeypatch.setattr(archives, "MAX_SPEAKERS", 4)
     (tmp_path / "utt2spk").write_text("".join(f"{key} s{key}\n" for key in FIRST))
     code, _, errors = ninja("split", small, "--utt2spk", tmp_path / "utt2spk", "-o", tmp_path / "SPK.ark")
-    assert (code, "at most 4 archives can be open at once; use --nj" in errors) == (2, True)
+    assert (code, "at most 4 archives can be written; use --nj 4 or less" in errors) == (2, True)
     assert not list(tmp_path.glob("*.ark"))

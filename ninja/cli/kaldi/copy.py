@@ -42,7 +42,7 @@ def copy(
     ignore_missing: bool,
     strict: bool,
 ) -> None:
-    """Copy all lattices, or those with given keys, to another archive or format.
+    """Copy all lattices, or lattices with selected keys, to another archive or format.
 
     Keys of --include and --exclude that are missing from SOURCE are listed on stderr.
 
@@ -84,7 +84,7 @@ def copy(
 @lattice_output(resume=False)
 @reading_options()
 def copy_backoff(first: str, second: str, **options: Any) -> None:
-    """Copy lattices, replacing those whose keys also occur in a second archive.
+    """Copy an archive, replacing lattices whose keys also occur in a second archive.
 
     The output contains all keys of FIRST. If SECOND contains a lattice with the same key, it replaces the lattice of
     FIRST.

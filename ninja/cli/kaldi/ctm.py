@@ -163,7 +163,7 @@ def nbest_to_ctm(
 
 
 def pronunciation_lines(batch: Batch, model: TransitionModel, *, lengths: bool) -> list[str]:
-    """For each single-path lattice, return one line per word, with the phones of the word."""
+    """Return the output for each single-path lattice, with one line per word that lists the phones of the word."""
     return [_pronunciation_lines(lattice, model, lengths=lengths) for lattice in batch]
 
 
@@ -179,7 +179,9 @@ def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: b
 
 @command
 @model_option
-@switch("--print-lengths-per-phone", False, "Print the number of frames of each phone, separated by commas.")
+@switch(
+    "--print-lengths-per-phone", False, "Print the frames of each phone, separated by commas, instead of their sum."
+)
 @output_file("Text file for the pronunciations")
 @reads_lattices
 def nbest_to_prons(inputs: Inputs, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:

@@ -32,7 +32,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.stages import call_safely
 
 Determinize = Callable[..., Any]  # takes a lattice; returns a lattice and a `DeterminizeReport`
-SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds on the size of the result
+SIZES = ("max_arcs", "max_states", "retry_cutoff")  # options that limit the size of the result
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:

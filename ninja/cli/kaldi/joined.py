@@ -26,13 +26,13 @@ from ninja.pipeline import Output
 from ninja.pipeline.execution import Read
 from ninja.pipeline.stages import Pairs, StreamStage, call_safely
 
-# Joins a lattice with the lattices of the other sources, which are None where the key is missing.
+# Function that joins a lattice with the lattices from the other sources; a lattice is None if its source lacks the key.
 JoinFunction = Callable[[Lattice, Sequence[Any]], Lattice]
 
 
 @dataclass(slots=True)
 class Joined:
-    """A source of lattices, and other sources in which the lattices with the same keys are looked up."""
+    """A source of lattices, and other sources, in which lattices with the same keys are looked up."""
 
     inputs: Inputs
     others: tuple[str, ...]
@@ -43,10 +43,10 @@ class Joined:
     def stage(
         self, function: JoinFunction, *, require_all: bool = False
     ) -> Iterator[tuple[Read, StreamStage[Lattice]]]:
-        """Open the other sources and return ``(read, stage)``: the stage joins the lattices with the same key.
+        """Open the other sources and return ``(read, stage)``; the stage joins lattices with the same key.
 
-        ``read`` must read the lattices of the stage. It looks up the keys of all lattices, also of those that the stage
-        does not receive because a resumed output contains them.
+        The pipeline must use ``read`` as its reader. It looks up every key, even if the stage does not receive the
+        lattice because a resumed output already contains it.
 
         Args:
             function: Function that joins a lattice with the lattices from the other sources.
@@ -54,7 +54,7 @@ class Joined:
         """
         with ExitStack() as stack:
             lookups = [stack.enter_context(self.inputs.lookup(name)) for name in self.others]
-            others: list[Lattice | None] = []  # those of the last lattice read
+            others: list[Lattice | None] = []  # lattices from the other sources for the last key read
 
             def read(inputs: Inputs) -> Pairs:
                 for key, lattice in inputs.lattices():
@@ -78,7 +78,7 @@ class Joined:
             yield read, stage
 
     def write(self, function: JoinFunction, destination: Output, *, require_all: bool = False) -> NoReturn:
-        """Write the joined lattice for each key, print the keys missing from other sources, and exit; see `stage`."""
+        """Write the joined lattice for each key, print the keys that are missing from other sources, and exit."""
         with self.stage(function, require_all=require_all) as (read, stage):
             write(stage, self.inputs, destination, read=read)
         if not require_all:

@@ -56,7 +56,7 @@ def composed(lattice: Lattice, path: str, scale: float, load_options: LoadOption
     """Add the costs of an n-gram model, times ``scale``, to the graph costs of a lattice.
 
     Args:
-        how: Last arguments of `mapped`.
+        how: Arguments ``unk_penalty`` and ``map_words`` of `mapped`.
     """
     words = lattice.words
     lm = loaded(path, words, load_options)
@@ -117,8 +117,8 @@ def lmrescore(
             raise OptionError(f"{name} is {value}, but must be finite")
     words = inputs.need_table()
     if (current_console().jobs or num_cores()) > 1 and unk_penalty is None:
-        words.complete()  # otherwise the set of unknown words would depend on the progress of the reader
-    model = loaded(lm, words, load_options)  # also loaded here so that an error is reported once
+        words.complete()  # otherwise the default penalty would depend on how many words have been read
+    model = loaded(lm, words, load_options)  # loaded here first, so an error is reported only once
     if model.oov_score is not None:
         current_console().say(f"{lm} has no <unk>; unknown words are scored by --oov-score {model.oov_score}")
     how: dict[str, Any] = {"unk_penalty": unk_penalty, "map_words": map_words}

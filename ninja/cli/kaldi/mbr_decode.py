@@ -54,12 +54,12 @@ INFINITE_COST = 1e10  # written instead of infinity, as in Kaldi
 
 
 class DecodingResult(NamedTuple):
-    """The consensus of one lattice, and the formatted outputs."""
+    """Minimum Bayes risk word sequence of a lattice, and the formatted outputs."""
 
     words: npt.NDArray[np.int32]
     bayes_risk: float  # expected number of word errors
     touches_band: bool  # whether the result is approximate
-    outputs: dict[str, Any]  # option that names the file → content
+    outputs: dict[str, Any]  # formatted content by name of the output option
 
 
 def decode(
@@ -78,7 +78,7 @@ def decode(
         one_best_times: Format the times of the decoded words instead of the times of all bins.
         frame_shift: Seconds per frame; None uses the frame shift of each lattice, or the default if it has none.
         requested: Names of the requested outputs, which are elements of `OUTPUTS`.
-        estimator: Estimator for the confidences of the decoded words in the JSON output; None omits the words there.
+        estimator: Estimator for the confidences of decoded words; None omits these words from the JSON output.
         how: Additional arguments of `consensus.mbr_decode`.
     """
     results = consensus.mbr_decode(batch, scales, forms=forms.common_table(batch), **how)
@@ -181,7 +181,7 @@ def mbr_decode(
     if "times" not in files:
         refuse_without("--times", ["one_best_times"])
     estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
-    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # a specifier selects Kaldi's table of ids
+    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # a wspecifier selects word ids
         inputs.needs_words = True
     show = shown_words(current_console(), word_symbol_table)
     read = None if lattices is None else lambda _: lattices

@@ -163,8 +163,8 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
 def push(push_strings: bool, push_weights: bool) -> Operation:
     """Push alignments and costs towards the start of lattices.
 
-    At each state, two things are moved to the arcs that enter the state: the common prefix of the alignments of all
-    paths to the end, and the cost of the best of these paths. Words, alignments and costs of complete paths are
+    The alignments of all paths from a state to the end have a common prefix, which is moved to the arcs that enter the
+    state, together with the cost of the best of these paths. Words, alignments and costs of complete paths are
     unchanged.
 
     \b

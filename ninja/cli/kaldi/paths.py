@@ -86,7 +86,7 @@ def to_nbest(
     """
     without_effect = (*KEYS, "inv_acoustic_scale", "config", "normalizer") if random else ("srand",)
     if flags := given_on_command_line(without_effect):
-        current_console().say(f"no effect {'with' if random else 'without'} --random: {', '.join(flags)}")
+        current_console().say(f"ignored {'with' if random else 'without'} --random: {', '.join(flags)}")
     inputs.needs_words |= normalizer != NONE.name
     paths = partial(nbest_paths, n=n, scales=scales, forms=lexical_forms(normalizer))
     if random:

@@ -175,7 +175,10 @@ def _write_posteriors(
 @command
 @click.option("--b", default=0.05, help="Boosting factor: cost subtracted per phone frame error.")
 @click.option(
-    "--max-silence", type=click.FloatRange(0, 1), default=0.0, help="Error counted per frame for a wrong silence phone."
+    "--max-silence",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="Errors counted per frame with a wrong silence phone.",
 )
 @lattice_output()
 @has_references

@@ -29,7 +29,7 @@ mode_option = click.option(
 @click.argument("hypothesis", type=InputFile())
 @click.argument("statistics", required=False, type=OutputFile())
 @mode_option
-@switch("--text", False, "No effect; words and word ids are compared in the same way.")
+@switch("--text", False, "Has no effect, because words and word ids are compared in the same way.")
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
     """Compute word and sentence error rates of transcripts, like Kaldi's compute-wer.
 
