@@ -82,7 +82,7 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
             405: f"{request.method} is not allowed on this path; see /docs",
         }
         detail = details.get(status, str(error))
-        headers = dict(getattr(error, "headers", None) or {})  # the methods that are allowed
+        headers = dict(getattr(error, "headers", None) or {})  # for example, Allow with the allowed methods
         return api.problem_response(Problem(status if status in details else 400, detail, headers=headers))
 
     routes: list[BaseRoute] = [
@@ -100,7 +100,7 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
     ]
     routes.append(WebSocketRoute(STREAM_PATH, api.streams.endpoint))
     app = Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=lifespan)
-    app.router.redirect_slashes = False  # a redirect would lead from https of a proxy to http
+    app.router.redirect_slashes = False  # behind an HTTPS proxy, a redirect would lead to an http URL
     app.state.stopping = api.streams.stopping
     return app
 
@@ -153,7 +153,7 @@ class _Api:
                 if path not in OPEN_PATHS:
                     self._check_token(request.headers)
                 response = await handler(request)
-            except Exception as error:  # any error, as every request must be answered
+            except Exception as error:  # every request must be answered, even after an unexpected error
                 response = self._failed(error, fields)
             seconds = time.perf_counter() - start
             self._metrics.requests.labels(path, response.status_code).inc()
@@ -172,17 +172,17 @@ class _Api:
         return Response(json.dumps(problem.document), problem.status, headers=headers, media_type=MEDIA_TYPE)
 
     async def rescore(self, request: Request) -> Response:
-        """Handle a request to rescore a lattice."""
+        """Rescore the lattice in a request, and return the response."""
         return await self._limited(request, self._rescored, _OF_LATTICES)
 
     async def correct(self, request: Request) -> Response:
-        """Handle a request to correct a transcript."""
+        """Correct the transcript in a request, and return the response."""
         return await self._limited(request, self._corrected, _OF_TRANSCRIPTS)
 
     async def _limited(
         self, request: Request, handler: Callable[[Request, bytes], Awaitable[Response]], advice: _Advice
     ) -> Response:
-        """Read and handle a request; enforce the limits on concurrent requests and on the time for each request."""
+        """Read the body and call the handler; enforce the limit on concurrent requests and the time limit."""
         if self._num_requests >= self._options.max_requests:
             message = f"{self._num_requests} requests are in progress; send the request again later"
             raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
@@ -273,13 +273,13 @@ class _Api:
         request = from_json(body) if is_json else from_query(body, query)
         check_phrases(request.entities, options.max_phrases)
         if request.to is not None:
-            output_format(request.to)  # refuses an unknown format before the lattice is rescored
+            output_format(request.to)  # reject an unknown format before the lattice is rescored
         content = unpacked(request.body, options.max_body, _OF_LATTICES.too_large)
         lattice = read_lattice(content, request.format, request.key, scorer.vocabularies)
         check_arcs(lattice, options.max_lattice_arcs)
         phrases = scorer.phrases(lattice.key, request.lists, request.entities)
         if time.monotonic() > received + options.max_seconds:
-            raise Problem(504, "the time limit has passed")  # the client has already received this response
+            raise Problem(504, "the time limit has passed")  # the client has already received a 504 response
         deadline = None
         if request.deadline_ms is not None:
             deadline = max(1e-6, received + request.deadline_ms / 1000 - time.monotonic())
@@ -346,7 +346,7 @@ class _Api:
         if self._token is None:
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        content = token.strip().encode("latin-1")  # the bytes in the header
+        content = token.strip().encode("latin-1")  # the original bytes of the header
         if scheme.lower() != "bearer" or not hmac.compare_digest(content, self._token):
             message = "the header 'Authorization: Bearer TOKEN' is missing, or its token is wrong"
             raise Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
@@ -394,7 +394,7 @@ class _Correction:
     """A transcript that is being corrected."""
 
     transcript: Transcript
-    is_value: bool  # the response contains the document as a JSON value
+    is_value: bool  # whether the response contains the document as a JSON value, not as text
 
     def document(self, lattices: list[ListLattice], utterances: list[CorrectedUtterance]) -> dict[str, Any]:
         """Return the JSON document of the response; called in a worker thread."""

@@ -36,12 +36,12 @@ from ninja.serve.problems import Problem
 
 MAX_WORDS = 10_000  # maximum number of words of a hypothesis
 CHANGE_FIELDS = ("utt", "begin", "end", "before", "after", "phrase", "class", "kind", "distance", "probability")
-JSON_FORMAT = "json"  # n-best lists, which are rewritten as a whole
+JSON_FORMAT = "json"  # format of n-best lists, which are written anew
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The utterances in a transcript, and the format of the transcript."""
+    """The utterances in a transcript, and its file format."""
 
     format: Format
     lattices: tuple[ListLattice, ...]
@@ -152,7 +152,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
             f"{name}, but only transcript formats ({', '.join(correctable())}) can be corrected; "
             "rescore the body instead"
         )
-    content = Content(stream, "")  # the empty path, as there is no file
+    content = Content(stream, "")  # the path is empty, because there is no file
     content.key = DEFAULT_KEY
     lattices: list[ListLattice] = []
     for _, entry in Reader.of(format, {}).entries(content, None):
@@ -168,7 +168,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
 
 
 def write_transcript(transcript: Transcript) -> bytes:
-    """Rewrite the document from which a transcript was read, with the current words of the utterances.
+    """Return the document from which a transcript was read, with its words replaced by the words of the utterances.
 
     Raises:
         LatticeError: The format cannot represent a word.

@@ -28,9 +28,9 @@ from ninja.lattice.lattice import check, frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.serve.problems import Problem
 
-BODY = "body"  # name of the request's body in messages
-DEFAULT_KEY = "utterance"  # key of a lattice without one
-MAX_NEW_WORDS = 200_000  # words that requests add to the symbol table before it is renewed
+BODY = "body"  # name of the request body in error messages
+DEFAULT_KEY = "utterance"  # key of a lattice whose format stores no key
+MAX_NEW_WORDS = 200_000  # maximum number of words that requests can add to a symbol table
 KALDI_FORMATS = ("binary", "text")
 NO_TABLE = (
     "the lattice contains word ids, but this server was started without --words; send a format that contains words"
@@ -44,7 +44,7 @@ class Vocabularies:
 
     Args:
         base: Symbol table for lattices that contain word ids, or None.
-        most: Maximum number of words that requests can add.
+        most: Maximum number of words that requests can add to a table.
     """
 
     def __init__(self, base: SymbolTable | None, most: int = MAX_NEW_WORDS) -> None:
@@ -177,9 +177,9 @@ def _entries(body: bytes, name: str | None, key: str | None) -> Iterator[Entry]:
         for batch in batches:
             yield from batch.entries()
         return
-    content = Content(stream, "")  # the empty path, as there is no file
+    content = Content(stream, "")  # the path is empty, because there is no file
     content.key = key or DEFAULT_KEY
-    options = {"key": "utterance"} if format.name == "slf" else {}  # there is no file name to use as a key
+    options = {"key": "utterance"} if format.name == "slf" else {}  # a file name is not available as key
     yield from Reader.of(format, options).entries(content, None)
 
 

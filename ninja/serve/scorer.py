@@ -91,7 +91,7 @@ class Scorer:
         self._max_latency = max_latency
         self._max_waiting = max_waiting
         self._chosen = frozenset(chosen)
-        if "max_unknown" not in self._chosen:  # the default is for whole files; an utterance may consist of rare words
+        if "max_unknown" not in self._chosen:  # the default suits files; an utterance may consist of rare words
             options = replace(options, max_unknown=1.0)
         if options.normalizer == AUTO:  # otherwise the choice would depend on the words of earlier requests
             is_plain = words is not None and not looks_written(words.names)

@@ -185,7 +185,7 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 class _ReadLimit(asyncio.Protocol):
-    """Base class for a protocol of uvicorn that closes a connection whose client does not read the answers."""
+    """Mixin for uvicorn protocols that closes the connection if the client does not read the answers in time."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
@@ -210,7 +210,7 @@ class _ReadLimit(asyncio.Protocol):
 
     def _close_unread(self) -> None:
         log("closed a connection whose client did not read the answer")
-        self.transport.abort()  # close() would wait for the client
+        self.transport.abort()  # `close` would wait until the client has read all data
 
 
 def _protocol(limit: float) -> type[asyncio.Protocol]:
@@ -232,9 +232,9 @@ def _protocol(limit: float) -> type[asyncio.Protocol]:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            if self.cycle is not None and not self.cycle.response_complete:  # a head is complete
+            if self.cycle is not None and not self.cycle.response_complete:  # the head of a request is complete
                 self._timer.cancel()
-            elif self._timer.cancelled() and self.transport.get_protocol() is self:  # not a WebSocket now
+            elif self._timer.cancelled() and self.transport.get_protocol() is self:  # not upgraded to a WebSocket
                 self._limit_head()
 
         def _limit_head(self) -> None:

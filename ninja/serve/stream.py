@@ -115,7 +115,7 @@ class Streams:
         except WebSocketDisconnect:
             fields["disconnected"] = True
             return 499
-        except Exception as error:  # any error, as it must end this session only
+        except Exception as error:  # an unexpected error must end only this session
             problem = logged_problem(error, fields)
             try:
                 await socket.send_text(json.dumps(problem.document))
@@ -203,9 +203,9 @@ class _Stream:
         self._scorer = scorer
         self._limits = options
         self._phrases = phrases
-        self._session: tuple[RescoreOptions, Session] | None = None  # the session, and the options for its lattices
+        self._session: tuple[RescoreOptions, Session] | None = None  # the options for the lattices, and the session
         self._lattice: Lattice | None = None  # lattice of the last update
-        self._num_bytes = 0  # number of bytes of all frames
+        self._num_bytes = 0  # total size of the frames received so far, in bytes
         self._frames: CtcStream | None = None
         if request.units is not None:
             words = scorer.vocabularies.current().words
@@ -243,7 +243,7 @@ class _Stream:
                 )
             try:
                 return self._frames.add(update.frames, final=update.final)
-            except ModelError as error:  # the frames come from the client's model, so this is not an internal error
+            except ModelError as error:  # invalid frames are a fault of the client's model, not an internal error
                 raise Problem(422, str(error), self.request.key) from error
         if update.body is not None:
             format = update.format or self.request.format
@@ -252,7 +252,7 @@ class _Stream:
         if self._frames is not None and self._frames.num_frames:
             return self._frames.add(np.zeros((0, self._frames.num_units)), final=True)
         if self._lattice is None:
-            raise Problem(400, "the session has no lattice yet; pass one before or with final: true")
+            raise Problem(400, "the session has no lattice yet; send one before or together with final: true")
         return self._lattice
 
     def _content(self, session: Session, rescored: Lattice, *, final: bool) -> str:

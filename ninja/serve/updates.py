@@ -37,7 +37,7 @@ class StreamRequest:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Content of an update: the lattice up to now, or further frames; neither if the client sends only `final`."""
+    """Content of an update: the lattice so far, or further frames; neither is set if the client sends only `final`."""
 
     body: bytes | None = None  # content of a file
     format: str | None = None  # format of the body, if known

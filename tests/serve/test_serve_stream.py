@@ -146,7 +146,7 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
         ({"ctc": {**CTC, "blank": "x"}}, None, 422, "the blank is 'x', but no unit"),
         ({"ctc": {**CTC, "scheme": 3}}, None, 400, "scheme is 3, but must be one of "),
         ({}, {}, 400, "the update is empty; specify lattice, lattice_base64, nbest or frames, or final: true"),
-        ({}, {"final": True}, 400, "the session has no lattice yet; pass one before or with final: true"),
+        ({}, {"final": True}, 400, "the session has no lattice yet; send one before or together with final: true"),
         ({}, {"final": 1}, 400, "final is 1, but must be true or false"),
         ({}, {"nbest": [], "lattice": ""}, 400, "the update contains nbest and lattice; specify only one of them"),
         ({}, {"frames": ""}, 400, "the update contains frames, but the session accepts only lattices; see ctc"),
