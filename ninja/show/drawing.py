@@ -21,7 +21,7 @@ from ninja.lattice.lattice import checked_shift
 from ninja.show.detours import detours
 from ninja.show.layout import Layout, lay_out
 
-BEST, ORACLE = 1, 2  # bits that mark the arcs of the best path and of the oracle path
+BEST, ORACLE = 1, 2  # bits that mark the arcs of the best path and the oracle path
 READABLE = 250  # number of arcs that a page shows initially
 
 
@@ -31,7 +31,7 @@ class ShowOptions:
 
     scales: Scales = Scales()
     max_arcs: int = 5000  # maximum number of arcs; arcs of the best path and the oracle path are always drawn
-    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice; if unknown, times are frames]
+    frame_shift: float | None = None  # seconds per frame; None uses the lattice's value, or frames as unit of time
 
     def __post_init__(self) -> None:
         check_range("max_arcs", self.max_arcs, least=1)
@@ -45,7 +45,7 @@ class Drawing:
 
     lattice: Lattice
     options: ShowOptions
-    rows: tuple[tuple[int, ...], ...]  # arc ids of the detours to draw; see `Detours`
+    rows: tuple[tuple[int, ...], ...]  # arc ids of each detour to draw; see `Detours`
     layout: Layout
     labels: list[str]  # [num_arcs], "" for epsilon
     posterior: npt.NDArray[np.float64]  # [num_arcs]

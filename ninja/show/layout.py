@@ -21,7 +21,7 @@ LABEL_MARGIN = 14.0  # pixels
 SMALLEST_STEP = 18.0  # minimum width of an arc of any duration, so that states do not overlap, in pixels
 FRAME_WIDTHS = (1.0, 12.0)  # minimum and maximum width of a frame, in pixels
 STEP_WIDTH = 60.0  # minimum width of an arc without times, in pixels
-FITTING = 90.0  # percentage of labels that fit their arcs; the others are truncated
+FITTING = 90.0  # percentage of labels that fit their arcs; other labels are truncated
 
 Unit = Literal["frame", "step"]
 Floats = npt.NDArray[np.float64]
@@ -118,7 +118,7 @@ def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Flo
         ends = [end_lane for end_lane in (lane[left], lane[right]) if end_lane is not None]
         middle = sum(ends) / len(ends)
         if middle:
-            side = 1 if middle > 0 else -1  # away from the best path
+            side = 1 if middle > 0 else -1  # place detours away from the best path, which is in lane 0
         chosen = next(number for number in _nearest(middle, side) if _is_free(used.get(number, []), begin, end))
         side = -side
         insort(used.setdefault(chosen, []), (begin, end))
@@ -135,7 +135,7 @@ def _extent(row: Sequence[int], src: list[int], dst: list[int], x: list[float], 
     if len(row) == 1:
         middle, half = (begin + end) / 2, need[row[0]] / 2
         begin, end = min(begin, middle - half), max(end, middle + half)
-    return begin + 1.0, end - 1.0  # adjacent detours may share a state
+    return begin + 1.0, end - 1.0  # leave a gap of 2 pixels, so adjacent detours that share a state fit into one lane
 
 
 def _nearest(middle: float, side: int) -> Iterator[int]:

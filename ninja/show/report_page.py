@@ -15,7 +15,7 @@ from ninja.show.page import SCRIPTS, STYLES, render
 
 WIDTH, HEIGHT = 520.0, 170.0  # size of a histogram without labels, in SVG units
 HEADROOM = 16.0  # space for the count above the highest bar
-MAX_CHANGE = 8  # changes by this number of word errors or more share a bar
+MAX_CHANGE = 8  # changes of at least this many word errors share a bar
 DEPTH_BINS = 12  # maximum number of bars for depths
 DIGIT = 9.0  # width of a digit above a bar on small screens
 LISTED = 40  # maximum number of missing keys in a list
@@ -135,7 +135,7 @@ class Bar:
     width: float
     height: float
     count: int
-    kind: str  # class in the style sheet
+    kind: str  # CSS class
     title: str
 
 
@@ -178,11 +178,11 @@ def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
     if not values:
         return None
     digits = len(str(max(len(before), len(after))))
-    most = min(DEPTH_BINS, int(WIDTH / (2 * DIGIT * digits + 6)))  # so that counts do not overlap
+    most = min(DEPTH_BINS, int(WIDTH / (2 * DIGIT * digits + 6)))  # bars must be wide enough for their counts
     size = _round_size(values[int(0.98 * (len(values) - 1))] / most)  # outliers share the last bin
 
     def place_of(value: float) -> int:
-        return int(round(value / size, 9))  # 0.6 / 0.1 is below 6
+        return int(round(value / size, 9))  # without rounding, 0.6 / 0.1 would be below 6
 
     bins = min(most, place_of(values[-1]) + 1)
     cut = place_of(values[-1]) >= bins  # the last bin includes larger depths
