@@ -80,14 +80,15 @@ def _version(arguments: list[str]) -> None:
 def _command() -> None:
     import gc
 
-    # Modules and functions live as long as the process. Searching them for garbage while they load (which the default
-    # threshold of 700 objects does dozens of times) and at exit takes a sixth of the time of a short command.
+    # Modules and functions live as long as the process. With the default threshold of 700 objects, the garbage
+    # collector searches them dozens of times while they load, and again at exit, which takes a sixth of the time of a
+    # short command.
     gc.set_threshold(20_000, 10, 10)
     try:
         from ninja.cli.main import main
 
         sys.exit(main())
-    except KeyboardInterrupt:  # while modules are imported, or at the end
+    except KeyboardInterrupt:  # raised while modules are imported, or after `main`
         sys.exit(130)
     finally:
         gc.freeze()

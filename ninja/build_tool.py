@@ -24,9 +24,9 @@ def find_build_tool() -> str | None:
 
 
 def is_ourselves(path: str) -> bool:
-    """Return whether a program is a script, from any environment, that starts this package; True if unreadable."""
+    """Return whether a file cannot be read, or is a script (of any environment) that starts this package."""
     try:
         with open(path, "rb") as stream:
             return OURSELVES in stream.read(4096)
     except OSError:
-        return True  # if it is this program, running it would never end
+        return True  # do not run it: if it started this package, the call would be forwarded endlessly

@@ -37,7 +37,7 @@ class Claim:
 
     path: str
     owners: tuple[str, ...]  # distributions that record the file
-    present: str | None  # distribution that the installed file is from, if known
+    present: str | None  # distribution to which the installed file belongs, if known
 
 
 def examine() -> Iterator[Finding]:

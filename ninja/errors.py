@@ -19,12 +19,12 @@ Default = TypeVar("Default")
 Options = TypeVar("Options")
 
 LONGEST_SHOWN = 120  # maximum number of characters of a key in a message
-LARGEST_COUNT = 2**63 - 1  # kernels count in 64 bits
+LARGEST_COUNT = 2**63 - 1  # kernels use 64-bit integers
 MAX_JOBS = 4096  # maximum number of threads of a run
 MAX_WIDTH = 100_000  # maximum width of the layers of a network that is trained
 MAX_LEARNING_RATE = 1e30  # larger values overflow in single precision
 NAMED = 20  # maximum number of keys in a message
-_NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages of Python and of the kernels
+_NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # error messages of Python and of the kernels
 
 
 class NinjaWarning(UserWarning):
@@ -87,7 +87,7 @@ def shown(key: str) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun or phrase in the singular or plural; the default plural is `one` with an -s."""
+    """Return a number, followed by a noun in the singular or plural; by default, the plural is `one` with an -s."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
@@ -98,7 +98,7 @@ def type_name(value: object) -> str:
 
 
 def kind_of(argument: object) -> str:
-    """Return the type of an argument for a message that refuses it; a tuple is taken for a pair from `ninja.read`."""
+    """Describe the type of an invalid argument for a message; a tuple is described as a pair from `ninja.read`."""
     return "a (key, lattice) pair" if isinstance(argument, tuple) else type_name(argument)
 
 
@@ -250,7 +250,7 @@ class Log:
         self.on_error(error)
 
     def checking_words(self, stage: Any) -> AbstractContextManager[Any]:
-        """Raise an `OptionError`, because only a ``RescoreReport`` can check words for the models of a stage."""
+        """Raise an `OptionError`; only the subclass ``RescoreReport`` can check words for the models of a stage."""
         name = type(stage).__name__
         raise OptionError(f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))")
 

@@ -61,7 +61,7 @@ def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iter
     """Raise an error with an installation command if an import in a ``with`` block fails.
 
     Args:
-        purpose: Feature that requires the libraries, a singular noun phrase such as "a page".
+        purpose: Feature that requires the libraries, as a singular noun phrase such as "a page".
         path: File to be read or written.
 
     Raises:
@@ -97,7 +97,7 @@ def installed_version() -> str:
 
     `ninja.__version__` is not used, because it could belong to a different package with the name ``ninja``.
     """
-    from importlib import metadata  # slow to import
+    from importlib import metadata  # imported here because it is slow to import
 
     try:
         return metadata.version(DISTRIBUTION)

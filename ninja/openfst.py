@@ -106,7 +106,7 @@ def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words:
     arc = np.arange(num_arcs, dtype=np.int32)
     final_arc = np.arange(num_arcs, num_arcs + num_states, dtype=np.int32)
     final = np.flatnonzero(np.isfinite(final_cost))
-    place = lattice.arc_begin[final + 1]  # after the arcs of its state
+    place = lattice.arc_begin[final + 1]  # final arcs are inserted after the other arcs of their state
     olabel = np.insert(arc, place, final_arc[final]) + np.int32(1)
     arc_begin = offsets(np.diff(lattice.arc_begin) + np.isfinite(final_cost))
     ends = np.full(num_states + 1, np.inf)
