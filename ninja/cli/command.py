@@ -311,7 +311,7 @@ class ShardType(click.ParamType):
     name = "i/n"
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Parse a shard."""
+        """Parse ``i/n`` into a `Shard`."""
         from ninja.pipeline.plan import Shard
 
         return Shard.parse(value)

@@ -90,7 +90,7 @@ def confidence_estimator(
             )
         if model.scales != scales:
             current_console().note(
-                f"the confidence model was fitted with {model.scales}, but words are decoded with {scales}"
+                f"the confidence model was fitted with {model.scales}; confidences may be wrong with {scales}"
             )
         if model.needs_lm or settings.lm is not None:
             from ninja.lm.surprise import surprise_of_model

@@ -283,5 +283,5 @@ def _id_of(model: LanguageModel, word: str, as_ids: bool, path: str, line: int) 
         return int(word)
     word_id = model.vocabulary.id(word)
     if word_id is None and model.unk is None:
-        raise VocabularyError(f"{word[:60]!r} is unknown, and the model has no <unk>; see --oov-score", path, line=line)
+        raise VocabularyError(f"{word[:60]!r} is unknown, and the model has no <unk>; set --oov-score", path, line=line)
     return model.unk if word_id is None else word_id  # type: ignore[return-value]

@@ -114,7 +114,7 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of re
     "Entities",
     reads("--entities", "Entities of each utterance; print how many of them were recognised."),
     reads("--utt2group", "Group of each utterance, in utt2spk format; for entities that are listed by group."),
-    reads("--truth", "True entities as JSON lines.  [default: the entities found in REFERENCE]"),
+    reads("--truth", "Ground-truth entities as JSON lines.  [default: the entities found in REFERENCE]"),
     reads("--before", "Transcripts that were decoded without context, for comparison in --report."),
     reads(
         "--vocabulary",
@@ -161,8 +161,8 @@ def score(
     wer_LMWT_PENALTY and best_wer of Kaldi's scoring scripts are written, as well as wer_grid.tsv.
 
     The tables of speakers, errors and utterances are in the format of Kaldi's scoring scripts. They use the alignments
-    of Kaldi's align-text, so the numbers of substitutions, insertions and deletions can differ from those in the first
-    line.
+    of Kaldi's align-text, so the numbers of substitutions, insertions and deletions can differ from the numbers in the
+    first line.
 
     With --biasing, the output consists of the three lines of the LibriSpeech biasing benchmark. The reference table of
     this benchmark can be used both as REFERENCE and as the argument of --biasing, which uses only its lists of rare

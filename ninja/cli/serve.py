@@ -42,7 +42,7 @@ OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")
         "--lists",
         multiple=True,
         metavar="NAME=FILE",
-        help="File of phrases, one per line, to which requests refer by NAME; may be given several times.",
+        help="File with one phrase per line, to which requests refer by NAME; may be given several times.",
     ),
 )
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True, of_requests=True)

@@ -17,7 +17,7 @@ from ninja.pipeline.plan import SUFFIX
 SCRIPTS = {
     "slurm": """\
 #!/bin/bash
-# sbatch THIS, then: ninja gather {output}
+# Submit this script with sbatch. When all tasks are complete, run: ninja gather {output}
 #SBATCH --job-name=ninja
 #SBATCH --array=1-{shards}
 #SBATCH --output={logs}/%a.log
@@ -25,7 +25,7 @@ exec {command} --shard "$SLURM_ARRAY_TASK_ID/{shards}"
 """,
     "sge": """\
 #!/bin/bash
-# qsub THIS, then: ninja gather {output}
+# Submit this script with qsub. When all tasks are complete, run: ninja gather {output}
 #$ -N ninja
 #$ -cwd -V -S /bin/bash
 #$ -t 1-{shards}
@@ -33,7 +33,8 @@ exec {command} --shard "$SLURM_ARRAY_TASK_ID/{shards}"
 exec {command} --shard "$SGE_TASK_ID/{shards}"
 """,
     "kubernetes": """\
-# Set the image and its volumes, kubectl apply -f THIS, then: ninja gather {output}
+# Set the image and add volumes, then submit this file with kubectl apply -f FILE. When the job is complete, run:
+# ninja gather {output}
 apiVersion: batch/v1
 kind: Job
 metadata:

@@ -432,7 +432,7 @@ def use_log(inputs: Inputs, log: AnyLog) -> AnyLog:
 def write(
     stage: Stage[Any], inputs: Inputs, output: Output | TextOutput, *, kind: Kind | None = None, **how: Any
 ) -> Summary:
-    """Write the results of a stage; see ``ninja.pipeline.run``.
+    """Run a stage and write its results, with a progress line; see ``ninja.pipeline.run``.
 
     Args:
         kind: Kind of the lattices that are written to Kaldi archives; None keeps ``output.kind``.
@@ -457,7 +457,7 @@ def run(stage: Stage[Any], inputs: Inputs, output: Output, **how: Any) -> NoRetu
 
 
 def run_lines(function: Callable[[Batch], Sequence[str]], inputs: Inputs, output_file: str) -> None:
-    """Write a text file from the strings that a function returns for the lattices in each batch."""
+    """Apply a function to each batch of lattices, and write the strings that it returns to a text file."""
     write(OnBatches(function), inputs, TextOutput(output_file))
 
 

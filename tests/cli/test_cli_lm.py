@@ -135,7 +135,7 @@ def test_a_text_is_read_from_stdin(ninja, bed, monkeypatch, encode):
 @pytest.mark.parametrize(
     ("model", "text", "options", "message"),
     [
-        ("closed", "k a\nl zebra\n", [], ":2: 'zebra' is unknown, and the model has no <unk>; see --oov-score"),
+        ("closed", "k a\nl zebra\n", [], ":2: 'zebra' is unknown, and the model has no <unk>; set --oov-score"),
         ("rnnlm", "k a </s>\n", [], ":1: the text contains </s>, which is implied; remove it"),
         ("rnnlm", "k <s> a\n", [], ":1: the text contains <s>, which is implied; remove it"),
         ("rnnlm", "k a\n\n", [], ":2: the line is empty; add a key, or use --no-keys"),

@@ -303,7 +303,7 @@ def test_nothing_is_written_if_all_matrices_are_bad(ninja, folder, content, mess
         ),
         ((*OPTIONS, "--lexicon", "l", "--word-list", "l"), "--lexicon cannot be used with --word-list"),
         ((*OPTIONS, "--words-out", "w", "--unk", "a"), "--unk requires --words"),
-        ((*OPTIONS, "--words", "t", "--unk", "c"), "--unk: 'c' is not in t"),
+        ((*OPTIONS, "--words", "t", "--unk", "c"), "--unk is 'c', which is not in t"),
         ((*OPTIONS, "--words-out", "w", "--score-beam", "0"), "--score-beam is 0.0, but must be above 0"),
         ((*OPTIONS, "--words-out", "utt.npy"), "utt.npy is an input and would be overwritten"),
         ((*OPTIONS, "--words-out", "lat.ark"), "lat.ark: two outputs would be written to this file"),

@@ -52,7 +52,7 @@ class Alignment:
     accept_damage: bool = True
 
     def apply(self, batch: Batch, log: Log) -> Batch:
-        """Align a batch."""
+        """Align the lattices in a batch; a damaged lattice becomes an error and, if requested, its aligned part."""
         if self.align_batch is not None and (aligned := self.align_batch(batch)) is not None:
             return aligned
         entries: list[tuple[str, Lattice | NinjaError]] = []

@@ -148,7 +148,7 @@ class Determinization:
     determinize_batch: Callable[[Batch], Batch | None] | None = None
 
     def apply(self, batch: Batch, log: Log) -> Batch:
-        """Determinize a batch."""
+        """Determinize the lattices in a batch, and note each lattice that needs a smaller beam."""
         if self.determinize_batch is not None and (determinized := self.determinize_batch(batch)) is not None:
             return determinized
         entries: list[tuple[str, Lattice | NinjaError]] = []
