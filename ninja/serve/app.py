@@ -215,7 +215,7 @@ class _Api:
         return self._text("ready\n")
 
     async def metrics_page(self, request: Request) -> Response:
-        """Return the metrics."""
+        """Return the server's metrics in the Prometheus format."""
         from starlette.responses import Response
 
         content, media_type = self._metrics.exposition()

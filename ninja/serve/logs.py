@@ -17,7 +17,7 @@ class JsonLines(logging.Formatter):
     """Formatter that writes log records as JSON objects with ``time``, ``level``, ``message`` and event fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a log record as one line."""
+        """Format a log record as one line of JSON."""
         time = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
         entry: dict[str, Any] = {
             "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -50,5 +50,5 @@ def logged_problem(error: Exception, fields: dict[str, Any]) -> Problem:
 
 
 def log(message: str, fields: dict[str, Any] | None = None) -> None:
-    """Log an event with its fields."""
+    """Log an event at level info, with additional fields for its JSON object."""
     LOGGER.info(message, extra={"fields": fields or {}})

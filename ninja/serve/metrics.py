@@ -41,7 +41,7 @@ class Metrics:
         self.registry.register(_ScorerCounts(scorer))
 
     def exposition(self) -> tuple[bytes, str]:
-        """Return ``(metrics as text, media type)``."""
+        """Return all metrics as ``(text in the Prometheus format, media type)``."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
@@ -54,7 +54,7 @@ class _ScorerCounts:
         self._scorer = scorer
 
     def collect(self) -> Iterator[Any]:
-        """Yield the metrics."""
+        """Yield the numbers of lattices, arcs and model calls as metrics."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         waiting, running = self._scorer.in_flight()

@@ -29,6 +29,6 @@ POLICY = _policy()  # Content-Security-Policy: the page runs only its own script
 
 
 def page(lists: list[str]) -> str:
-    """Return the page; `lists` are the names of the server's phrase lists."""
+    """Return the HTML of the page; `lists` are the names of the server's phrase lists."""
     content = _asset("page.html").replace(STYLE, _asset("page.css")).replace(LISTS, script_json({"lists": lists}))
     return content.replace(SCRIPT, _asset("page.js"))

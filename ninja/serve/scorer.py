@@ -38,7 +38,7 @@ class RequestContext(Contextual):
     """A context stage that does not change lattices from requests without phrases."""
 
     def prepare(self, utterance: Utterance, log: Any) -> None:
-        """See `Contextual.prepare`."""
+        """Apply the context to an utterance if its request contains phrases; see `Contextual.prepare`."""
         if utterance.entities:
             super().prepare(utterance, log)
 
@@ -122,7 +122,7 @@ class Scorer:
         Raises:
             BusyError: Too many lattices are in progress.
             ClosedError: The scorer is closed.
-            Problem: The model cannot rescore lattices of two types at once.
+            Problem: The model cannot rescore lattices of two types at the same time.
         """
         rescorer = self._rescorer(self.options_for(lattice))
         return rescorer.submit(lattice, phrases or None, timeout=0.0, deadline=deadline)
@@ -138,7 +138,7 @@ class Scorer:
         Raises:
             ClosedError: The scorer is closed.
             OptionError: The models cannot be used in sessions.
-            Problem: The model cannot rescore lattices of two types at once.
+            Problem: The model cannot rescore lattices of two types at the same time.
         """
         return self._rescorer(options).session(when_stable, entities=phrases or None)
 

@@ -181,7 +181,7 @@ class Streams:
             return await asyncio.wait_for(work, self._options.max_seconds)
         except asyncio.TimeoutError:
             message = f"the update was not rescored within {self._options.max_seconds:g} s"
-            raise Problem(504, f"{message}; send a smaller lattice, or fewer frames at once") from None
+            raise Problem(504, f"{message}; send a smaller lattice, or fewer frames per update") from None
 
     async def _in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)

@@ -242,7 +242,7 @@ def test_an_update_above_the_time_limit_ends_its_session() -> None:
         problem = stream.ask(file_of(random_lattice(1, 8)))
         timer.cancel()
         assert (problem.get("status"), problem.get("detail")) == (
-            504, "the update was not rescored within 0.2 s; send a smaller lattice, or fewer frames at once"
+            504, "the update was not rescored within 0.2 s; send a smaller lattice, or fewer frames per update"
         )  # fmt: skip
         lm.gate.set()
 
