@@ -121,9 +121,10 @@ def _names() -> Iterator[Finding]:
     yield Finding(
         "names",
         False,
-        f"{', '.join(others)} and {DISTRIBUTION} overwrite each other; pip uninstall {' '.join(others)}, then "
-        f"pip install --force-reinstall --no-deps {DISTRIBUTION}; use the build tool of the system (ninja-build) "
-        "or of another environment ($NINJA_BUILD_TOOL). Until then, use the command ninja-asr",
+        f"{', '.join(others)} and {DISTRIBUTION} overwrite each other's files; run `pip uninstall {' '.join(others)}`, "
+        f"then `pip install --force-reinstall --no-deps {DISTRIBUTION}`. Install the build tool with the system's "
+        "package manager (ninja-build) or in another environment ($NINJA_BUILD_TOOL). Until then, use the command "
+        "ninja-asr",
     )
 
 
@@ -143,7 +144,7 @@ def _library(name: str, distributions: Sequence[str]) -> Finding:
     if importlib.util.find_spec(name) is None:
         return Finding(name, None, f"not installed, needed for {purpose}; {install}")
     versions = ", ".join(sorted(f"{library} {importlib.metadata.version(library)}" for library in set(distributions)))
-    # These libraries are imported, because they may be installed but broken.
+    # Import torch and pywrapfst, because they may be installed but broken.
     look = {"torch": _torch, "pywrapfst": _openfst}.get(name, lambda: versions)
     return _attempt(name, look, f"needed for {purpose}; {install}")
 
@@ -171,7 +172,7 @@ def _model() -> str:
 def _build_tool() -> Finding:
     tool = find_build_tool()
     text = (
-        f"{tool}; calls of ninja that are meant for it are forwarded"
+        f"{tool}; calls of `ninja` that are meant for the build tool are forwarded"
         if tool
         else f"not found outside the environment of {sys.executable}"
     )

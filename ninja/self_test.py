@@ -231,7 +231,7 @@ def _archive() -> None:
                     or original.dst.tobytes() != lattice.dst.tobytes()
                 ):
                     raise Wrong(
-                        f"{original.key}: the costs or arcs read from {name} differ from those that were written"
+                        f"{original.key}: the costs or arcs read from {name} differ from the written costs or arcs"
                     )
         for cost in ("nan", "-inf", "inf"):
             Path(folder, "y.txt").write_text(f"u\n0 1 1 {cost},0,\n1\n\n")
