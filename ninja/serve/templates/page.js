@@ -2,7 +2,7 @@
 (() => {
   const at = (id) => document.getElementById(id);
   const unsure = 0.9; // words with a smaller confidence have a dashed line
-  let file = null; // a dropped or chosen file, instead of the text
+  let file = null; // a dropped or selected file, which replaces the text
   let answer = null;
   let first = []; // words before rescoring, if the source is an n-best list
   let chosen = []; // the words as changed by the user
@@ -61,7 +61,7 @@
         return { ...options, ...(parsed.key ? { key: String(parsed.key) } : {}), nbest: hypotheses };
       }
     } catch {
-      // not JSON: a lattice in a text format
+      // the text is not JSON, but a lattice in a text format
     }
     return { ...options, lattice: text };
   }

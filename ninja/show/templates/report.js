@@ -46,12 +46,12 @@
   list(document.querySelector("#gained .list"), ranked(-1));
   list(document.querySelector("#lost .list"), ranked(1));
 
-  // ---- The table of all.
+  // ---- The table of all utterances.
   const columns = [
     ["utterance", (utterance) => utterance.key], ["words", (utterance) => utterance.words],
     ["errors before", (utterance) => utterance.before.errors], ["after", (utterance) => utterance.after.errors], ["change", change],
     ["oracle before", (utterance) => utterance.before.oracle], ["after", (utterance) => utterance.after.oracle],
-    ["depth before", (utterance) => utterance.before.depth], ["after", (utterance) => utterance.after.depth],  // from here with fractions
+    ["depth before", (utterance) => utterance.before.depth], ["after", (utterance) => utterance.after.depth],  // from here on, numbers have decimal places
   ];
   let order = { column: 4, down: false }, limit = PAGE, wanted = "";
   const all = document.getElementById("all"), body = all.querySelector("tbody"), more = all.querySelector(".more");
@@ -114,7 +114,7 @@
   });
   fill();
 
-  // ---- Lattices, as places of this page that links lead to.
+  // ---- Lattices, which are shown when the user follows a link to them on this page.
   const dialog = document.querySelector("dialog");
   let viewer = null;
   function open() {

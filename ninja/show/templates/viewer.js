@@ -3,13 +3,13 @@
 // and tests.
 function ninjaViewer(root, lattice) {
   const LANE = 25, BEND = 16, BEST = 1, ORACLE = 2, CLOSEST = 0.85;
-  const LETTERS = 12, SMALLEST = 11;  // label size in pixels, and its minimum on the screen for the best path
+  const LETTERS = 12, SMALLEST = 11;  // label size in pixels; minimum size of best-path labels on the screen, in pixels
   const part = (name) => root.querySelector(name);
   const control = (name) => root.querySelector(`[name="${name}"]`);
   const { arc: arcs, state: states, words } = lattice;
   const numRows = arcs.row.length ? arcs.row[arcs.row.length - 1] + 1 : 0;
   const placeOf = new Map(arcs.id.map((id, place) => [id, place]));
-  const rowEnd = new Array(numRows).fill(0);  // number of arcs in the detours up to and including each one
+  const rowEnd = new Array(numRows).fill(0);  // cumulative number of arcs in the detours
   arcs.row.forEach((row, place) => { rowEnd[row] = place + 1; });
   const stateRow = new Array(states.id.length).fill(0);  // first detour that contains each state
   for (let place = arcs.row.length - 1; place >= 0; place--) {
@@ -17,7 +17,7 @@ function ninjaViewer(root, lattice) {
   }
   const numMarked = arcs.marks.reduce((most, marks, place) => (marks ? Math.max(most, arcs.row[place] + 1) : most), 1);
 
-  // ---- Colours follow the page, and so light and dark mode.
+  // ---- Colours are taken from the page, which has a light and a dark mode.
   const palette = () => {
     const style = getComputedStyle(root);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -61,7 +61,7 @@ function ninjaViewer(root, lattice) {
     group: "nodes", data: { id: `s${states.id[state]}`, state }, position: at(state),
     classes: states.id[state] === 0 ? "start" : states.finalGraph[state] === null ? "" : "final",
   });
-  const alone = (place) => {  // the only arc of a detour, whose lane is free as far as its label goes
+  const alone = (place) => {  // whether the arc is the only one in its detour, so its label has free space in the lane
     const row = arcs.row[place];
     return row > 0 && rowEnd[row] - rowEnd[row - 1] === 1;
   };
@@ -75,7 +75,7 @@ function ninjaViewer(root, lattice) {
     };
     if (arcs.marks[place]) Object.assign(data, { size: LETTERS, broad: Math.max(data.width, 3), under: 6, rim: 2, height: data.margin, reach: data.room });
     const bent = source.y !== y || target.y !== y;
-    if (bent) {  // through two points in its lane, as distances from the straight line, which is how Cytoscape has it
+    if (bent) {  // Cytoscape defines a curve by distances from the straight line; it passes through two points in the lane
       const bend = Math.min(BEND, dx * 0.4);
       const points = [source.x + bend, target.x - bend].map((x) => [x - source.x, y - source.y]);
       data.weights = points.map(([px, py]) => (px * dx + py * dy) / (length * length));
@@ -91,8 +91,8 @@ function ninjaViewer(root, lattice) {
   });
   const element = (arc) => cy.getElementById(`a${arc}`);
 
-  // ---- Marked paths keep their widths on the screen however far away, and the best path its words, side by side or in
-  // rows above and below it.
+  // ---- When the user zooms out, marked paths keep their widths on the screen, and the words of the best path keep their
+  // size; they are placed side by side, or in rows above and below the path.
   const bestPlaces = arcs.id.map((_, place) => place).filter((place) => arcs.marks[place] & BEST)
     .sort((one, other) => states.x[arcs.src[one]] - states.x[arcs.src[other]]);
   const ruler = document.createElement("canvas").getContext("2d");
@@ -102,7 +102,7 @@ function ninjaViewer(root, lattice) {
     if (zoom === sized) return;
     sized = zoom;
     ruler.font = `${SMALLEST}px ${font}`;
-    const ends = [];  // of the last word in each row, in pixels
+    const ends = [];  // right end of the last word in each row, in pixels
     const placed = new Map();
     if (far) for (const place of bestPlaces) {
       const middle = (states.x[arcs.src[place]] + states.x[arcs.dst[place]]) / 2 * zoom;
@@ -121,7 +121,7 @@ function ninjaViewer(root, lattice) {
     }));
   }
 
-  // ---- How many arcs are shown.
+  // ---- Number of arcs that are shown.
   let shown = 0, built = 0;
   function show(rows) {
     const wanted = Math.min(numRows, Math.max(numMarked, Math.round(rows)));
@@ -149,7 +149,7 @@ function ninjaViewer(root, lattice) {
   }
   const num = (value) => value.toLocaleString("en");
   const arcsShown = () => (shown ? rowEnd[shown - 1] : 0);
-  function slide(count) {  // to whole detours: up to at least so many arcs, down to at most
+  function slide(count) {  // show whole detours: at least `count` arcs if the number grows, at most `count` if it shrinks
     if (count === arcsShown()) return;
     let rows = numMarked;
     while (rows < numRows && (count > arcsShown() ? rowEnd[rows - 1] < count : rowEnd[rows] <= count)) rows++;
@@ -233,7 +233,7 @@ function ninjaViewer(root, lattice) {
       ["graph", "graph cost", cost(found.graph)], ["acoustic", "acoustic cost", cost(found.acoustic)],
       ["cost", "weighted cost", cost(found.cost)], ["excess", "above best path", cost(found.excess)],
       ...(found.gain === null ? [] : [
-        ["gain", "list adds (nats)", cost(found.gain)], ["copied", "of a phrase", String(found.copied)],
+        ["gain", "context gain (nats)", cost(found.gain)], ["copied", "phrase probability", String(found.copied)],
       ]),
       ["paths", "on paths", on || "–"], ["arc", "arc", String(found.arc)], ["states", "states", `${found.src} → ${found.dst}`],
     ]);
@@ -266,12 +266,12 @@ function ninjaViewer(root, lattice) {
 
   // ---- Views.
   const box = () => cy.elements().not(".hidden").boundingBox({ includeOverlays: false, includeUnderlays: false, includeLabels: false });
-  function fit() {  // all of it; where that is far higher than wide, its whole length
+  function fit() {  // show the whole graph or, if it is much taller than wide, its full width
     const area = box(), zoom = Math.max(Math.min((cy.width() - 64) / area.w, (cy.height() - 96) / area.h), Math.min(0.35, (cy.width() - 64) / area.w));
     const top = area.h * zoom + 96 <= cy.height() ? (cy.height() - area.h * zoom) / 2 - area.y1 * zoom : cy.height() / 2;
     cy.viewport({ zoom, pan: { x: (cy.width() - area.w * zoom) / 2 - area.x1 * zoom, y: top } });
   }
-  function begin() {  // large enough to be read: from the left, with the best path in the middle
+  function begin() {  // show the left end in a readable size, with the best path in the middle
     const view = part(".graph").getBoundingClientRect(), area = box();
     const zoom = Math.min(1.4, Math.max((view.width - 48) / area.w, CLOSEST));
     const whole = area.h * zoom + 24 <= view.height;
@@ -296,7 +296,7 @@ function ninjaViewer(root, lattice) {
     canvas.height = view.height * dense;
     if (lattice.unit === "step" || !view.width) return;
     const pen = canvas.getContext("2d"), unit = lattice.frameShift === null ? 1 : 1 / lattice.frameShift;
-    const wide = lattice.frameWidth * unit * cy.zoom(), pan = cy.pan().x;  // pixels of a second, or of a frame
+    const wide = lattice.frameWidth * unit * cy.zoom(), pan = cy.pan().x;  // pixels per second or, if the frame shift is unknown, per frame
     const steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
     const step = steps.find((each) => each * wide >= 64 && (lattice.frameShift !== null || each >= 1)) || 10000;
     pen.scale(dense, dense);
@@ -321,7 +321,7 @@ function ninjaViewer(root, lattice) {
       control(side).textContent = side === "left" ? `‹ ${much}` : `${much} ›`;
     }
   }
-  function turn(side) {  // to the next part of the lattice
+  function turn(side) {  // scroll to the next part of the lattice
     const rest = side === "left" ? -(firstX * cy.zoom() + cy.pan().x) : lastX * cy.zoom() + cy.pan().x - cy.width();
     const pixels = Math.min(0.8 * cy.width(), rest + 24);
     cy.panBy({ x: side === "left" ? pixels : -pixels, y: 0 });
@@ -336,7 +336,7 @@ function ninjaViewer(root, lattice) {
     const matching = new Set();
     if (wanted) words.forEach((word, number) => { if (word.toLowerCase().includes(wanted)) matching.add(number); });
     hits = arcs.id.filter((_, place) => matching.has(arcs.word[place]));
-    const offBest = (arc) => ((arcs.marks[placeOf.get(arc)] & BEST) === 0 ? 1 : 0);  // those of the best path come first
+    const offBest = (arc) => ((arcs.marks[placeOf.get(arc)] & BEST) === 0 ? 1 : 0);  // arcs of the best path come first
     const start = (arc) => states.time[arcs.src[placeOf.get(arc)]];
     hits.sort((one, other) => offBest(one) - offBest(other) || start(one) - start(other) || one - other);
     hit = -1;
@@ -428,7 +428,7 @@ function ninjaViewer(root, lattice) {
   show(lattice.shown);
   spoken();
   overview();
-  cy.resize();  // the texts above the graph took some of its place
+  cy.resize();  // the texts above the graph have reduced its height
   begin();
   look();
 
@@ -439,7 +439,7 @@ function ninjaViewer(root, lattice) {
     total: () => arcs.id.length,
     toggle(name, on) { control(name).checked = on; mark(); },
     marked: (name) => cy.edges(`.on-${name}`).map((each) => arcs.id[each.data("place")]),
-    position(arc) {  // of an arc's middle, in the window
+    position(arc) {  // return the middle of an arc in window coordinates
       const middle = element(arc).renderedMidpoint(), view = part(".graph").getBoundingClientRect();
       return { x: view.left + middle.x, y: view.top + middle.y };
     },
