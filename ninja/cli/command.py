@@ -453,7 +453,7 @@ def refuse_without(option: str, dependent: Collection[str]) -> None:
 
 
 def refuse_all_but(names: Collection[str], reason: str) -> None:
-    """Raise `OptionError` if the command line contains options other than the named ones."""
+    """Raise `OptionError`, with a reason, if the command line contains options other than the named options."""
     others = {parameter.name or "" for parameter in click.get_current_context().command.params}.difference(names)
     if flags := given_on_command_line(others):
         raise OptionError(f"{reason}; omit {', '.join(flags)}")

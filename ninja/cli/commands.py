@@ -221,7 +221,7 @@ PROGRAMS = {
 
 
 def suggestions(name: str, known: "Iterable[str]", aliases: "dict[str, str]") -> list[str]:
-    """Suggest known names for an unknown name: the equivalent of another toolkit's name, else similar names."""
+    """Return the equivalent of a name from another toolkit or, if there is none, known names that are similar."""
     from difflib import get_close_matches
 
     known = set(known)

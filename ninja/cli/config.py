@@ -83,7 +83,7 @@ def _values(path: str, command: click.Command, only: Collection[str] | None) -> 
 
 
 def _kinds(option: click.Option) -> tuple[tuple[type, ...], str]:
-    """Return the types of an option's values in a TOML file, besides strings, and their description for messages."""
+    """Return ``(types, description)`` of the TOML values, besides strings, that an option accepts."""
     if isinstance(option.type, click.types.BoolParamType):
         return (bool,), "true or false"
     if isinstance(option.type, click.types.IntParamType):

@@ -153,7 +153,7 @@ def _context(
 
 
 def check_models(context: Context, old_lm: object) -> None:
-    """Raise `OptionError` if the command line contains an option of n-gram models, but no model that it applies to."""
+    """Raise `OptionError` if the command line contains an option of n-gram models without such a model."""
     if context.class_lm is None and old_lm is None:
         refuse_without("--class-lm or --old-lm", OF_MODELS)
     elif context.class_lm is None and context.augmentation is None:

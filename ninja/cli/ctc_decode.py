@@ -208,7 +208,11 @@ def ctc_decode(
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
-    """Return the symbol table in the file ``words``, else a table of the lexicon's words, else a `GrowingTable`."""
+    """Return the symbol table of the decoded words.
+
+    If ``words`` is set, it is read from this file. Otherwise, it contains the words of the lexicon or, without a
+    lexicon, grows as words appear.
+    """
     if words is not None:
         return SymbolTable.read(words)
     if lexicon is None:

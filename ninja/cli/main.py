@@ -107,7 +107,7 @@ class Commands(click.Group):
             raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by section."""
+        """Write the list of commands, divided into sections."""
         width = max(map(len, COMMANDS))
         for title, commands in SECTIONS.items():
             with formatter.section(title):

@@ -136,7 +136,7 @@ class Switch(click.Option):
     """
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return the extra items for the help, with the default in lower case as on the command line."""
+        """Return click's extra items for the help, with the default written as ``true`` or ``false``."""
         extra = super().get_help_extra(ctx)
         if "default" in extra:
             extra["default"] = extra["default"].lower()

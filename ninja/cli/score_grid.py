@@ -63,7 +63,7 @@ class Spelled(float):
     """A number that is printed as the user wrote it."""
 
     def __new__(cls, text: str) -> Spelled:
-        """Parse a number."""
+        """Parse a number and keep its spelling."""
         number = super().__new__(cls, text)
         number.text = str(text).strip()  # unpickling passes a float
         return number

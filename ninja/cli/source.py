@@ -287,7 +287,7 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
 
     Raises:
         OptionError: The sources have different scale files, and the user did not set both the acoustic scale and the
-            word penalty; or the LM scale is ``header``, but the sources have no HTK headers or different ones.
+            word penalty; or the LM scale is ``header``, but the sources have no HTK headers, or their scales differ.
     """
     files: CommandFiles = context.obj
     sources = files.sources.select(names)

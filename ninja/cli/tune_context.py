@@ -304,7 +304,7 @@ def search_options(options: RescoreOptions, load_options: LoadOptions) -> dict[s
 
 
 def changed_options(options: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return the options that differ from their defaults."""
+    """Return the named options that differ from their defaults."""
     defaults = type(options)()
     values = {name: getattr(options, name) for name in names}
     changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}

@@ -134,7 +134,7 @@ def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_si
 
 
 def _frame_shift(lattice: Lattice, frame_shift: float | None) -> float:
-    """Return the frame shift in seconds: the option if it is set, else the lattice's value, else the default."""
+    """Return ``frame_shift`` if it is set, and otherwise the frame shift of the lattice or the default, in seconds."""
     return frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
 
 
