@@ -267,7 +267,7 @@ class _Api:
     def _submit(
         self, body: bytes, query: list[tuple[str, str]], received: float, *, is_json: bool
     ) -> tuple[_Job, Submission]:
-        """Parse a rescoring request, and submit its lattice; called in a worker thread."""
+        """Parse a rescoring request, and submit its lattice; must be called in a worker thread."""
         options, scorer = self._options, self._scorer
         _refuse_query(query, is_json=is_json)
         request = from_json(body) if is_json else from_query(body, query)
@@ -299,7 +299,7 @@ class _Api:
     def _transcript(
         self, body: bytes, query: list[tuple[str, str]], *, is_json: bool
     ) -> tuple[_Correction, tuple[PhraseList, ...]]:
-        """Parse a correction request; called in a worker thread."""
+        """Parse a correction request; must be called in a worker thread."""
         options = self._options
         _refuse_query(query, is_json=is_json)
         request = correction_from_json(body) if is_json else correction_from_query(body, query)
@@ -397,7 +397,7 @@ class _Correction:
     is_value: bool  # whether the response contains the document as a JSON value, not as text
 
     def document(self, lattices: list[ListLattice], utterances: list[CorrectedUtterance]) -> dict[str, Any]:
-        """Return the JSON document of the response; called in a worker thread."""
+        """Return the JSON document of the response; must be called in a worker thread."""
         text = write_transcript(replace(self.transcript, lattices=tuple(lattices))).decode("utf-8", "surrogateescape")
         return {"transcript": _value(text) if self.is_value else text, "changes": change_records(utterances)}
 
@@ -411,7 +411,7 @@ class _Job:
     lattice: Lattice
 
     def content(self, rescored: Lattice, *, complete: bool) -> tuple[bytes, str]:
-        """Return ``(body, media type)`` of the response; called in a worker thread."""
+        """Return ``(body, media type)`` of the response; must be called in a worker thread."""
         scales, request = self.scorer.options_for(self.lattice).scales, self.request
         if request.to is None:
             return json_bytes(answer(rescored, scales, request.n, complete=complete)), "application/json"

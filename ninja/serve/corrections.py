@@ -126,7 +126,7 @@ class Corrections:
 
 
 def named_phrases(names: Sequence[str], lists: Mapping[str, tuple[PhraseList, ...]]) -> tuple[PhraseList, ...]:
-    """Return the phrases in the named lists of the server; raise `Problem` if there is no such list."""
+    """Return the phrases in the named lists of the server; raise `Problem` if a list does not exist."""
     for name in names:
         if name not in lists:
             available = f"available: {', '.join(lists)}" if lists else "this server has none"

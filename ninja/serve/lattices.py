@@ -208,8 +208,8 @@ def _named(name: str, known: Sequence[str], purpose: str) -> Format:
     """Return the format with a name or alias.
 
     Raises:
-        OptionError: It is not one of the known formats, or the name contains options, which are not allowed because
-            they may refer to files.
+        OptionError: The format is not one of the known formats, or the name contains options, which are not
+            allowed because they may refer to files.
     """
     for format in formats():
         if format.name in known and name in (format.name, *format.aliases):

@@ -139,7 +139,7 @@ def correction_from_json(content: bytes) -> CorrectRequest:
 
 
 def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
-    """Return the non-null fields of a JSON object."""
+    """Parse a JSON object, check its field names, and return the fields that are not null."""
     try:
         entry, has_double = loaded(content.decode("utf-8"))
     except ValueError as error:

@@ -214,7 +214,7 @@ class _ReadLimit(asyncio.Protocol):
 
 
 def _protocol(limit: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol with a limit in seconds for the head of a request, and for its answer."""
+    """Return uvicorn's HTTP protocol with a time limit, in seconds, for each request head and for each answer."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(_ReadLimit, H11Protocol):

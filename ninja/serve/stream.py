@@ -169,7 +169,7 @@ class Streams:
                 future.cancel()
 
     def _opened(self, message: str | bytes) -> _Stream:
-        """Create the session that the first message describes; called in a worker thread."""
+        """Create the session that the first message describes; must be called in a worker thread."""
         content = message if isinstance(message, bytes) else message.encode("utf-8", "surrogatepass")
         request = stream_request(content)
         check_phrases(request.entities, self._options.max_phrases)
@@ -222,7 +222,7 @@ class _Stream:
         return content
 
     def _parsed(self, message: str | bytes) -> tuple[Session, Lattice, bool]:
-        """Parse an update into ``(session, lattice, whether the update is final)``; called in a worker thread."""
+        """Parse an update into ``(session, lattice, whether it is final)``; must be called in a worker thread."""
         update = update_of(message, self.request)
         lattice = self._lattice_of(update)
         check_arcs(lattice, self._limits.max_lattice_arcs)
@@ -256,7 +256,7 @@ class _Stream:
         return self._lattice
 
     def _content(self, session: Session, rescored: Lattice, *, final: bool) -> str:
-        """Return the answer to an update; called in a worker thread."""
+        """Return the answer to an update; must be called in a worker thread."""
         partial = session.observe(rescored, final=final)
         return json.dumps(self._document(partial, final=final), allow_nan=False)
 

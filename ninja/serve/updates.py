@@ -98,7 +98,7 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
 
 
 def _frames(content: bytes, units: CtcUnits) -> npt.NDArray[np.float32]:
-    """Convert rows of 32-bit little-endian floating-point numbers to a matrix."""
+    """Convert rows of little-endian float32 numbers to a matrix [frames, units]."""
     size = 4 * len(units.names)
     if len(content) % size:
         raise Problem(

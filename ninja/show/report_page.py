@@ -151,7 +151,7 @@ class Histogram:
 
 
 def changes(change: Sequence[int]) -> Histogram:
-    """Return the histogram of changes in word errors."""
+    """Return a histogram of the utterances by change in word errors."""
     counts = Counter(max(-MAX_CHANGE, min(MAX_CHANGE, errors)) for errors in change)
     low, high = min(counts, default=0), max(counts, default=0)
     values = range(min(low, -1), max(high, 1) + 1)
@@ -173,7 +173,7 @@ def changes(change: Sequence[int]) -> Histogram:
 
 
 def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
-    """Return the histogram of lattice depths before and after rescoring; None if no depth is known."""
+    """Return a histogram of lattice depths before and after rescoring; None if no depth is known."""
     values = sorted([*before, *after])
     if not values:
         return None
