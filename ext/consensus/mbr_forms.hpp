@@ -8,7 +8,7 @@
 
 namespace ninja {
 
-// Forms are word ids, or negative numbers of parts of words.
+// Forms are word ids, or negative numbers of parts of words. All links with a form have the same lexical word.
 struct WrittenForms {
   std::vector<int32_t> form;      // [entries], the most probable form of each word in its bin, 0 for none
   std::vector<int32_t> whole;     // [entries], the most probable form that is a whole word, 0 for none
