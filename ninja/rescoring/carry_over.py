@@ -17,11 +17,11 @@ class CarryOver:
     """Assignment of utterances to recordings, and the number of words to carry over.
 
     Before the language model scores an utterance, it reads the best paths of the recording's earlier utterances, in
-    input order. Failed utterances contribute no words.
+    input order. Failed utterances contribute no words. Start times, if known, must not decrease within a recording.
     """
 
-    recording: Mapping[str, str] | None = None  # by key; None if all utterances belong to one recording
-    begin: Mapping[str, float] = field(default_factory=dict)  # seconds, by key; must not decrease within a recording
+    recording: Mapping[str, str] | None = None  # utterance id → recording; None: a single recording
+    begin: Mapping[str, float] = field(default_factory=dict)  # utterance id → start in seconds
     max_words: int = MAX_WORDS  # history length; 0 means no limit
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class CarryOver:
 
     @classmethod
     def from_utt2spk(cls, path: str | os.PathLike[str], max_words: int = MAX_WORDS) -> CarryOver:
-        """Read a Kaldi ``utt2spk`` file, and treat each speaker as a recording.
+        """Read a Kaldi ``utt2spk`` file; each speaker is treated as one recording.
 
         Raises:
             FormatError: A line does not have two fields, or an utterance occurs twice.

@@ -19,7 +19,7 @@ from ninja.rescoring.models import VocabularyCheck
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.utterances import RescoreReport
 
-ASSUMED_SHIFT = 0.01  # seconds per frame, as in readers and writers
+ASSUMED_SHIFT = 0.01  # seconds per frame of lattices without a frame shift; readers and writers assume the same
 
 Record = dict[str, Any]  # JSON
 
@@ -47,7 +47,7 @@ class ReportingRescorer:
         return self._reported(lattices, lambda source: self._rescorer.on_threads(source, log, num_threads))
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """See `Rescorer.vocabulary_check`."""
+        """Return a check of how well the models cover the words in the lattices; see `Rescorer.vocabulary_check`."""
         return self._rescorer.vocabulary_check(log)
 
     def _reported(
@@ -62,7 +62,7 @@ class ReportingRescorer:
 
         for key, result in rescore(source()):
             first, before = waiting.popleft()
-            while first != key:  # the lattice failed
+            while first != key:  # a lattice without a result has failed
                 first, before = waiting.popleft()
             if (record := changes(before, result, self._scales)) is not None:
                 self._take(record)

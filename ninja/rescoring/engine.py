@@ -3,7 +3,7 @@
 Results are returned in input order, and do not depend on the other utterances in flight. With several threads, each
 thread takes the next utterance when its batch has capacity. Each thread calls a separate copy of the model; the copies
 share the weights. The lattices in a search are divided into two halves: while the language model scores one half in a
-separate thread, the other half is expanded; then they swap.
+separate thread, the other half is expanded; then the two halves change roles.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Engine(Source):
         self.options = options
         self.queue = queue
         self.report = report
-        self.num_threads = num_threads  # 1 is used if a model has no `LanguageModel.twin`
+        self.num_threads = num_threads  # reduced to 1 if `LanguageModel.twin` returns None
         self.batch_arcs = options.batch_arcs  # per thread
         self.in_flight = InFlight()
         self._steps: Generator[None, None, None] | None = None
 
     def _poll(self) -> Utterance | None:
-        """Return the next utterance that was rescored or failed, in input order; those with a future are skipped."""
+        """Return the next rescored or failed utterance in input order; utterances with a future are skipped."""
         if self._steps is None:
             ahead = self.source.read_ahead(self.options.batch_arcs)
             if not ahead:
@@ -71,7 +71,7 @@ class Engine(Source):
             self._steps = self._start()
         while True:
             while (utterance := self.in_flight.pop_done()) is not None:
-                if utterance.result is not None or utterance.error is not None:  # otherwise it was delivered
+                if utterance.result is not None or utterance.error is not None:  # its future has no result
                     return utterance
             if next(self._steps, True):  # a step yields None, so True means that no step is left
                 self.has_ended = True
@@ -101,7 +101,7 @@ class Engine(Source):
 
     @abstractmethod
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
-        """Rescore utterances with a language model in steps; yield after each step, which may complete utterances."""
+        """Rescore utterances with a language model; yield after each step, in which any number of them can finish."""
 
     def next_utterance(self, most_arcs: float) -> Utterance | None:
         """Return the next utterance to rescore; None if none is available yet or too many arcs are in flight."""
@@ -115,11 +115,11 @@ class Engine(Source):
             if utterance is None:
                 self.in_flight.has_ended = self.source.has_ended
                 return None
-            if utterance.result is not None:  # the result of the previous pass
+            if utterance.result is not None:  # the previous pass rescored it; this pass starts from the result
                 utterance.lattice, utterance.result, utterance.is_done = utterance.result, None, False
                 utterance.recording, utterance.history = None, ()
             self.in_flight.add(utterance)
-            if utterance.error is not None:  # it failed in an earlier stage
+            if utterance.error is not None:  # an earlier stage failed
                 continue
             try:
                 if self.queue.enter(utterance):
@@ -130,7 +130,7 @@ class Engine(Source):
                 self.fail(utterance, error)
 
     def finish(self, utterance: Utterance, result: Lattice, words: Sequence[int] = ()) -> None:
-        """Set the result of an utterance and carry its words over to the next utterance in the recording."""
+        """Set the result of an utterance, and add `words` to the history for the next utterance in the recording."""
         result = as_list_of(utterance.lattice, reverse(result) if self.options.backward else result)
         with self.in_flight.lock:
             if utterance.future is not None:
@@ -158,7 +158,7 @@ class Engine(Source):
                 utterance.release()
 
     def note(self, notes: list[str]) -> None:
-        """Move a model's notes to the report."""
+        """Add the notes of a language model to the report, and remove them from the list."""
         with self.in_flight.lock:
             while notes:
                 self.report.note(notes.pop(0))
@@ -182,7 +182,7 @@ def on_threads(jobs: Sequence[Generator[None, None, None]], in_flight: InFlight)
                     events.put(None)
                     if is_stopped.is_set():
                         break
-        except BaseException as error:  # raised in the caller's thread
+        except BaseException as error:  # the caller's thread raises the error
             event = error
         events.put(event)
 
@@ -211,7 +211,7 @@ def on_threads(jobs: Sequence[Generator[None, None, None]], in_flight: InFlight)
         in_flight.stop()
         until = time.monotonic() + SECONDS_TO_STOP
         for thread in threads:
-            if thread.ident is not None:  # the thread was started; if it still waits for its source, it is abandoned
+            if thread.ident is not None:  # started; a thread that still waits for its source is abandoned
                 thread.join(max(0.0, until - time.monotonic()))
         if torch is not None:
             torch.set_num_threads(torch_threads)
@@ -246,7 +246,7 @@ class _HalfBatch:
     def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
         self.utterances: dict[int, Utterance] = {}  # by the number that the expander assigned
-        self.num_arcs = 0  # number of arcs of all utterances
+        self.num_arcs = 0  # total number of arcs of the utterances
         self.answers: Future[Answers] | None = None
 
 
@@ -373,7 +373,7 @@ class SearchEngine(Engine):
                 half.expander.remove(number)
 
     def _abandon(self, half: _HalfBatch) -> None:
-        """Release all slots, for example when the run is stopped."""
+        """Release all language model histories of an unfinished half, for example when the run is stopped."""
         if half.answers is not None and half.answers.exception() is None:
             slots, logprob, _ = half.answers.result()
             half.expander.scatter(slots, logprob)
@@ -431,9 +431,10 @@ PUSHFORWARD = Algorithm("pushforward", SearchOptions, SearchEngine, "hypotheses 
 def with_replaced_costs(
     source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
 ) -> Lattice:
-    """Replace the graph costs, and remove arcs and final states that were not scored: their new costs are infinite.
+    """Replace the graph costs of a lattice; an infinite new cost removes the arc or makes the state non-final.
 
     Args:
+        source: Lattice from which all other fields are taken.
         graph: New graph costs, [num_arcs].
         final_graph: New final graph costs, [num_states].
     """

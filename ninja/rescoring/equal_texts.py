@@ -27,7 +27,7 @@ def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | No
         ``(lattice, number of removed hypotheses)``.
     """
     if not isinstance(lattice, ListLattice) or np.unique(lattice.dst).size < lattice.num_arcs:
-        return lattice, 0  # not an n-best list, or no longer a tree
+        return lattice, 0  # the lattice is not an n-best list, or is not a tree
     groups = _paths_by_words(lattice, forms)
     num_merged = sum(len(states) - 1 for states, _, _ in groups)
     if num_merged <= 0:
@@ -58,7 +58,7 @@ def _paths_by_words(lattice: Lattice, forms: LexicalTable | None) -> list[tuple[
     graph_cost = [0.0] * lattice.num_states
     acoustic_cost = [0.0] * lattice.num_states
     longer: dict[tuple[int, int], int] = {}
-    for src, dst, word, graph, acoustic in arcs:  # a state is entered before it is left
+    for src, dst, word, graph, acoustic in arcs:  # in topological order
         text_id = history[src]
         for lexical in (word,) if forms is None else forms.form(word):
             text_id = text_id if lexical == EPSILON else longer.setdefault((text_id, lexical), len(longer) + 1)

@@ -32,7 +32,7 @@ Direction = Literal["forward", "backward"]
 Model = LanguageModel | Mixture | None
 WordMaps = Callable[[SymbolTable], Sequence[WordMap]]
 NEW, OLD = "the language model", "the old language model"
-ENOUGH_LATTICES = 100  # lattices of a file after which a model may be refused before the file ends
+ENOUGH_LATTICES = 100  # number of lattices after which a file can be rejected before it ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class ModelFiles:
     models: Sequence[str | os.PathLike[str] | None] = (None,)  # see ninja.lm.load; empty to use only the old model
     old_lm: str | os.PathLike[str] | None = None
     mixture: How = "loglinear"
-    weights: Sequence[float] = ()  # one per model  [default: equal, or the LM weight for each pass]
+    weights: Sequence[float] = ()  # one per model  [default: equal; with directions, the LM weight of the options]
     directions: Sequence[Direction] = ()  # direction in which each model reads sentences
     device: str = "auto"  # auto, cpu, cuda, cuda:1, "cuda:0,cuda:1", …
-    load_options: LoadOptions = DEFAULTS  # its device and words are ignored
+    load_options: LoadOptions = DEFAULTS  # `device` and `words` are ignored
 
     def __post_init__(self) -> None:
         """Validate the number of weights and directions."""
@@ -108,7 +108,7 @@ def load_model(
     try:
         return open_model(path, options)
     except (ModelError, OptionError) as error:
-        if isinstance(error, ModelError) and error.of_run:  # from a server, which does not need a symbol table
+        if isinstance(error, ModelError) and error.of_run:  # a server needs no symbol table
             raise
         try:
             lm = open_model(path, replace(options, words=words))
@@ -159,9 +159,17 @@ class BoundModels:
         maps: Sequence[WordMap] = (),
         prompts: Prompts | None = None,
     ) -> None:
-        """Combine the new model with the old model, which gets weight -1.
+        """Combine the new model with the old model, whose weight is -1.
 
-        If there is no old model and `maps` contains the word map of `lm`, this map is used.
+        Args:
+            lm: The new model.
+            old_lm: The old model.
+            options: Options of the pass.
+            maps: Word maps from an earlier vocabulary check; without an old model, the map for `lm` is reused.
+            prompts: Prompts of the utterances.
+
+        Raises:
+            OptionError: There is neither a new nor an old model.
         """
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
@@ -181,7 +189,7 @@ class BoundModels:
         self._parts: Sequence[WordMap] = ()
 
     def for_threads(self, count: int) -> list[BoundModels]:
-        """Copy the bound models for each model that `LanguageModel.for_threads` returns; call `bind` first."""
+        """Return one copy of the bound models per model in `LanguageModel.for_threads`; `bind` must be called first."""
         copies = []
         for lm in self.lm.for_threads(count):
             bound = copy.copy(self)
@@ -193,12 +201,12 @@ class BoundModels:
 
     @property
     def lm(self) -> LanguageModel:
-        """The model used in the search; a mixture is created by the first call of `bind` or `of`."""
+        """The model used in the search; if it is a mixture, it exists only after a call of `bind` or `of`."""
         assert self._lm is not None, "no symbol table is known yet"
         return self._lm
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Map the arcs of a lattice to words in the model.
+        """Map the word of each arc in a lattice to a word of the model.
 
         Returns:
             ``(ids, costs)``: the model's word id of each arc, -1 for no word, int32 [num_arcs]; and the cost of each
@@ -218,7 +226,7 @@ class BoundModels:
         return words_and_costs
 
     def prompt_ids(self, key: str) -> tuple[int, ...]:
-        """Return a tuple that contains the id of the utterance's prompt; empty if it has no prompt.
+        """Return a tuple with the model's id for the utterance's prompt; the tuple is empty if there is no prompt.
 
         Raises:
             LatticeError: The utterance is missing from the prompts.
@@ -262,7 +270,7 @@ class BoundModels:
         return [*unbound.named_models()] if isinstance(unbound, Mixture) else [(NEW, unbound)]
 
     def _bound(self, lattice: Lattice, words: SymbolTable) -> WordMap:
-        """Return the map from a lattice's symbol table to the model's words; it covers the words in the lattice."""
+        """Return a map from the symbol table `words` to the model's words that covers all words in the lattice."""
         if self._map is not None and self._map.words is words and self._map.covers(lattice):
             return self._map
         options = self._options
@@ -279,7 +287,7 @@ class BoundModels:
         self._parts = tuple(self._lm.parts())
         vocabulary = self._lm.vocabulary
         entries = dict(words)
-        if vocabulary is not words and vocabulary.ids(entries) != list(entries.values()):  # the ids differ
+        if vocabulary is not words and vocabulary.ids(entries) != list(entries.values()):
             self._parts = tuple(
                 WordMap(words, part.lm, part.unk_penalty, map_words=tuple(part.mapped), name=part.name)
                 for part in self._parts
@@ -309,17 +317,20 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
     if first.words is None:
         raise VocabularyError("the lattices have no symbol table; specify the words.txt with which they were created")
     count = np.zeros(0, np.int64)
-    for lattice in chain([first], source):  # the symbol table may grow meanwhile
+    for lattice in chain([first], source):  # reading a lattice can add words to the symbol table
         count = _count_words(count, lattice)
     return WordMap(first.words, lm, unk_penalty).coverage_of(count)
 
 
 def _count_words(count: npt.NDArray[np.int64], lattice: Lattice) -> npt.NDArray[np.int64]:
-    """Add the number of arcs with each word of a lattice to `count`, and return it; it is extended if it is too short.
+    """Count the arcs of a lattice per word id, and add the numbers to `count`.
 
     Args:
-        count: Number of arcs by word id, which is changed.
+        count: Number of arcs for each word id; changed in place if it is long enough for all word ids.
         lattice: A lattice with a symbol table.
+
+    Returns:
+        The new counts: `count` or, if it is too short, a longer array.
     """
     assert lattice.words is not None
     size = int(lattice.word.max(initial=0)) + 1
@@ -330,7 +341,7 @@ def _count_words(count: npt.NDArray[np.int64], lattice: Lattice) -> npt.NDArray[
 
 
 class VocabularyCheck:
-    """Counter for words that are unknown to the models, per file and per run; rejects files with too many of them.
+    """Check that counts the words unknown to the models, and rejects files with too many unknown words.
 
     A file is rejected if too many arcs have words that are unknown to a model, or if every lattice contains a word
     that is unknown to a model without <unk>. This is tested after the first hundred lattices and at the end of the
@@ -356,12 +367,12 @@ class VocabularyCheck:
         self._max_unknown = max_unknown
         self._cover = cover
         self._words: SymbolTable | None = None
-        self._count: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # arcs per word of the table since `_sum_up`
+        self._count: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # arcs per word id since `_sum_up`
         self._file: str | None = None
-        self._num_lattices = 0  # in the current file
+        self._num_lattices = 0  # number of lattices read from the current file
         self._num_judged = 0  # number of models, counted from the first, whose coverage is tested
         self._all_fail = True  # whether every lattice of the file has a word that a model without <unk> lacks
-        self._of_file: tuple[Coverage, ...] = ()  # one per model
+        self._of_file: tuple[Coverage, ...] = ()  # coverage of the words in the current file, one per model
         self._of_single: tuple[Coverage, ...] = ()  # coverages of all files that contain a single lattice
 
     def __call__(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
@@ -427,7 +438,7 @@ class VocabularyCheck:
             self._refuse_without_unk(self._of_file)
 
     def _sum_up(self) -> None:
-        """Add the counts for the file to each model's coverage."""
+        """Add the counted words to each model's coverage of the current file, and reset the counts."""
         if self._words is not None and self._count.any():
             judged = self._word_maps(self._words)
             self._num_judged = len(judged)
@@ -461,7 +472,7 @@ class VocabularyCheck:
                 raise unknown_words(coverage, self._max_unknown, file)
 
     def _refuse_without_unk(self, coverages: Sequence[Coverage]) -> None:
-        """Reject a model without <unk> if it cannot score any lattice in the file."""
+        """Raise `VocabularyError` if a model without <unk> cannot score any lattice in the file."""
         for coverage in coverages[: self._num_judged] if self._all_fail else ():
             if coverage.lacking and not coverage.has_unk:
                 raise VocabularyError(f"{coverage.facts}; the model has no <unk>: {coverage.advice}", self._file)

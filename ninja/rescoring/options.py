@@ -17,10 +17,10 @@ from ninja.lm.word_map import WordMapping
 Output = Literal["lattice", "input", "best"]
 LookAhead = Literal["calibrated", "first-pass", "none"]
 
-LARGEST = 2**31 - 1  # the kernel counts in int32
+LARGEST = 2**31 - 1  # the kernel stores counts as int32
 MAX_ARCS = 10_000_000  # maximum number of arcs per expanded lattice, to limit memory
 DEFAULT_ALGORITHM = "arcbeam"
-DEFAULT_LIST_ALGORITHM = "nbest"  # for n-best lists
+DEFAULT_LIST_ALGORITHM = "nbest"  # default algorithm for n-best lists
 DEFAULT_MERGE_ORDER = 5
 
 Default = TypeVar("Default")
@@ -135,7 +135,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
         "Write the expanded lattice, the input lattice with new graph costs, or the best path.",
         choices=get_args(Output),
     )
-    batch_arcs: int = option(200_000, "Maximum number of arcs in the lattices that are processed at once.", 1)
+    batch_arcs: int = option(200_000, "Maximum number of arcs in the lattices of one batch.", 1)
 
     def __post_init__(self) -> None:
         """Validate the values."""
@@ -212,11 +212,11 @@ class Algorithm:
     name: str
     options: type[Any]  # a base class of `RescoreOptions`; its `section` is the heading in the help
     make_engine: Callable[..., Any]  # takes the arguments of `Engine` and returns an `Engine`
-    about: str  # for the help
-    beam: float = 6.0  # default
-    prune_beam: float | None = None  # default; None means beam + 2
-    max_hyps: int = 0  # default
-    scores_sentences: bool = False  # works with models that can score only whole sentences
+    about: str  # short description for help texts
+    beam: float = 6.0  # default value of the option
+    prune_beam: float | None = None  # default value of the option; None means beam + 2
+    max_hyps: int = 0  # default value of the option
+    scores_sentences: bool = False  # whether models that can score only whole sentences are supported
     history_words: Callable[[Any], int] = merge_order
 
 

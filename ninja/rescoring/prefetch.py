@@ -26,7 +26,7 @@ class Prefetch(Source):
         self._pairs = pairs(lattices)
         self._requests: SimpleQueue[bool] = SimpleQueue()  # True requests one more lattice, False ends the thread
         self._items: SimpleQueue[Keyed | BaseException] = SimpleQueue()
-        self._requested = 0.0  # time of the pending request, 0 if there is none
+        self._requested = 0.0  # time of the pending request; 0 if no request is pending
         self._item: Keyed | BaseException | None = None  # the reply to the pending request
         self._thread: threading.Thread | None = None
 
@@ -64,7 +64,7 @@ class Prefetch(Source):
         if self._requested:
             return
         if self._thread is None:
-            arguments = (self._pairs, self._requests, self._items)  # not `self`, so that it can be garbage-collected
+            arguments = (self._pairs, self._requests, self._items)  # without `self`, which can then be freed
             self._thread = threading.Thread(target=_read, args=arguments, name="ninja-prefetch", daemon=True)
             self._thread.start()
         self._requested = time.monotonic()
@@ -82,7 +82,7 @@ def _read(lattices: Iterator[Keyed], requests: SimpleQueue[bool], items: SimpleQ
             items.put(next(lattices))
     except StopIteration:
         items.put(_End())
-    except BaseException as error:  # raised in the caller's thread
+    except BaseException as error:  # the caller's thread raises the error
         items.put(error)
     finally:
         lattices.close()  # type: ignore[attr-defined]

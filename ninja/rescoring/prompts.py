@@ -15,8 +15,8 @@ class Prompts:
     """One prompt for all utterances, or one per utterance; models without prompt support ignore prompts."""
 
     text: str = ""  # prompt of all utterances, if `by_key` is None
-    by_key: Mapping[str, str] | None = None  # prompt of each utterance; an empty text is no prompt
-    path: str | None = None  # file of `by_key`, for messages
+    by_key: Mapping[str, str] | None = None  # utterance id → prompt; an empty string means no prompt
+    path: str | None = None  # file from which `by_key` was read, for messages
 
     @classmethod
     def from_table(cls, path: str | os.PathLike[str], column: int | str = 2) -> Prompts:
@@ -77,6 +77,6 @@ class Prompts:
 
 
 def _unescaped(text: str) -> str:
-    """Replace escape sequences in a field."""
+    r"""Replace the escape sequences ``\n``, ``\t`` and ``\\`` with the characters that they represent."""
     parts = (part.replace("\\n", "\n").replace("\\t", "\t") for part in text.split("\\\\"))
     return "\\".join(parts)

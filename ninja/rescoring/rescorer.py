@@ -53,7 +53,7 @@ Pass = tuple[Model, RescoreOptions]
 
 @dataclass(slots=True)
 class _Pass:
-    """A rescoring pass: a model, which is bound to the words in the lattices, and its options and `RecordingQueue`."""
+    """A rescoring pass: a model, the same model bound to the words in the lattices, its options, and its queue."""
 
     lm: Model
     models: BoundModels
@@ -119,7 +119,7 @@ class Rescorer:
         self.carry_over = carry_over
         self.prompts = prompts
         self.context = context
-        self._maps: tuple[SymbolTable, int, Sequence[WordMap]] | None = None  # last table, its size, and its maps
+        self._maps: tuple[SymbolTable, int, Sequence[WordMap]] | None = None  # table, its size, word maps
         self._forms: LexicalForms | None = None
         self._models: list[Pass] = [] if isinstance(lm, ModelFiles) else [(lm, self.options)]
         self._live_passes: list[_Pass] = []  # for submitted lattices
@@ -208,7 +208,7 @@ class Rescorer:
         While ``max_waiting`` lattices are in flight, the coroutine waits without blocking a thread. Cancelling the
         coroutine frees its slot.
         """
-        import asyncio  # only needed here
+        import asyncio  # imported here because no other method needs it
 
         service = self._opened(entities)
         utterance, future = service.utterance(lattice, entities, None)
@@ -326,7 +326,7 @@ class Rescorer:
             return self._service
 
     def _new_service(self) -> Service:
-        from ninja.rescoring.service import Service  # not needed to rescore files
+        from ninja.rescoring.service import Service  # imported here because rescoring files does not need it
 
         return Service(
             lambda source, report: self._rescored(source, report, self._live_passes),
@@ -372,14 +372,17 @@ class Rescorer:
         """Yield the utterances that were rescored or failed in input order, except those with futures.
 
         Args:
-            passes: List of passes; an empty list is filled in place once the models are loaded.
+            source: Source of the utterances.
+            report: Report to which counts and notes are added.
+            passes: List of passes; if it is empty, the passes are appended once the models are loaded.
+            num_threads: Number of threads.
         """
         source = self._prepared(source, report)
         yield from source.failures()
         first = source.first()
         if first is None:
             return
-        if not self._models:  # not loaded yet by the vocabulary check
+        if not self._models:  # the vocabulary check has not loaded them
             self._load(first.lattice.words, report)
         self._read_forms(report)
         if not passes:

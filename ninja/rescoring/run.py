@@ -99,9 +99,9 @@ def iterate(
 
 def _run(rescorer: Rescorer, lattices: Iterable[Keyed], report: RescoreReport | None) -> Iterator[Keyed]:
     report = RescoreReport() if report is None else report
-    # Lattices of a list are not read by a thread, so that batches do not depend on the load of the machine.
+    # A list is not read in a thread, because batches would then depend on the load of the machine.
     source = IterableSource(lattices) if isinstance(lattices, Sequence) else Prefetch(lattices)
-    results = rescorer._results(source, report)  # refuses conflicting options
+    results = rescorer._results(source, report)  # raises an error if options conflict
 
     def counted() -> Iterator[Keyed]:
         with closing(results):  # type: ignore[type-var]

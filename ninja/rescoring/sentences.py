@@ -35,7 +35,7 @@ TOO_MANY_WORDS = (
     "or prune_beam"
 )
 DEFAULT_NUM_BEST = 100
-NO_NODE = -2  # marks arcs without a word and states that are not final
+NO_NODE = -2  # trie node of arcs without a word, and of states that are not final
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -151,7 +151,7 @@ def unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int
     branch = tree.add(arcs, begin)  # tree branch of each arc of each path
     arc, above = tree.word, tree.parent  # arc and parent of each branch; branch b enters state b + 1
 
-    # The same paths as word sequences: the model's words, each followed by </s>.
+    # The word sequences of the paths, as word ids of the model, each followed by </s>.
     word = np.insert(lm_word[arcs], begin[1:], eos)
     spoken = word >= 0
     spoken_begin = np.concatenate([[0], np.cumsum(spoken)])[begin + np.arange(begin.size)]
@@ -184,7 +184,7 @@ class Unfolding:
 
     utterance: Utterance
     source: Lattice  # the lattice before unfolding
-    extra: Floats  # [num_arcs of source], word costs in addition to the model's score
+    extra: Floats  # [number of arcs in source], cost of each arc in addition to the model's score
     unfolded: Unfolded
 
 
@@ -276,7 +276,7 @@ class SentenceEngine(Engine):
                 self.fail(unfolding.utterance, error)
 
     def _below(self, forest: WordTrie, unfolding: Unfolding) -> int:
-        """Return the trie node of the words that precede an utterance; -1 if there are none."""
+        """Add the words that the model reads before an utterance to the trie; return their last node, or -1 if none."""
         context = np.array(unfolding.utterance.first_words, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 

@@ -25,13 +25,13 @@ CLOSED = "this Rescorer was closed before the lattice was rescored; create a new
 
 
 class Service(Source):
-    """Lattices in flight, each of which occupies a slot, and the thread that rescores them.
+    """The lattices in flight, the slots that they occupy, and the thread that rescores the lattices.
 
-    The service is itself the `Source` that `run` reads.
+    A service is also the `Source` from which `run` reads utterances.
 
     Args:
         run: Function that rescores the utterances from a source and sets the results of their futures.
-        reset: Function that is called when a run has failed, before its utterances are rescored one by one.
+        reset: Function that is called after a failed run, before each of its utterances is rescored separately.
         batch_arcs: Number of arcs at which a waiting batch starts immediately.
         max_latency: Time in seconds that a batch waits for more lattices if none is in flight.
         max_waiting: Number of slots.
@@ -97,7 +97,10 @@ class Service(Source):
         return len(self._running)
 
     def slot(self) -> Future[None]:
-        """Return a future that is done once a slot is reserved; then `put` an utterance or `release` the slot.
+        """Request a slot for an utterance.
+
+        Returns:
+            A future that is done once the slot is reserved. The caller must then call `put` or `release`.
 
         Raises:
             ClosedError: The service is closed, or was created before this process was forked.
@@ -132,12 +135,12 @@ class Service(Source):
                 f"{self._max_waiting} lattices are in flight, and none finished within {timeout} s; "
                 "submit fewer, or use a longer timeout"
             ) from None
-        except BaseException:  # Ctrl-C, for example
+        except BaseException:  # for example, KeyboardInterrupt
             self.release(slot)
             raise
 
     def release(self, slot: Future[None]) -> None:
-        """Free a slot, or stop waiting for it."""
+        """Free a reserved slot, or withdraw the request for a slot that is not reserved yet."""
         with self._changed:
             self._for_slot.pop(slot, None)
         if not slot.cancel() and slot.exception() is None:
@@ -164,7 +167,7 @@ class Service(Source):
         raise ClosedError(CLOSED)
 
     def shut(self, timeout: float | None) -> None:
-        """Reject further lattices and finish those in flight; unfinished futures fail after `timeout` seconds."""
+        """Reject further lattices and finish the lattices in flight; after `timeout` seconds, open futures fail."""
         if os.getpid() != self._process:  # the lattices belong to the parent process; the lock's state is undefined
             return
         with self._changed:
@@ -215,7 +218,7 @@ class Service(Source):
                 if slot.set_running_or_notify_cancel():
                     self._free -= 1
                     slots.append(slot)
-        for slot in slots:  # outside the lock, as this runs the callbacks of the futures
+        for slot in slots:  # outside the lock, because this runs the callbacks of the futures
             slot.set_result(None)
 
     # The following methods are called from the service's thread.
@@ -227,7 +230,7 @@ class Service(Source):
                 self._finish(self)
             except _Aborted:
                 return
-            except BaseException as error:  # any error, as every future must complete
+            except BaseException as error:  # all errors, because every future must complete
                 failure = error
             if failure is not None:
                 self._rescore_alone(failure)

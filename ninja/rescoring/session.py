@@ -34,16 +34,16 @@ class StreamOptions:
     )
 
     def __post_init__(self) -> None:
-        check_range("agreement", self.agreement, least=1, most=1000)  # the words of this many updates are stored
+        check_range("agreement", self.agreement, least=1, most=1000)  # limited, because this many updates are stored
         check_range("min_posterior", self.min_posterior, least=0, most=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The answer to an update: the best words in the current lattice."""
+    """Result of an update: the best words in the current lattice."""
 
-    words: tuple[str, ...]
-    num_stable: int  # words[:num_stable] are stable; the others may change
+    words: tuple[str, ...]  # words on the best path
+    num_stable: int  # words[:num_stable] are stable; the other words may change
     num_changed: int  # number of stable words of the previous update that have changed or disappeared
     lattice: Lattice  # the rescored lattice
 
@@ -62,9 +62,9 @@ class Session:
     """Session for an utterance that is still being spoken; created by `Rescorer.session`.
 
     Each update contains the whole lattice up to that time. It is rescored like any other lattice, except that the
-    language model computes only histories and words that no earlier lattice contained. The lattice in the answer to
-    the last update is identical to the result of `Rescorer.submit`. A session is not thread-safe, but different threads
-    can use different sessions.
+    language model computes only histories and words that no earlier lattice contained. The lattice that the last update
+    returns is identical to the result of `Rescorer.submit`. A session is not thread-safe, but different threads can use
+    different sessions.
 
     Args:
         submit: Function that submits a lattice for rescoring.
@@ -76,7 +76,7 @@ class Session:
         self._submit = submit
         self._scales = scales
         self._options = options
-        self._earlier: list[tuple[str, ...]] = []  # words of the last updates
+        self._earlier: list[tuple[str, ...]] = []  # words of the last `agreement` updates
         self._stable: tuple[str, ...] = ()
         self._is_final = False
 
@@ -94,7 +94,7 @@ class Session:
         return self.observe(self.submit(lattice).result(), final=final)
 
     def submit(self, lattice: Lattice) -> Submission:
-        """Submit the current lattice without waiting; pass the result of the future to `observe`.
+        """Submit the current lattice without waiting; the caller must pass the result of the future to `observe`.
 
         Raises:
             ClosedError: The final lattice has already been submitted, or the Rescorer is closed.
@@ -158,15 +158,15 @@ def prefix_posteriors(lattice: Lattice, words: Sequence[int], scales: Scales) ->
     of_state = paths.state.tolist()
     arcs = list(zip(lattice.dst.tolist(), lattice.word.tolist(), paths.conditional(lattice.dst).tolist(), strict=True))
     begin = lattice.arc_begin.tolist()
-    # By state and n: the fraction of the paths to the state that have the first n words.
+    # shares[state][n]: posterior fraction of the paths to the state whose words are the first n words.
     shares: list[dict[int, float]] = [{} for _ in range(lattice.num_states)]
     shares[0][0] = 1.0
     posterior = [0.0] * len(words)
     for state, by_length in enumerate(shares):
         if not by_length:
             continue
-        shares[state] = {}  # no longer needed; storing all would take quadratic memory
-        if len(by_length) > MAX_LENGTHS:  # this lowers posteriors, which can only delay words
+        shares[state] = {}  # freed, because the shares of all states would take quadratic memory
+        if len(by_length) > MAX_LENGTHS:  # this lowers posteriors, so words can only become stable later
             by_length = dict(heapq.nlargest(MAX_LENGTHS, by_length.items(), key=lambda item: item[1]))
         for to, word, of_paths in arcs[begin[state] : begin[state + 1]]:
             for length, share in by_length.items():

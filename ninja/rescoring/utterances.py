@@ -30,7 +30,7 @@ from ninja.rescoring.models import Model, VocabularyCheck
 
 RELEASED = Lattice.from_arrays("", [0, 0], [], [], [], [], [0.0])
 MIN_ARCS = 500  # smaller lattices are never reported as ambiguous
-MAX_SHARE = 0.5  # fraction of ambiguous arcs; determinized lattices have none
+MAX_SHARE = 0.5  # largest fraction of epsilons or repeated words in a lattice that counts as determinized
 ADVICE = (
     "some lattices are not determinized: more than half of their arcs have no word, or more than half repeat the word "
     "of another arc from the same state, so rescoring takes many times as long; run ninja prune and ninja "
@@ -39,14 +39,14 @@ ADVICE = (
 
 
 class Submission(Future[Lattice]):
-    """The future for a submitted lattice; once it is done, `is_complete` is True if the search was complete."""
+    """Future for a submitted lattice; once it is done, `is_complete` tells whether the search was completed."""
 
     is_complete = True  # False if the deadline expired before the search ended
 
 
 @dataclass(slots=True, eq=False)
 class Utterance:
-    """A lattice in flight: it has been read or submitted, and its result has not been returned yet."""
+    """A lattice that has been read or submitted, and whose result has not been returned yet."""
 
     lattice: Lattice
     entities: Any = None  # phrases of this utterance, for the context stage
@@ -60,7 +60,7 @@ class Utterance:
     is_prepared: bool = False  # see `Preparation`
     is_done: bool = False
     result: Lattice | None = None
-    error: NinjaError | None = None  # if the lattice was not submitted; otherwise, the future has the error
+    error: NinjaError | None = None  # None if the lattice was submitted, because the future then has the error
 
     @property
     def key(self) -> str:
@@ -91,7 +91,7 @@ class Utterance:
                 self.future.set_result(result)
 
     def release(self) -> None:
-        """Free the lattices of a delivered utterance; the utterance stays in the queue until earlier ones are done."""
+        """Free the lattices of an utterance whose future is done; it stays queued behind unfinished utterances."""
         self.lattice, self.result, self.phrases, self.future = RELEASED, None, None, None
 
 
@@ -124,8 +124,8 @@ class Source(ABC):
     def read_ahead(self, num_arcs: int = 0) -> Sequence[Utterance]:
         """Return the next utterances without consuming them.
 
-        Read at least one utterance, and then more utterances until they have `num_arcs` arcs in total or no more are
-        available yet.
+        At least one utterance is read if it is available, and then further available utterances until they have
+        `num_arcs` arcs in total.
         """
         arcs = sum(utterance.lattice.num_arcs for utterance in self._ahead)
         while not self._ahead or arcs < num_arcs:
@@ -144,7 +144,7 @@ class Source(ABC):
         return self._ahead[0]
 
     def failures(self) -> Iterator[Utterance]:
-        """Yield the utterances before the first one that has not failed; `first` then returns the latter."""
+        """Yield the failed utterances before the next one without an error, which `first` then returns."""
         while (utterance := self.first()) is not None and utterance.error is not None:
             yield self._ahead.popleft()
 
@@ -188,7 +188,7 @@ class RescoreReport(Log):
     merged: int = 0  # n-best hypotheses that were merged into another one with the same text
     left_out: int = 0  # n-best hypotheses beyond num_best, which are dropped
     coverages: tuple[Coverage, ...] = ()  # coverage of the words of all lattices, one per language model
-    vocabulary: VocabularyCheck | None = None  # set by the caller, as stages do not know the files
+    vocabulary: VocabularyCheck | None = None  # set by the caller, because a stage does not know the files
 
     def cover(self, coverages: Sequence[Coverage]) -> None:
         """Add the language models' coverage of the words in a file to the coverage of the words in all lattices."""
@@ -234,20 +234,20 @@ class RescoreReport(Log):
         )
 
     def merge(self, part: Log) -> None:
-        """Add a thread's log to this log; add its word coverage only if this log has no `vocabulary`."""
+        """Add the entries of another log to this log; word coverages are added only if `vocabulary` is None."""
         if isinstance(part, RescoreReport) and self.vocabulary is None:
             self.cover(part.coverages)
         Log.merge(self, part)
 
 
 class InFlight:
-    """Utterances that were read but not yet returned, and the lock that guards all shared state.
+    """The utterances that were read but not yet returned, and a lock for all state that threads share.
 
-    The lock also guards the source, the recording queue, the report, and symbol tables that grow.
+    The lock guards this object, the source, the recording queue, the report, and symbol tables that grow.
     """
 
     def __init__(self) -> None:
-        self.num_arcs = 0  # number of arcs of all utterances
+        self.num_arcs = 0  # total number of arcs of the utterances
         self.has_ended = False  # whether the source has no more utterances
         self.has_threads = False  # whether several threads rescore
         self.lock = threading.RLock()
@@ -257,7 +257,7 @@ class InFlight:
 
     @property
     def is_empty(self) -> bool:
-        """True if all results have been returned."""
+        """Whether all results have been returned."""
         return not self._utterances
 
     def add(self, utterance: Utterance) -> None:
@@ -296,11 +296,11 @@ class InFlight:
 
 
 class RecordingQueue:
-    """Queue that admits one utterance per recording at a time, or every utterance at once if there is no carry-over."""
+    """Queue that admits one utterance per recording at a time, or all utterances if words are not carried over."""
 
     def __init__(self, carry_over: CarryOver | None) -> None:
         self._carry_over = carry_over
-        self._waiting: dict[str, deque[Utterance]] = {}  # by recording, for recordings with an utterance in flight
+        self._waiting: dict[str, deque[Utterance]] = {}  # recording with an utterance in flight → next ones
         self._history: dict[str, list[int]] = {}
         self._begin: dict[str, float] = {}  # start of the last utterance of each recording
         self._ready: deque[Utterance] = deque()
@@ -384,7 +384,8 @@ class ContextStage(Protocol):
 class Preparation(Source):
     """Source that prepares the utterances from another source for rescoring.
 
-    It merges n-best hypotheses with equal texts, checks whether the models know the words, and adds the context.
+    Preparation merges n-best hypotheses with equal texts, checks whether the models know the words, and applies the
+    context stage.
 
     Args:
         check: Check for unknown words in all lattices that were not submitted; None if the caller checks the words.
@@ -469,8 +470,8 @@ class Preparation(Source):
 def is_ambiguous(lattice: Lattice) -> bool:
     """Return whether a lattice looks as if it has not been determinized.
 
-    Lattices with fewer than `MIN_ARCS` arcs are assumed to be determinized. A larger lattice is not if more than half
-    of its arcs have no word, or if more than half repeat the word of another arc that leaves the same state.
+    This is the case if more than half of its arcs have no word, or if more than half repeat the word of another arc
+    that leaves the same state. Lattices with fewer than `MIN_ARCS` arcs are assumed to be determinized.
     """
     if lattice.num_arcs < MIN_ARCS:
         return False
