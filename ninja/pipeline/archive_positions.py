@@ -20,7 +20,7 @@ from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC, read_entries
 from ninja.io.sources import is_kaldi
 from ninja.lattice import Lattice
 
-BLOCK = 1 << 20  # bytes searched at once
+BLOCK = 1 << 20  # size of the blocks that are searched, in bytes
 LONGEST_HEAD = 4096 + 128  # maximum number of bytes of a key and a lattice header
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n\s*")
 # Matches a key after a lattice. The last byte of a lattice is 0: the high byte of a state id or of a number of arcs.
@@ -52,7 +52,7 @@ def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
 
 
 def _binary_begins(file: Any, offset: int) -> Iterator[int]:
-    """Yield the positions of keys that precede a lattice header."""
+    """Yield the position of each key that is followed by a lattice header."""
     for begin, block in _blocks(file, max(0, offset - 1)):
         head = block.find(MAGIC)
         while head >= 0:
@@ -63,7 +63,7 @@ def _binary_begins(file: Any, offset: int) -> Iterator[int]:
 
 
 def _text_begins(file: Any, offset: int) -> Iterator[int]:
-    """Yield the positions after blank lines, which occur only between lattices."""
+    """Yield the position of each key that follows a blank line; blank lines occur only between lattices."""
     for begin, block in _blocks(file, max(0, offset - 2)):
         for blank in _BLANK_LINE.finditer(block):
             if is_kaldi(block[blank.end() : blank.end() + LONGEST_HEAD]):

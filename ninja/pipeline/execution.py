@@ -120,9 +120,9 @@ def run(
 
 
 def reading(stage: object, log: Log, read: Read | None) -> AbstractContextManager[Read | None]:
-    """Return a context manager that provides the function for reading lattices, and checks words against the models.
+    """Return a context manager that provides a function that reads lattices, and checks that the models know the words.
 
-    Words are not checked if the stage has no models, or if the caller passes a `read` function.
+    If the stage has no models, or the caller passes a `read` function, the context manager provides `read` unchanged.
     """
     return log.checking_words(stage) if read is None and isinstance(stage, WordCheckingStage) else nullcontext(read)
 
@@ -146,7 +146,7 @@ class RunLoop:
         self.threads = self.jobs or num_cores()
 
     def results(self, inputs: Inputs, stage: Stage[Result], done: Done | None = None) -> Iterator[tuple[str, Result]]:
-        """Yield ``(key, result)`` for each lattice that is not done."""
+        """Yield ``(key, result)`` for each lattice that `done` does not skip."""
         log = inputs.log
         counts = log.counts
         with closing(self._chunks(_Source(inputs, self.read, done), stage, None)) as chunks:
@@ -161,7 +161,7 @@ class RunLoop:
         _refuse_nothing(inputs, counts, may_be_empty=self.may_be_empty)
 
     def write(self, stage: Stage[Lattice], inputs: Inputs, output: Output, *, may_be_empty: bool) -> None:
-        """Write the results to one output."""
+        """Apply the stage to the inputs, and write the results to one output."""
         log = inputs.log
         counts = log.counts
         is_expanding = getattr(stage, "is_expanding", False)
@@ -229,7 +229,7 @@ class RunLoop:
                     prepared = sink.writer.prepared(results.without_faults())
                 num_failed = len(results.faults) if isinstance(results, Batch) else 0
                 return _Chunk(results, prepared, len(batch) - num_failed, share, batch.keys[-1]), part
-            except BaseException as error:  # raised in order, after the log is merged
+            except BaseException as error:  # the loop below raises it in order, after merging the log
                 return error, part
 
         tasks = ((batch, inputs.share) for batch in source.batches())
@@ -263,7 +263,7 @@ def _keep(error: NinjaError) -> None:
 class _Chunk(NamedTuple):
     """The results for a batch or for one lattice."""
 
-    results: Any  # a batch, or pairs of key and result or error
+    results: Any  # a batch, or (key, result or error) pairs
     prepared: Any  # content of the output, see LatticeWriter.prepared
     num_lattices: int  # input lattices processed without a failure
     share: float | None  # fraction of the inputs' bytes that were read up to here
@@ -295,7 +295,7 @@ class _Source:
         self._done = done
         self._on_lattice = on_lattice
         self._keys: set[str] = set()
-        self._shares: deque[tuple[str, float | None]] = deque()  # key and share of lattices without a result yet
+        self._shares: deque[tuple[str, float | None]] = deque()  # lattices without a result yet
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         log = self.inputs.log
@@ -336,7 +336,7 @@ class _Source:
         return self.inputs.lattices() if self._read is None else self._read(self.inputs)
 
     def _note(self, keys: list[str]) -> None:
-        """Add the duplicate keys to the log."""
+        """Add each key that has occurred before to the log."""
         distinct = set(keys)
         if len(distinct) == len(keys) and self._keys.isdisjoint(distinct):
             self._keys |= distinct
@@ -397,7 +397,7 @@ class LatticeSink:
     inputs: Inputs  # failures are added to their log
     has_originals: bool  # whether the output is a copy of the input files in which only the words are replaced
     lost: LostFields | None = None  # None while no input lattice has fields that a stage may lose
-    num_failures: int = 0  # failures of the run about which the writer knows
+    num_failures: int = 0  # number of failures in the log that the writer has been told about
 
     def note_source(self, lattice: Lattice) -> None:
         """Record the fields of an input lattice that a stage can lose."""
@@ -423,7 +423,7 @@ class LatticeSink:
         return True
 
     def take_all(self, batch: Batch, prepared: Any) -> Batch:
-        """Write a batch with its value of ``writer.prepared``, or None; return the lattices that could be written."""
+        """Write a batch, for which `prepared` is ``writer.prepared`` or None; return the lattices that were written."""
         self._note_failures()
         if prepared is not None and self.writer.write_all(batch, prepared):
             if self.lost is not None and not batch.is_plain:
@@ -462,7 +462,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     format = output.resolved.format
     assert format.write is not None
     has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
-    only = format if format.write.restores else None  # inputs may have other formats, too
+    only = format if format.write.restores else None  # the inputs can also have other formats
     originals = original_paths(inputs, only) if format.write.rewrites_files else ()
     settings = OutputSettings.of(
         output.resolved,

@@ -164,8 +164,9 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
 def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
     """Return ``(name, format)`` for an output in a folder.
 
-    The name is that of the input file. An extension of another format is replaced with that of the output format. If
-    the name has no known extension, that of the output format is appended, except for Kaldi archives.
+    The output has the name of the input file. If the name has the extension of another format, the extension is
+    replaced with the extension of the output format. If the name has no known extension, the extension of the output
+    format is appended, except for Kaldi archives.
     """
     path = file.path
     name = os.path.basename(path)

@@ -91,7 +91,7 @@ def remove_shards(run: JoinedRun) -> None:
     if is_remote(folder):
         ShardFolder(folder).remove_all()
         return
-    os.rename(folder, f"{folder}.joined")  # if the process is killed, remaining files are not mistaken for shards
+    os.rename(folder, f"{folder}.joined")  # if this process is killed, the remaining files do not look like shards
     shutil.rmtree(f"{folder}.joined")
 
 
@@ -114,7 +114,7 @@ def _records(plan: Plan) -> list[Record]:
 
 
 def _join(plan: Plan, output: PartOutput, records: list[Record], file: Output) -> None:
-    """Concatenate the shard files for an output, or copy the first if all must be equal; verify their checksums."""
+    """Write the concatenated shard files of an output, or the first file if all must be equal; verify checksums."""
     archive = os.path.basename(target(output.name).archive)
     first: str | None = None  # checksum of the first part
     for record in records:

@@ -9,7 +9,7 @@ from ninja.lattice.lattice import ListLattice, as_list_of
 
 
 class LostFields:
-    """Fields that lattices lose in a run; n-best list fields are restored if the output stores them.
+    """Counts of the fields that lattices lose in a run; n-best list fields are restored if the output stores them.
 
     Args:
         format: Format of the output.
@@ -19,11 +19,11 @@ class LostFields:
         assert format.write is not None
         self._format = format.name
         self._needs_origins = format.write.rewrites_files or format.write.restores
-        self._sources: dict[str, ListLattice | None] = {}  # by key; None for a duplicate key
+        self._sources: dict[str, ListLattice | None] = {}  # key → n-best list; None for a duplicate key
         self._timed: set[str] = set()  # keys of input lattices with times
-        self._recorded: set[str] = set()  # keys of n-best lists with other fields
-        self._num_untimed = 0  # lattices that lost their times
-        self._num_unrecorded = 0  # n-best lists that lost their other fields
+        self._recorded: set[str] = set()  # keys of n-best lists with fields that lattices do not have
+        self._num_untimed = 0  # number of lattices that lost their times
+        self._num_unrecorded = 0  # number of n-best lists that lost these fields
 
     def note_source(self, lattice: Lattice) -> None:
         """Record which fields an input lattice has; keep n-best lists whose fields the output can restore."""

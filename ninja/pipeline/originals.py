@@ -36,7 +36,7 @@ def in_source_format(output: Output, inputs: Inputs) -> Output:
         head = files[0].inspect().head(HEAD)
         lines = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
         has_lines = no_document(lines, encoding=inputs.encoding) is not None
-    except NinjaError:  # reported by the reader
+    except NinjaError:  # the reader reports the error
         return output
     if format is None or format.write is None:
         return output

@@ -64,11 +64,11 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A source file, as a unit that can be divided between shards."""
+    """A source file, with the information that is needed to divide it between shards."""
 
     table: Table
     size: int  # in bytes; for a script file, the total size of its lattices
-    # For each line of a script file: its position, and the total size of the preceding lattices.
+    # For each line of a script file: its position, and the total size of the preceding lattices, both in bytes.
     lines: tuple[tuple[int, int], ...] = ()
     whole: bool = False  # whether the file must not be divided
 
@@ -106,7 +106,7 @@ OutputKind = Literal["lattices", "text", "same"]  # "same" means identical in al
 class PartOutput:
     """An output of the command that is run in shards."""
 
-    option: str  # name of the option that sets it
+    option: str  # name of the command-line option that sets the output
     name: str  # a path or a Kaldi wspecifier
     kind: OutputKind
 
@@ -265,6 +265,6 @@ def _shape(table: Table) -> Literal["whole", "binary", "text"]:
             head = stream.head(LONGEST_HEAD)
             if not stream.seekable or not is_kaldi(head) or head.startswith(MAGIC):
                 return "whole"
-    except NinjaError:  # reported by the reader
+    except NinjaError:  # the reader reports the error
         return "whole"
     return "binary" if KALDI_IMAGE.match(head) else "text"

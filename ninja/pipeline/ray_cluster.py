@@ -22,8 +22,8 @@ from ninja.pipeline.plan import Plan, Shard
 from ninja.pipeline.record import Record
 from ninja.pipeline.shard import Work, run_shard
 
-ATTEMPTS = 3  # per shard
-STORE = 80_000_000  # size of the object store of a new cluster, Ray's minimum; only small objects pass through it
+ATTEMPTS = 3  # maximum number of attempts per shard
+STORE = 80_000_000  # bytes of the object store of a new cluster; Ray's minimum is enough for the small objects here
 # If no shard is waiting, an idle actor runs a second attempt at a shard that has run for SPARE_AFTER seconds and for
 # SPARE_FACTOR times the mean duration; see docs/scale.md.
 SPARE_AFTER = 60.0
@@ -109,7 +109,7 @@ def _connect(address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        if address is not None:  # Ray itself would retry for minutes
+        if address is not None:  # test the connection first, because Ray would retry for minutes
             host, _, port = address.rpartition(":")
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address or "auto", **quiet)
@@ -122,7 +122,7 @@ def _connect(address: str | None) -> None:
         raise OptionError(f"the Ray cluster {where} cannot be used: {str(error).splitlines()[0]}") from error
     finally:
         if handler is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray's handler exits with a different code
+            signal.signal(signal.SIGTERM, handler)  # Ray's handler changes the exit status
 
 
 def num_actors(cores: int, gpus: float) -> int:
@@ -168,7 +168,7 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
         for answer in ready:
             if (call := calls.pop(answer, None)) is None:
                 actor = restarting.pop(answer)
-                with suppress(RayError):  # the actor was not restarted
+                with suppress(RayError):  # the actor could not be restarted
                     ray.get(answer)
                     idle.append(actor)
                 continue
@@ -205,7 +205,7 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
 
 
 def _next(waiting: deque[Shard], calls: dict[Any, _Call], mean: float) -> Shard | None:
-    """Return the next waiting shard, else a shard that has run for so long that its node may have died."""
+    """Return the next waiting shard, or a shard that has run so long that its node may be dead; None if neither."""
     if waiting:
         return waiting.popleft()
     patience = max(SPARE_AFTER, SPARE_FACTOR * mean)

@@ -32,15 +32,15 @@ class Failure:
 
     key: str | None
     path: str | None
-    message: str  # including file, key and line
+    message: str  # error message, which includes the file, key and line
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
     """A file that a shard wrote."""
 
-    option: str | None  # option of the output; None for a symbol table or scale file
-    size: int
+    option: str | None  # command-line option that sets the output; None for a symbol table or scale file
+    size: int  # in bytes
     sha256: str
 
 
@@ -49,15 +49,15 @@ class Record:
     """The results of a completed shard."""
 
     plan: str  # digest of the plan
-    shard: int
-    of: int
+    shard: int  # number of the shard, counted from 1
+    of: int  # number of shards
     lattices: int  # number of lattices with a result
     failures: tuple[Failure, ...]
     keys: str  # sha256 of the keys read, each followed by a newline
-    parts: dict[str, ShardFile]  # by file name
-    host: str
-    seconds: float
-    version: str
+    parts: dict[str, ShardFile]  # file name → file
+    host: str  # name of the host that ran the shard
+    seconds: float  # wall time
+    version: str  # version of Ninja
 
 
 def read_record(plan: Plan, shard: Shard) -> Record | None:
@@ -73,7 +73,7 @@ def read_record(plan: Plan, shard: Shard) -> Record | None:
             return None
         record = _record(plan, shard, facts)
     except (LookupError, TypeError, ValueError):
-        return None  # truncated, or not a record
+        return None  # the file is truncated, or is not a record
     if record.plan != plan.digest:
         raise OptionError(_other_plan(plan.folder, "other options, sources or models"))
     return record if all(parts.size(name) == part.size for name, part in record.parts.items()) else None
@@ -83,7 +83,9 @@ def write_record(plan: Plan, record: Record, temporary: str) -> None:
     """Write a record atomically.
 
     Args:
-        temporary: Folder in which the incomplete file is stored.
+        plan: Plan to whose shard folder the record is written.
+        record: The record.
+        temporary: Folder in which the file is stored until it is complete.
     """
     path = os.path.join(temporary, "record")
     _dump(dataclasses.asdict(record), path)
@@ -187,7 +189,7 @@ def _is_number(value: object, *, least: int = 0, most: int = 1 << 63) -> bool:
 
 
 def _base(name: str) -> str:
-    """Return a file name; raise ValueError if it contains a folder, is hidden or is too long."""
+    """Return a file name unchanged; raise ValueError if it contains a folder, is hidden or is too long."""
     _check(
         bool(name) and name[0] != "." and not {"/", os.sep, "\0"} & {*name} and len(os.fsencode(name)) <= LONGEST_NAME
     )

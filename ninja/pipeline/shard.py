@@ -12,10 +12,10 @@ returns an `Outcome`. Then
   last. An attempt that fails or is terminated by a signal leaves no files. The files of a killed attempt are
   removed by the next attempt at the shard on that host, or by `join_shards`.
 
-Several workers can run the same shard at once; they write identical files, and the last worker's files remain. A shard
-without sources has a record, but no files. Plans, parts and records can be sent to other processes. Lattices that fail
-are listed in the record; an exception means that the shard can be tried again. ``missing(plan)`` lists the shards that
-must still run, and ``ninja.pipeline.join.join_shards`` joins the completed shards.
+Several workers can run the same shard concurrently; they write identical files, and the files written last remain. A
+shard without sources has a record, but no files. Plans, parts and records can be sent to other processes. Lattices that
+fail are listed in the record; an exception means that the shard can be tried again. ``missing(plan)`` lists the shards
+that must still run, and ``ninja.pipeline.join.join_shards`` joins the completed shards.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Part:
     shard: Shard
     tables: tuple[Table, ...]  # sources in order, at least one
     folder: str  # folder of the outputs
-    outputs: dict[str, str]  # option of an output → path or wspecifier in this shard
+    outputs: dict[str, str]  # command-line option → path or wspecifier of the output in this shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
             outputs = {output.option: renamed(output.name, within) for output in plan.outputs}
             outcome = work(Part(shard, tables, attempt, outputs))
         parts = _files(plan, shard, attempt)
-        settle_plan(plan)  # another plan may have replaced it while no shard was complete
+        settle_plan(plan)  # another run may have replaced the plan while no shard was complete
         if (done := read_record(plan, shard)) is not None:  # another worker was faster
             return done
         folder.remove(f"{shard.name}.json")  # remove an invalid record

@@ -32,7 +32,7 @@ class ShardFolder:
         """Create the folder if it does not exist.
 
         Raises:
-            OutputError: The folder that should contain it does not exist or cannot be written to.
+            OutputError: The parent folder does not exist or cannot be written to.
         """
         with reported(self.attempts, "created"):
             Path(self.attempts).mkdir(exist_ok=True)
@@ -133,5 +133,5 @@ class ShardFolder:
     def remove_all(self) -> None:
         """Remove the folder and all files in it."""
         shutil.rmtree(self.attempts, ignore_errors=True)
-        for name in sorted(self.names(), reverse=True):  # the plan first; without it, the other files are not used
+        for name in sorted(self.names(), reverse=True):  # the plan first, because no file is used without the plan
             self.remove(name)

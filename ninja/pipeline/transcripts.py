@@ -19,7 +19,7 @@ from ninja.io.reader import recognised
 from ninja.io.sources import SourceFile, is_kaldi
 
 TEXT = (".tsv", ".txt", ".text", ".csv")  # extensions that transcripts share with other formats
-_SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # a line of NeMo's beams
+_SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # text, tab, score: NeMo's beam search
 
 
 def detect_transcripts(inputs: Inputs) -> str | None:
