@@ -13,8 +13,8 @@ from ninja.errors import LatticeError, counted
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.symbols import SymbolTable
 
-MAX_STATE = 1 << 20  # largest state number for which arrays are allocated, ...
-STATES_PER_ARC = 1 << 6  # ... plus this for each arc
+MAX_STATE = 1 << 20  # largest allowed state number in a lattice without arcs, to limit memory
+STATES_PER_ARC = 1 << 6  # increase of this limit for each arc
 Finals = Mapping[int, float] | Mapping[int, tuple[float, float]]
 Labels = Sequence[Sequence[int]]
 Integers = Sequence[int] | npt.NDArray[np.int32]
@@ -38,7 +38,7 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
     """
     begin, enters = np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int64)
     if begin.ndim != 1 or enters.ndim != 1 or begin.size < 2:
-        raise LatticeError("arc_begin must be offsets of at least one state, and dst the state of each arc", key=key)
+        raise LatticeError("arc_begin must contain offsets of at least one state, and dst one state per arc", key=key)
     if begin[0] != 0 or begin[-1] != enters.size or np.any(np.diff(begin) < 0):
         raise LatticeError(f"arc_begin must start at 0, never decrease, and end at {enters.size}", key=key)
     _check_states(np.append(enters, start), begin.size - 1, key)

@@ -118,8 +118,8 @@ def _composition(
     arc_begin: npt.NDArray[np.int64],
     dst: npt.NDArray[np.int32],
     word: npt.NDArray[np.int32],
-    arc: npt.NDArray[np.int64],  # arc of the lattice, -1 if the lattice stays in its state
-    state: npt.NDArray[np.int32],  # state of the lattice
+    arc: npt.NDArray[np.int64],  # for each composed arc, its arc in `lattice`, or -1 if there is none
+    state: npt.NDArray[np.int32],  # for each composed state, its state in `lattice`
     costs: dict[str, Array],
 ) -> Lattice:
     """Create the connected lattice for a composition, with the alignments of ``lattice``."""
@@ -148,5 +148,5 @@ def _composition(
 
 
 def _costs_of(costs: Array, arc: npt.NDArray[np.int64]) -> Array:
-    """Return the costs of arcs, float64; the index -1 means no arc, and its cost is 0."""
+    """Return the costs of the arcs with these indices, float64; the index -1 stands for no arc, with cost 0."""
     return np.append(costs, 0.0)[arc]  # -1 is the index of the last element

@@ -20,8 +20,8 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     their alignment is prepended. If several paths lead from one state to another with the same word, the path of least
     total cost is kept; ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
 
-    Time grows with the number of pairs of a state of the result and a state that it reaches through epsilons: with the
-    square of the length of a chain of epsilons that words enter at every state.
+    Time is proportional to the number of pairs that consist of a state in the result and a state that it reaches
+    through epsilons. For a chain of epsilons with other arcs into each of its states, this is the square of its length.
 
     Args:
         lattice: Any lattice.

@@ -90,7 +90,7 @@ class FramePosteriors:
 
     begin: npt.NDArray[np.int64]  # [num_frames + 1]; entries of frame t are begin[t] : begin[t + 1]
     label: Ints  # [num_entries], increasing within a frame
-    posterior: Floats  # [num_entries], not 0; those of ``accuracy_posteriors`` may be negative
+    posterior: Floats  # [num_entries], never 0; ``accuracy_posteriors`` can return negative values
     total: float  # natural log-likelihood of all paths; for ``accuracy_posteriors``, expected number of correct frames
 
 
@@ -197,12 +197,12 @@ def _phones(ids: Collection[int]) -> npt.NDArray[np.int64]:
 
 
 def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
-    """Return the frame of each state, int32 [num_states].
+    """Return the frame of each state, int32 [num_states], and check that all paths are as long as the alignment.
 
     Raises:
         LatticeError: A path and the alignment differ in length.
     """
-    lattice = lattice.replace(time=None)  # use the labels, not times given by a format
+    lattice = lattice.replace(time=None)  # count labels; ignore the times from the lattice file
     frames, time = num_frames(lattice), state_times(lattice)
     if frames != len(alignment):
         raise LatticeError(f"the lattice has {frames} frames, but the alignment has {len(alignment)}", key=lattice.key)
@@ -225,7 +225,7 @@ def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.ND
 
 def _by_frame(lattice: Lattice, of_arc: Floats, of_final: Floats, total: float) -> FramePosteriors:
     """Sum the values of arcs and final states for each pair of a label and a frame."""
-    lattice = lattice.replace(time=None)  # use the labels, not times given by a format
+    lattice = lattice.replace(time=None)  # count labels; ignore the times from the lattice file
     time, frames = state_times(lattice), num_frames(lattice)
     share, frame = [], []
     for begin, start, value in (

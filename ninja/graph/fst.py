@@ -109,7 +109,7 @@ def _remove_local_epsilons(fst: _Rows) -> None:
             num_in[arc[2]] += 1
     for state, arcs in enumerate(fst.arcs):
         index = 0
-        while index < len(arcs):  # the loop appends arcs
+        while index < len(arcs):  # not `for`, because `arcs` grows in the loop
             target = arcs[index][2]
             if target != REMOVED:
                 if num_in[target] == 1 and num_out[target] > 1:
@@ -162,7 +162,7 @@ def _join_all(fst: _Rows, state: int, index: int, num_in: list[int], num_out: li
             num_out[state] -= 1
             num_in[target] -= 1
             fst.arcs[state][index] = (*arc[:2], REMOVED, arc[3])
-        else:  # preserve the best cost of leaving the state
+        else:  # shift costs to the arc, to preserve the best cost of leaving the target
             more = remaining - min(removed, remaining)
             fst.arcs[state][index] = (*arc[:3], arc[3] + more)
             fst.arcs[target][:] = [(*other[:3], other[3] - more) for other in fst.arcs[target]]

@@ -24,14 +24,14 @@ def to_raw(lattice: Lattice) -> Lattice:
     if lattice.kind == "raw" and length.max(initial=0) < 2 and not final_length.any():
         return lattice
     src, num_states, num_arcs = lattice.src, lattice.num_states, lattice.num_arcs
-    between = np.maximum(length - 1, 0)  # new states of an arc's chain
+    between = np.maximum(length - 1, 0)  # number of new states in the chain of each arc
     before = offsets(between)
     of_state = before[lattice.arc_begin[1:]] - before[lattice.arc_begin[:-1]]
     place = np.arange(num_states) + offsets(of_state + final_length)[:-1]
     chain = place[src] + 1 + before[:-1] - before[lattice.arc_begin[src]]
-    ending = place + 1 + of_state  # where a final state's chain begins
+    ending = place + 1 + of_state  # first new state in the chain of each final state
 
-    # Arcs are followed by final states with labels, which are treated as arcs; each becomes one or more pieces.
+    # The following arrays list all arcs, then all final states with labels; each of these becomes one or more pieces.
     ends = np.flatnonzero(final_length)
     pieces = np.concatenate((np.maximum(length, 1), final_length[ends]))
     begin = offsets(pieces)
@@ -94,7 +94,7 @@ def _compact(lattice: Lattice) -> Lattice:
     inside = (num_in == 1) & (num_out == 1) & ~lattice.is_final
     inside[src[lattice.word != 0]] = False
     entry = np.zeros(num_states, np.int64)
-    entry[lattice.dst] = np.arange(lattice.num_arcs)  # the only arc that enters an inner state
+    entry[lattice.dst] = np.arange(lattice.num_arcs)  # for inner states, the only arc that enters
     first = np.where(inside[src], entry[src], np.arange(lattice.num_arcs))
     while not np.array_equal(first, first[first]):  # pointer jumping: each iteration doubles the distance
         first = first[first]

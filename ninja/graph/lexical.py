@@ -52,7 +52,7 @@ def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
         word = frozen(first)
         lexical = lattice.replace(word=word, words=table.lexical)
         return LexicalLattice(lexical, arc, np.ones(len(arc), np.bool_), np.arange(lattice.num_states))
-    # The kernel looks up the form of a word in an array, so that each arc gets a word of its own.
+    # The kernel looks up lexical forms by word id; here, each arc gets its own index as word id.
     has_several = length > 1
     forms = [table.form(number) for number in lattice.word[has_several].tolist()]
     code = first.copy()
@@ -63,6 +63,6 @@ def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
     lexical, written = batch.like(items)[0], _core.written_arcs(items, 0)
     assert written is not None  # a word has several lexical words
     source_arc = np.where(written < 0, -1 - written, written)
-    extra = np.bincount(lattice.src, np.maximum(length, 1) - 1, lattice.num_states)  # states of chains that begin there
+    extra = np.bincount(lattice.src, np.maximum(length, 1) - 1, lattice.num_states)  # chain states per state
     state = np.arange(lattice.num_states) + offsets(extra.astype(np.int64))[:-1]
     return LexicalLattice(as_list_of(lattice, lexical), source_arc, written >= 0, state)

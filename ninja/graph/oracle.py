@@ -139,7 +139,7 @@ def _lexical_oracle(
 
 
 def _without_phrases(words: Words, phrases: Collection[tuple[int, ...]]) -> list[int]:
-    """Remove all occurrences of the phrases from a sequence of words; of overlapping ones, the first and longest."""
+    """Remove phrases from a sequence of words; where occurrences overlap, the first and longest one is removed."""
     ids = np.asarray(words).tolist()
     sizes = sorted({len(phrase) for phrase in phrases}, reverse=True)
     unlisted, index = [], 0

@@ -18,9 +18,9 @@ from ninja.lattice.times import state_times
 class ForwardBackward:
     """Total costs of sets of paths in the log semiring: −ln of the sum of exp(−cost) over the paths in a set."""
 
-    alpha: npt.NDArray[np.float64]  # [num_states], paths from the start to the state; +inf if there are none
-    beta: npt.NDArray[np.float64]  # [num_states], paths from the state to a final state; +inf if there are none
-    total: float  # all paths from the start to a final state
+    alpha: npt.NDArray[np.float64]  # [num_states], cost of the paths from the start to the state; +inf if none
+    beta: npt.NDArray[np.float64]  # [num_states], cost of the paths from the state to a final state; +inf if none
+    total: float  # cost of all paths from the start to a final state
 
 
 def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.float64]:
@@ -38,14 +38,21 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 
 
 class PathPosteriors(NamedTuple):
-    """Probabilities of the arcs and states of the true path; each state's are normalised, whatever its costs."""
+    """Probabilities that the true path contains an arc, ends in a state, or contains a state.
 
-    arc: npt.NDArray[np.float64]  # [num_arcs]
-    final: npt.NDArray[np.float64]  # [num_states], the true path ends in the state
-    state: npt.NDArray[np.float64]  # [num_states], the true path contains the state
+    The probability of a state is the sum of the probabilities of the arcs that leave it and of ending there.
+    """
+
+    arc: npt.NDArray[np.float64]  # [num_arcs], probability that the true path contains the arc
+    final: npt.NDArray[np.float64]  # [num_states], probability that the true path ends in the state
+    state: npt.NDArray[np.float64]  # [num_states], probability that the true path contains the state
 
     def conditional(self, state: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-        """Return the probability of each arc, given that the true path contains this state of the arc."""
+        """Return the conditional probability of each arc if the true path contains one of the two states of the arc.
+
+        Args:
+            state: The source or the destination of each arc, [num_arcs].
+        """
         total = self.state[state]
         return np.divide(self.arc, total, out=np.zeros_like(total), where=total > 0.0)
 

@@ -28,7 +28,7 @@ def reverse(lattice: Lattice) -> Lattice:
     """
     lattice = connect(lattice)
     ends = np.flatnonzero(lattice.is_final)
-    # One array each for labels, graph costs and acoustic costs: the values of arcs, then those of final states.
+    # In each of these arrays, the values of all arcs are followed by the values of all final states.
     pool = np.concatenate((lattice.ali, lattice.final_ali))
     label_begin = np.concatenate((lattice.ali_begin[:-1], lattice.ali_begin[-1] + lattice.final_ali_begin[:-1]))
     label_end = np.concatenate((lattice.ali_begin[1:], lattice.ali_begin[-1] + lattice.final_ali_begin[1:]))
@@ -40,7 +40,7 @@ def reverse(lattice: Lattice) -> Lattice:
     initial = _num_initial(lattice, label_end - label_begin)
     first = 1 if initial else 0  # the old start is removed if its arcs become final states
     direct = ends.size == 1 and label_begin[of_final[0]] == label_end[of_final[0]]
-    last = lattice.num_states - 1 if direct else lattice.num_states  # becomes state 0
+    last = lattice.num_states - 1 if direct else lattice.num_states  # this old state becomes state 0
     inner = np.arange(lattice.num_arcs - 1, initial - 1, -1)  # the arcs of state 0 come first
     inner = inner[np.argsort(last - dst[inner], kind="stable")]
     entry = np.empty(0, np.int64) if direct else of_final[::-1]
@@ -51,7 +51,7 @@ def reverse(lattice: Lattice) -> Lattice:
 
     final_graph = np.full(num_states, np.inf, np.float32)
     final_acoustic = np.full(num_states, np.inf, np.float32)
-    final_label = np.zeros((2, num_states), np.int64)  # start and end in the pool
+    final_label = np.zeros((2, num_states), np.int64)  # start and end of the labels in the pool
     stop = last - dst[:initial] if initial else np.array([last])
     final_graph[stop] = graph[:initial] if initial else 0.0
     final_acoustic[stop] = acoustic[:initial] if initial else 0.0

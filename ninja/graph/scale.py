@@ -34,7 +34,7 @@ def scale(
     ``--lm2acoustic-scale``).
     """
     check_lattice(lattice)
-    Scales(acoustic_scale, graph_scale)  # checks their values
+    Scales(acoustic_scale, graph_scale)  # raises an error if a scale is out of range
     check_finite("acoustic2lm_scale", acoustic2lm_scale)
     check_finite("lm2acoustic_scale", lm2acoustic_scale)
     is_final = lattice.is_final
@@ -81,5 +81,5 @@ def _mixed(graph: Costs, acoustic: Costs, of_graph: float, of_acoustic: float) -
     for cost, factor in ((graph, of_graph), (acoustic, of_acoustic)):
         if factor != 0.0:
             mixed += cost * np.float64(factor)
-    with np.errstate(over="ignore"):  # the caller raises
+    with np.errstate(over="ignore"):  # the caller raises an error for infinite costs
         return mixed.astype(np.float32)

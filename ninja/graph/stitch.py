@@ -18,7 +18,7 @@ from ninja.lattice.lattice import checked_shift
 from ninja.lattice.times import is_timed, num_frames, state_times
 from ninja.lattice.word_ids import check_one_table
 
-TOLERANCE = 0.03  # seconds by which the word boundaries of two windows may differ at a seam; less than any word lasts
+TOLERANCE = 0.03  # seconds by which word boundaries of two windows may differ at a seam; shorter than any word
 Ids = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
@@ -27,8 +27,8 @@ Doubles = npt.NDArray[np.float64]
 class Seam:
     """The frame at which the joined lattice changes from one window to the next."""
 
-    frame: int  # counted from the start of the first window
-    probability: float  # that both windows have a word boundary there
+    frame: int  # frame of the seam, counted from the start of the first window
+    probability: float  # probability that both windows have a word boundary at this frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Joined:
     def __init__(self, has_labels: bool) -> None:
         self._has_labels = has_labels
         self.num_states = 0
-        self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []  # an array per argument of `_add` except `pool`
+        self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []  # arguments of `_add`, except `pool`
         self._labels: list[npt.NDArray[np.int32]] = []
         self._num_labels = 0
         self.time: list[Ids] = []
@@ -236,7 +236,7 @@ def join_windows(
         for window, begin in zip(windows, begins, strict=True)
     ]
     tolerance = max(1, round(TOLERANCE / frame_shift))
-    before, after = tolerance // 2, tolerance - tolerance // 2  # frames around the seam, in its two windows
+    before, after = tolerance // 2, tolerance - tolerance // 2  # in the first and in the second window
     seams: list[Seam] = []
     for first, second in pairwise(parts):
         earliest = seams[-1].frame + tolerance + 1 if seams else first.begin + 1

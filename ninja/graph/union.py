@@ -22,7 +22,7 @@ from ninja.lattice.times import is_timed, state_times
 from ninja.lattice.word_ids import check_one_table
 
 DELTA = 2.0**-12
-MAX_LABELS = 1 << 26  # limit for the alignment labels of the result, and also of all residuals; 256 MB each
+MAX_LABELS = 1 << 26  # limit on the number of alignment labels in the result, and in all residuals; 256 MB each
 
 
 def union(
@@ -74,7 +74,7 @@ def union(
         return _join_at_start([connect(lattice) for lattice in lattices])
     for lattice in lattices:
         if np.isnan(lattice.graph).any() or np.isnan(lattice.acoustic).any():
-            check_new_costs(lattice)  # raises: paths with NaN costs would not be merged
+            check_new_costs(lattice)  # raises an error, because paths with NaN costs would not be merged
     plain = [
         connect(lattice) if lattice.word.all() else remove_epsilons(lattice, acoustic_scale, max_arcs)
         for lattice in lattices
@@ -129,7 +129,7 @@ def combine(
 
 
 def _have_comparable_labels(lattices: Sequence[Lattice]) -> bool:
-    """Return True if no lattice has labels, or if all lattices have labels and all known frame shifts are equal."""
+    """Return whether no lattice has labels, or all lattices have labels and all known frame shifts are equal."""
     labelled = [lattice.has_labels for lattice in lattices]
     shifts = {lattice.frame_shift for lattice in lattices if lattice.frame_shift is not None}
     return not any(labelled) or (all(labelled) and len(shifts) < 2)

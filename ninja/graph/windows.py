@@ -15,7 +15,7 @@ from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.times import num_frames
 
 FRAME_SHIFT = 0.01  # seconds per frame of lattices without a frame shift
-LIKELY = 0.5  # probability of a seam below which it is reported
+LIKELY = 0.5  # seams with a smaller probability are reported
 UNITS = (1.0, 0.01, 0.001)  # possible units of the numbers in keys, in seconds
 MAX_DIGITS = 12  # maximum number of digits of a window number
 UNIT_TOLERANCE = 0.1  # relative tolerance between the length of a window and the numbers in its key
@@ -128,7 +128,7 @@ def stitch(
     windows, log = windows or Windows(), log or Log()
     recording: _Recording | None = None
     names: set[str] = set()
-    failed: list[str] = []  # keys of the windows without times since the last window with times
+    failed: list[str] = []  # keys of failed windows since the last window whose recording is known
     for key, lattice in pairs(lattices):
         shift = frame_shift or lattice.frame_shift or FRAME_SHIFT
         try:
@@ -153,7 +153,7 @@ def stitch(
 
 
 def _may_be_window(key: str, recording: str) -> bool:
-    """Return whether the key of a window without times can belong to a recording."""
+    """Return whether a failed window can belong to a recording, based on its key."""
     return key.startswith(recording) and not key[len(recording) : len(recording) + 1].isalnum()
 
 

@@ -149,10 +149,10 @@ def test_phones_that_match_no_entry_are_reported_and_kept_as_a_partial_word() ->
         linear_lattice((1, [12]), (2, [6]), (0, []))
     )
     assert aligned.fault is not None
-    assert aligned.fault.startswith("phones or words at the end match no lexicon entry")
+    assert aligned.fault.startswith("the last phones or words match no lexicon entry")
     assert aligned.lattice is not None
     assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, (6,)))]
-    with pytest.raises(LatticeError, match="key 'utt': the lattice cannot be aligned: phones or words at the end"):
+    with pytest.raises(LatticeError, match="key 'utt': the lattice cannot be aligned: the last phones or words"):
         aligned.whole("utt")
 
 

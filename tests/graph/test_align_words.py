@@ -237,12 +237,12 @@ def test_word_times_require_a_frame_shift_and_labels() -> None:
 @pytest.mark.parametrize(
     ("lattice", "message"),
     [
-        (linear_lattice((1, [12]), (2, [6])), "invalid word at the end"),
-        (linear_lattice((1, [12]), (0, [6])), "incomplete word at the end"),
-        (linear_lattice((1, [11])), "invalid word at the end"),
-        (linear_lattice((0, [12])), "incomplete word at the end"),
+        (linear_lattice((1, [12]), (2, [6])), "the last word is invalid"),
+        (linear_lattice((1, [12]), (0, [6])), "the last word is incomplete"),
+        (linear_lattice((1, [11])), "the last word is invalid"),
+        (linear_lattice((0, [12])), "the last word is incomplete"),
         (linear_lattice((1, [12]), (2, [])), "words without labels at the end"),
-        (linear_lattice((0, [1])), "incomplete silence at the end"),
+        (linear_lattice((0, [1])), "the last silence is incomplete"),
         (linear_lattice((2, [6, 2, 8]), (1, [12])), "a phone is not allowed inside a word"),
         (linear_lattice((2, [6, 14, 8]), (1, [12])), "a phone is not allowed inside a word"),
         (linear_lattice((1, [11, 2, 12])), "a phone changes before its final transition"),
@@ -332,7 +332,7 @@ def test_max_expand_limits_the_states_of_a_word_alignment() -> None:
     assert bounded.fault == "the result has more states than max_expand allows; raise max_expand"
     with (
         mock.patch("ninja.graph.align.words.MAX_STATES", 1000),
-        pytest.raises(LatticeError, match="are the model and the phone table right"),
+        pytest.raises(LatticeError, match="check that the model and the phone table match the lattice"),
     ):
         WordAligner(MODEL, BOUNDARY)(lattice)
 

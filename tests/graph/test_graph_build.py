@@ -114,8 +114,8 @@ def test_invalid_state_numbers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arc_begin", "dst", "start", "message"),
     [
-        ([], [], 0, "arc_begin must be offsets of at least one state"),
-        ([0], [], 0, "arc_begin must be offsets of at least one state"),
+        ([], [], 0, "arc_begin must contain offsets of at least one state"),
+        ([0], [], 0, "arc_begin must contain offsets of at least one state"),
         ([0, 1, 1], [1], 7, "state 7 does not exist: the number of states is 2"),
         ([0, 1, 1], [1], -1, "state -1 does not exist"),
         ([0, 1, 1], [2**40], 0, f"state {2**40} does not exist"),

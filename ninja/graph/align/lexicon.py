@@ -65,7 +65,7 @@ class LexiconAligner:
         aligned, unknown = self._align(lattice, phones.lattice, phones.fault)
         if unknown < 0:
             return aligned
-        # Align the paths without unknown words.
+        # Align only the paths on which all words are in the lexicon.
         missing = np.setdiff1d(phones.lattice.word, np.append(self.lexicon.entries[self.lexicon.begin[:-1]], 0))
         fault = f"word {_describe(lattice, unknown)} is not in {self.lexicon.path or 'the lexicon'}"
         fault += f" (and {missing.size - 1} more)" if missing.size > 1 else ""

@@ -43,9 +43,9 @@ class PhoneAligner:
     def __call__(self, lattice: Lattice) -> Aligned:
         """Align a lattice. For a damaged lattice, the result contains the part that can be aligned, and the fault.
 
-        A word is placed on the first phone whose end is not known yet where the arc with the word begins. The end of a
-        phone is known only when the next label has been read; as in Kaldi, the phone can therefore be the last phone of
-        the preceding word.
+        A word is placed on the first phone that is incomplete where the arc with the word begins. A phone counts as
+        complete only after the following label has been read; as in Kaldi, a word can therefore be placed on the last
+        phone of the preceding word.
 
         Raises:
             LatticeError: A label is not a transition id of the model, there are no labels, or the result is too large.

@@ -17,21 +17,21 @@ from ninja.lattice.transition_model import TransitionModel
 MAX_STATES = 30_000_000
 MAX_LABELS = 400_000_000
 
-SINGLE_KIND = 5  # type of all phones in an alignment to phones
+SINGLE_KIND = 5  # type of every phone if lattices are aligned to phones
 
 # Indexed by the values of AlignFault (ext/align/align_graph.hpp).
 FAULTS = (
     "",
     "a phone changes before its final transition; the lattice is damaged, or the model or --reorder does not match it",
-    "a phone is not allowed inside a word; does the word-boundary file belong to the model?",
-    "invalid word at the end; the decoder did not reach the end",
+    "a phone is not allowed inside a word; check that the word-boundary file belongs to the model",
+    "the last word is invalid; the decoder probably stopped too early",
     "words without labels at the end were omitted",
-    "incomplete silence at the end; the decoder did not reach the end",
-    "incomplete word at the end; the decoder did not reach the end",
-    "incomplete phone at the end; the decoder did not reach the end",
+    "the last silence is incomplete; the decoder probably stopped too early",
+    "the last word is incomplete; the decoder probably stopped too early",
+    "the last phone is incomplete; the decoder probably stopped too early",
     "the result has more states than max_expand allows; raise max_expand",
-    "phones or words at the end match no lexicon entry; is the lexicon incomplete, or did the decoder stop early?",
-    "no sequence of lexicon entries matches; are words or silences missing from the lexicon?",
+    "the last phones or words match no lexicon entry; the lexicon is incomplete, or the decoder stopped too early",
+    "no sequence of lexicon entries matches; check that the lexicon contains all words and silences",
 )
 TOO_MANY_STATES = 8  # index into FAULTS
 
@@ -74,8 +74,8 @@ def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np
 def too_large(lattice: Lattice) -> LatticeError:
     """Return the error for a lattice whose alignment would have too many states or labels."""
     return LatticeError(
-        f"the result has more than {MAX_STATES} states or {MAX_LABELS} labels; are the model and the phone table "
-        "right? If so, determinize (ninja determinize-pruned) or prune the lattice first",
+        f"the result has more than {MAX_STATES} states or {MAX_LABELS} labels; check that the model and the phone "
+        "table match the lattice; if they do, determinize (ninja determinize-pruned) or prune the lattice first",
         key=lattice.key,
     )
 

@@ -22,7 +22,7 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.lattice.word_phones import WordBoundary
 
-EXTRA_STATES = 1000  # allowed in addition to max_expand, for small lattices
+EXTRA_STATES = 1000  # number of states allowed in addition to max_expand, which is too strict for small lattices
 
 
 @dataclass(frozen=True, slots=True)
