@@ -19,16 +19,16 @@ from ninja.lattice.symbols import SymbolTable
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-Fault = tuple[int, NinjaError]  # the number of lattices of the batch that precede a failed one, and its error
-KernelResult = tuple[object, list[tuple[int, str]]]  # items; index and message of each lattice that failed
+Fault = tuple[int, NinjaError]  # (number of lattices in the batch before a failed lattice, error of that lattice)
+KernelResult = tuple[object, list[tuple[int, str]]]  # (new items, (index, error message) of each failed lattice)
 Keyed = tuple[str, Lattice]
-MAX_LATTICES = 16  # limit for batches that are collected from single lattices
-MAX_ARCS = 5_000  # limit for these batches, about 1 MB with labels, unless a single lattice has more
-AHEAD = 3  # tasks per thread: running, waiting to run, or done and waiting for an earlier task
+MAX_LATTICES = 16  # maximum number of lattices in batches that are collected from single lattices
+MAX_ARCS = 5_000  # maximum number of arcs in such batches (about 1 MB with labels), except for single lattices
+AHEAD = 3  # tasks per thread that are running, waiting to run, or done before an earlier task
 CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
 CREDIT_BYTES = 1 << 20
-ROWS_AT_ONCE = 256  # rows per thread and step, which fit into the cache of a core
-FEWEST_ROWS = 16  # minimum number of rows per piece
+ROWS_AT_ONCE = 256  # rows that a thread computes in one call; they fit into the cache of a core
+FEWEST_ROWS = 16  # minimum number of rows per call
 _QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # quota files of cgroups, versions 2 and 1
 _PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
 Task = TypeVar("Task")
@@ -360,7 +360,7 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
             failure = error
 
     first = list(next_tasks(2))
-    if len(first) < 2:  # no threads for a single task, as a small input is a single batch
+    if len(first) < 2:  # no threads for a single task, because small inputs consist of a single batch
         yield from map(work, first)
         if failure is not None:
             raise failure
@@ -388,7 +388,7 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
     """Yield batches that a background thread reads ahead.
 
     The thread stays at most ``CREDITS * CREDIT_BYTES`` bytes ahead, or one batch if that is larger. It ends after the
-    last batch, on the first exception (which is raised here), or shortly after the generator is closed.
+    last batch, on the first exception (which the generator raises), or shortly after the generator is closed.
 
     Raises:
         InputError: This process was forked after the first batch; the thread does not exist in the new process.
@@ -407,7 +407,7 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
                     if not credits.get():
                         return
                 ready.put(batch)
-        except BaseException as error:  # raised in the caller's thread
+        except BaseException as error:  # the caller's thread raises the error
             end = error
         finally:
             batches.close()  # type: ignore[attr-defined]

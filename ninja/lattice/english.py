@@ -13,7 +13,7 @@ from ninja.libraries import needed_for
 Form = tuple[str, ...]
 
 _SEPARATOR = "zqzq"  # separates words that are normalised in one call; no rule changes it or joins it to a word
-_SINGLE = re.compile(rf"[<>\[\]()]|{_SEPARATOR}")  # normalised alone, as a bracket could enclose later words
+_SINGLE = re.compile(rf"[<>\[\]()]|{_SEPARATOR}")  # normalised separately: a bracket could enclose other words
 _NUMBER = re.compile(r"([$¢€£]?)([0-9]+(?:\.[0-9]+)?)(%|st|nd|rd|th|s)?(.*)")
 _DIGIT = re.compile("[0-9]")
 _SIGNS = ".%$¢€£"  # kept by Whisper's rules, because they may belong to numbers
@@ -23,7 +23,7 @@ _MAX_DIGITS = 15  # longer numbers are spelled digit by digit
 
 
 def english_forms(words: Sequence[str]) -> list[Form]:
-    """Return the lexical form of each word.
+    """Return the lexical form of each written English word: the spoken words, with numbers spelled out.
 
     Raises:
         DependencyError: whisper-normalizer or num2words is not installed.
@@ -58,7 +58,7 @@ def _with_numbers(words: list[str]) -> Form:
 def _spelled(word: str) -> list[str]:
     """Spell out the numbers in a word that contains digits; letters around the numbers are kept."""
     match = _NUMBER.fullmatch(word)
-    if match is None:  # letters before digits
+    if match is None:  # the word begins with letters
         head = re.match(r"[^0-9]+", word)
         assert head is not None
         return [head[0].strip(_SIGNS), *_spelled(word[head.end() :])]

@@ -16,7 +16,7 @@ from ninja.lattice.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Form = tuple[str, ...]
-NO_WORD, UNKNOWN, SEVERAL = 0, -1, -2  # codes of words, see ext/core/form_words.hpp
+NO_WORD, UNKNOWN, SEVERAL = 0, -1, -2  # codes of lexical forms; see ext/core/form_words.hpp
 FIRST_OTHER = 1 << 30  # number of the first lexical word that is not a word of the table
 
 
@@ -39,7 +39,7 @@ class NumberedLattices:
 
     lattices: Lattice | Batch
     changed: npt.NDArray[np.int64]  # indices of the lattices whose words were replaced
-    items: object | None  # all lattices as arguments of kernels, if some are changed; they borrow the arrays
+    items: object | None  # all lattices in the form that kernels accept (without copies); None if none is changed
 
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return ``(forms, parts)``, which identify the written word of each arc in the changed lattices.
@@ -65,12 +65,12 @@ class FormNumbers:
         self._words = words
         self._normalizer = normalizer
         self._lock = threading.Lock()
-        self._code = np.full(1, NO_WORD, np.int32)  # [size], code of each word
-        self._several: dict[Form, int] = {}  # codes of forms of several words
-        # Offsets and pool of the numbers of the words in the forms of `_several`.
+        self._code = np.full(1, NO_WORD, np.int32)  # [size], code of the lexical form of each word id
+        self._several: dict[Form, int] = {}  # codes of forms that have several words
+        # For the forms in `_several`: offsets, and the concatenated numbers of their words.
         self._parts = np.zeros(1, np.int64), np.zeros(0, np.int32)
         self._other: dict[str, int] = {}  # numbers of lexical words that the table lacks
-        self._names: list[str] = []  # the lexical words that the table lacks, by number
+        self._names: list[str] = []  # the lexical words that the table lacks, in order of their numbers
         self._is_started = False  # whether `_learn_regular` was called
 
     def lattices(
@@ -100,7 +100,7 @@ class FormNumbers:
         return NumberedLattices(lattices, changed, items)
 
     def of(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of lexical words, for example in a reference."""
+        """Return the number of each lexical word, for example of the words in a reference."""
         with self._lock:
             return self._numbers_of(list(words))
 
@@ -117,11 +117,11 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Use the ids of words that clearly equal their lexical forms as their numbers; normalise other words later."""
+        """Use the id of each word that evidently equals its lexical form as its number; learn all other words later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:
-                # An id below the size that is not in the table counts as equal to its form, as without a normalizer.
+                # Ids that are missing from the table are treated like words that equal their lexical forms.
                 code = np.arange(len(self._words), dtype=np.int32)
                 ids = np.array(self._words.ids(irregular), np.int32)
                 code[ids[ids < len(code)]] = UNKNOWN
@@ -161,7 +161,7 @@ class FormNumbers:
         return code
 
     def _numbers_of(self, lexical: list[str]) -> list[int]:
-        """Return the numbers of lexical words."""
+        """Return the number of each lexical word; the caller must hold the lock."""
         return [self._number_of(name, number) for name, number in zip(lexical, self._words.ids(lexical), strict=True)]
 
     def _number_of(self, form: str, number: int) -> int:
@@ -175,7 +175,7 @@ class FormNumbers:
         return other
 
     def _extend(self, size: int) -> None:
-        """Extend the array of lexical forms to all word ids below `size`; the new forms are unknown."""
+        """Extend the array of codes to all word ids below `size`; the new codes are `UNKNOWN`."""
         with self._lock:
             if size > len(self._code):
                 spare = np.full(size - len(self._code), UNKNOWN, np.int32)

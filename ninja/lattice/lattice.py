@@ -47,18 +47,18 @@ class Lattice:
 
     key: str  # utterance id
     arc_begin: npt.NDArray[np.int64]  # [num_states + 1]; arcs of state s are arc_begin[s] : arc_begin[s + 1]
-    dst: npt.NDArray[np.int32]  # [num_arcs], > source state
-    word: npt.NDArray[np.int32]  # [num_arcs], 0 = epsilon
-    graph: npt.NDArray[np.float32]  # [num_arcs], LM + pronunciation + transition cost
+    dst: npt.NDArray[np.int32]  # [num_arcs], destination state, greater than the source state
+    word: npt.NDArray[np.int32]  # [num_arcs], word id, 0 = epsilon
+    graph: npt.NDArray[np.float32]  # [num_arcs], sum of LM, pronunciation and transition costs
     acoustic: npt.NDArray[np.float32]  # [num_arcs]
     ali_begin: npt.NDArray[np.int64]  # [num_arcs + 1]; labels of arc a are ali[ali_begin[a] : ali_begin[a + 1]]
-    ali: npt.NDArray[np.int32]  # alignment pool, one label per frame: transition ids in Kaldi
+    ali: npt.NDArray[np.int32]  # alignment labels of all arcs, one per frame: transition ids in Kaldi
     final_graph: npt.NDArray[np.float32]  # [num_states], +inf = not final
     final_acoustic: npt.NDArray[np.float32]  # [num_states], +inf = not final
     final_ali_begin: npt.NDArray[np.int64]  # [num_states + 1]
-    final_ali: npt.NDArray[np.int32]
+    final_ali: npt.NDArray[np.int32]  # alignment labels of all final states
     kind: Kind = "compact"  # "raw": Kaldi's Lattice, at most one label per arc; writers keep the kind
-    time: npt.NDArray[np.int32] | None = None  # [num_states], frames, from formats with times instead of labels
+    time: npt.NDArray[np.int32] | None = None  # [num_states], frame of each state, if the file has times and no labels
     frame_shift: float | None = None  # seconds per frame (per label), if known
     words: SymbolTable | None = None  # shared by all lattices of an archive
 
@@ -308,7 +308,7 @@ def check(lattice: Lattice) -> None:
 
 
 def check_costs(lattice: Lattice) -> None:
-    """Check that all costs can be written to a file and read again, since computed costs can exceed the float32 range.
+    """Check that all costs can be written to a file and read again; computed costs can exceed the range of float32.
 
     Raises:
         LatticeError: An arc cost or a final cost is not finite, or no state is final.
@@ -356,7 +356,7 @@ def has_graph_costs(lattice: Lattice) -> bool:
     return bool(lattice.graph.any() or lattice.final_graph[lattice.is_final].any())
 
 
-LARGEST_SCALE = 1e200  # with it, the costs of paths remain below the largest float64
+LARGEST_SCALE = 1e200  # largest absolute value for which path costs stay within the range of float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +364,7 @@ class Scales:
     """Weights of the terms in a path cost: ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
 
     Raises:
-        OptionError: A weight is not finite, or beyond ±1e200, with which costs of float32 may exceed float64.
+        OptionError: A weight is not between -1e200 and 1e200; with other weights, path costs could exceed float64.
     """
 
     acoustic: float = 1.0
@@ -390,7 +390,7 @@ class Scales:
 
 
 def to_python_numbers(options: Any) -> None:
-    """Replace NumPy's numbers in the fields of a frozen dataclass, whose `repr` is not that of a number in a file."""
+    """Convert NumPy scalars in the fields of a frozen dataclass to Python numbers, which have a plain `repr`."""
     for slot in fields(options):
         if isinstance(value := getattr(options, slot.name), np.generic):
             object.__setattr__(options, slot.name, value.item())
@@ -398,7 +398,7 @@ def to_python_numbers(options: Any) -> None:
 
 def check_finite(name: str, value: float) -> None:
     """Raise OptionError if a number is not finite."""
-    if not abs(value) < math.inf:  # which also takes whole numbers beyond float64
+    if not abs(value) < math.inf:  # also correct for integers beyond float64
         raise OptionError(f"{name} is {value}, but must be finite")
 
 
@@ -437,8 +437,8 @@ class ListRecord(NamedTuple):
     utterance: Mapping[str, Any]  # fields of the utterance, in file order
     hypotheses: Mapping[str, Mapping[str, Any]]  # words of a hypothesis, joined by spaces -> its fields
     others: frozenset[str] = frozenset()  # names of fields that have no equivalent in a lattice
-    layout: Any = None  # field names of the file  [default: those of the writer]
-    origin: Origin | None = None  # position of the utterance in a file that is rewritten with its other contents
+    layout: Any = None  # field names of the file  [default: the writer's field names]
+    origin: Origin | None = None  # position of the utterance, for writers that copy the file and replace only words
 
 
 def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListRecord | None:

@@ -17,7 +17,7 @@ class Hypothesis:
     """A word sequence with unscaled natural-log costs; lower is better."""
 
     words: tuple[str, ...] | tuple[int, ...]  # [num_words], names, or ids if the symbol table is unknown
-    graph: Costs  # [num_words + 1], cost of each word and of the sentence end, which has the total if words have none
+    graph: Costs  # [num_words + 1], costs of the words and of the sentence end, or the total cost at the end only
     acoustic: Costs  # [num_words + 1]
     begin: tuple[int, ...] | None = None  # [num_words], first frame of each word
     end: tuple[int, ...] | None = None  # [num_words], frame after the last frame of each word

@@ -13,15 +13,15 @@ from ninja.errors import FormatError, SymbolError, counted
 from ninja.files.stream import text_of
 
 EPSILON = 0
-EPSILON_NAME = "<eps>"  # in tables built from the words of a file
+EPSILON_NAME = "<eps>"  # spelling of epsilon in tables that are built from the words of a file
 LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
-SPARSE_IDS = 1 << 24  # largest id of a table that is converted to arrays, ...
-IDS_PER_WORD = 64  # ... plus this for each word
+SPARSE_IDS = 1 << 24  # largest id for which an array indexed by id is allocated for a table without words
+IDS_PER_WORD = 64  # increase of this limit for each word
 BLOCK = 1 << 16  # characters of a table that are split at once
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # part of a word, although str.split() splits at it
+_ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # belongs to a word, although str.split() splits at it
 _ENTRY = re.compile(r"^[ \t]*\S+[ \t]+[0-9]{1,9}[ \t\r]*$", re.MULTILINE)
-_interning = threading.Lock()  # threads that read ahead may add words
+_interning = threading.Lock()  # needed because threads that read ahead can add words
 
 
 class SymbolTable:
@@ -37,8 +37,8 @@ class SymbolTable:
         """Create a table from ``(word, id)`` pairs.
 
         Raises:
-            SymbolError: A word has two ids, an id has two words, an id is negative or exceeds int32, or an entry is no
-                such pair.
+            SymbolError: A word has two ids, an id has two words, an id is negative or exceeds int32, or an entry is not
+                a pair.
         """
         self.path = path
         self.grows = False  # whether `intern` adds new words
@@ -219,7 +219,7 @@ class SymbolTable:
             SymbolError: The largest id exceeds 2^24 plus 64 times the number of words; an array of this size could
                 exhaust the memory.
         """
-        largest = max(list(self._word), default=-1)  # a copy, as another thread may add words
+        largest = max(list(self._word), default=-1)  # a copy, because another thread may add words
         if largest > SPARSE_IDS + IDS_PER_WORD * len(self._word):
             message = f"word {self._word[largest]!r} has the id {largest}, but there are only {len(self._word)} words"
             raise SymbolError(f"{message}; number the words without large gaps", self.path)
@@ -286,7 +286,7 @@ def _read_plain(text: str) -> tuple[dict[str, int], dict[int, str]] | None:
     words: list[str] = []
     ids: list[int] = []
     begin = 0
-    while begin < len(text):  # in blocks, as the strings of all ids would take as much memory as the words
+    while begin < len(text):  # in blocks, because the strings of all ids would need as much memory as the words
         end = text.find("\n", begin + BLOCK) + 1 or len(text)
         fields = text[begin:end].split()
         words += fields[::2]

@@ -31,7 +31,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 Form = tuple[str, ...]
 Name = Literal["none", "basic", "english"]
 AUTO = "auto"
-MAX_TABLES = 64  # symbol tables whose lexical forms are cached
+MAX_TABLES = 64  # maximum number of symbol tables whose lexical forms are cached
 NORMALIZER_HELP = (
     "Normalizer applied before words are compared: none, basic (ignores case and punctuation), english (Whisper's "
     "rules), or a file of written and lexical forms.  [default: basic if words end with punctuation, else none]"
@@ -46,9 +46,9 @@ _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
 _PIECE = re.compile(r"[^\W_]+")
 _JOINERS = "\u200c\u200d"  # separate the letters of a word in Persian and in Indic scripts
-_MAX_REPEATS = 8  # maximum number of repetitions until a form no longer changes
+_MAX_REPEATS = 8  # maximum number of times that normalisation is repeated while the form changes
 
-_ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  # final punctuation of written words
+_ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  # punctuation at the end of a written word
 MIN_SHARE = 0.02  # minimum share of words with final punctuation in written text
 _SAMPLE = 4096  # approximate number of words of a table that are tested
 LOOKS_WRITTEN = (
@@ -112,7 +112,7 @@ class Normalizer:
     def parts_among(self, words: Collection[str], table: SymbolTable) -> set[str]:
         """Return the members of `words` that occur in the lexical form of a different word in a symbol table."""
         names: Collection[str] = table.names
-        if (irregular := self.irregular(table)) is not None:  # forms of printable ASCII words consist of their parts
+        if (irregular := self.irregular(table)) is not None:  # for printable ASCII, forms are parts of words
             pieces = set(_PIECE.findall("\n".join(irregular).lower()))
             likely = {word for word in words if pieces.issuperset(_PIECE.findall(word))}
             names = [
@@ -281,7 +281,7 @@ def looks_written(words: Collection[str]) -> bool:
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the `words` whose lexical form has a word that is in no lexical form of the words in a symbol table."""
+    """Return the words with a lexical word that is not in the lexical form of any word in a symbol table."""
     form_of = dict(normalizer.changed(table))
     parts = {part for form in form_of.values() for part in form}
     return [
@@ -309,10 +309,10 @@ class LexicalTable:
         self._first = np.zeros(1, np.int32)  # [size], first lexical word of each word id, 0 = none
         self._number = np.zeros(1, np.int32)  # [lexical words], see `numbers_of`
         self._added: dict[str, int] = {}  # lexical words that the symbol table lacks, see `written_ids`
-        self._first_added = 0  # id of the first of them
+        self._first_added = 0  # id of the first word in `_added`
         self._is_part: dict[int, bool] = {}  # whether lexical words are in forms of irregular words, see `missing`
         self._parts_size = -1  # size of the symbol table for which `_is_part` is valid
-        self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id -> lexical ids, for words with several
+        self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id → lexical ids, if there are several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
         """Compute the lexical forms of the words with the given ids.
@@ -427,7 +427,7 @@ class LexicalForms:
         self._normalizer = None if name == AUTO else make_normalizer(name)
         # The last MAX_TABLES tables, keyed by `id(words)`; a table keeps its symbol table alive, so keys are unique.
         self._tables: dict[int, LexicalTable] = {}
-        self._unwritten: tuple[SymbolTable | None, int] = None, 0  # the last table without written words, and its size
+        self._unwritten: tuple[SymbolTable | None, int] = None, 0  # last table that is not written text; its size
 
     @property
     def are_identical(self) -> bool:

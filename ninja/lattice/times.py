@@ -10,8 +10,8 @@ from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import check_lattice
 
-MAX_FRAMES = 1 << 20  # largest number of frames for which an array is allocated, ...
-FRAMES_PER_ARC = 1 << 10  # ... plus this for each arc and each label
+MAX_FRAMES = 1 << 20  # largest number of frames for which an array is allocated for a lattice without arcs
+FRAMES_PER_ARC = 1 << 10  # increase of this limit for each arc and each label
 
 
 def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
@@ -85,7 +85,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
     if frames > MAX_FRAMES + FRAMES_PER_ARC * (lattice.num_arcs + len(lattice.ali) + len(lattice.final_ali)):
         raise LatticeError(
             f"the last frame is {frames}, which is implausible for a lattice with {lattice.num_arcs} arcs; "
-            "are the times and the frame shift right?",
+            "check the times and the frame shift",
             key=lattice.key,
         )
     return _core.depth_per_frame(lattice, time, frames)

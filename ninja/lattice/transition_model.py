@@ -22,7 +22,7 @@ class TransitionModel:
     path: str
     phone: Ints  # [num_transition_ids + 1]; index 0 has the value 0 in all arrays unless noted
     hmm_state: Ints  # [num_transition_ids + 1], state of the phone's topology that the transition leaves, from 0
-    transition_state: Ints  # [num_transition_ids + 1], from 1; a combination of phone, HMM state and densities
+    transition_state: Ints  # [num_transition_ids + 1], number ≥ 1 of a combination of phone, HMM state and densities
     pdf: Ints  # [num_transition_ids + 1], density of a frame spent on the transition; -1 for id 0
     is_final: Bools  # [num_transition_ids + 1], whether the transition ends the phone
     is_self_loop: Bools  # [num_transition_ids + 1]
@@ -71,7 +71,7 @@ class TransitionModel:
         """Return the error for a label that is not a transition id of this model."""
         return LatticeError(
             f"{where} has the label {label}, but the transition ids of {self.path} are 1 to {self.num_transition_ids}; "
-            "was the lattice generated with this model?",
+            "use the model with which the lattice was generated",
             key=key,
         )
 

@@ -77,7 +77,7 @@ def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | No
         names, ids = set(), used_words(item)
     try:
         return names if words is None else names.union(words.spell(ids))
-    except SymbolError:  # raised again when the words are written
+    except SymbolError:  # the error is raised again when the words are written
         return names
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ninja.errors import counted
 
-# The values are those of the kernel, where 0 is a phone that is not in the word-boundary file.
+# The kernel uses the same values; 0 stands for a phone that is not in the word-boundary file.
 KINDS = {"begin": 1, "end": 2, "singleton": 3, "internal": 4, "nonword": 5}
 
 
@@ -17,9 +17,9 @@ KINDS = {"begin": 1, "end": 2, "singleton": 3, "internal": 4, "nonword": 5}
 class AlignLexicon:
     """Alignment lexicon: entries with a word, its replacement and its phones. Word 0 is silence or noise."""
 
-    entries: npt.NDArray[np.int32]  # concatenation of all entries
+    entries: npt.NDArray[np.int32]  # all entries, concatenated
     begin: npt.NDArray[np.int64]  # [num_entries + 1]; entry i is ``entries[begin[i] : begin[i + 1]]``
-    path: str | None = None  # for messages
+    path: str | None = None  # path of the lexicon file, for messages
 
     @property
     def num_entries(self) -> int:
