@@ -30,7 +30,7 @@ class ConfidenceModel:
     """
 
     map: MapKind
-    scales: Scales  # weights of the total cost for the posteriors
+    scales: Scales  # scales of the costs from which the posteriors are computed
     posteriors: tuple[float, ...] = ()  # points of the monotone map, in increasing order
     confidences: tuple[float, ...] = ()  # confidences at these points, in increasing order
     bias: float = 0.0  # bias of the logistic map

@@ -47,7 +47,7 @@ class Consensus:
     bayes_risk: float  # expected number of word errors of the last hypothesis
     rounds: int  # number of times the network was built
     touches_band: bool = False  # whether the search of a long lattice was limited, so that the result is approximate
-    symbols: SymbolTable | None = None  # symbol table of all ids, if the lattice's symbol table lacks some
+    symbols: SymbolTable | None = None  # symbol table for all ids; None if the lattice's table contains all of them
 
 
 def check_consensus(argument: object) -> None:
@@ -146,7 +146,7 @@ def decode_with_limits(
     *limits: int,
     forms: LexicalTable | None = None,
 ) -> list[Consensus]:
-    """Decode lattices as ``mbr_decode`` does; `limits` replaces the kernel's limits on the number of comparisons."""
+    """Return one result of ``mbr_decode`` per lattice; `limits` replaces the kernel's limits on comparisons."""
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
     arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None

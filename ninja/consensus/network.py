@@ -18,7 +18,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import is_timed, state_times
 
 ASSUMED_SHIFT = 0.01  # seconds per frame for lattices without a frame shift
-MIN_SUM = 0.5  # minimum sum of the posteriors at a position, as words may have been pruned
+MIN_SUM = 0.5  # minimum sum of the posteriors at a position; below 1 because words may have been pruned
 MAX_SUM = 1.01  # maximum sum of the posteriors at a position
 LARGEST_COST = float(np.finfo(np.float32).max)
 

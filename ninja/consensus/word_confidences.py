@@ -26,7 +26,7 @@ from ninja.lattice.lattice import frozen
 from ninja.lattice.text import LexicalForms
 
 Scorer = Callable[[Sequence[Sequence[str]]], list[Surprise]]
-Find = Callable[[str], Lattice | None]  # key → lattice
+Find = Callable[[str], Lattice | None]  # utterance key → lattice, or None if there is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,8 +23,8 @@ Int64s = npt.NDArray[np.int64]
 DAMPER = 1e-3  # added to probabilities before their logarithm is taken
 LARGEST_LOGIT = 30.0
 LEAST_ALTERNATIVE = 1e-3  # posterior above which another word of a bin counts as an alternative
-# Name of a posterior → factors of the acoustic scale and of the LM scale. The posteriors differ where the acoustic and
-# the language model disagree.
+# Name of a posterior → factors applied to the acoustic scale and the LM scale. The posteriors of a word differ if the
+# acoustic model and the language model disagree.
 POSTERIORS = {
     "posterior": (1.0, 1.0),
     "half_lm": (1.0, 0.5),
@@ -54,14 +54,14 @@ class Surprise:
     """The scores that a language model assigns to a sentence."""
 
     logprob: Doubles  # [num_words + 1], natural-log probability of each word and of the end of the sentence
-    is_unknown: npt.NDArray[np.bool_]  # [num_words]
+    is_unknown: npt.NDArray[np.bool_]  # [num_words], whether the language model does not know the word
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalWords:
     """The lexical words in a decoded word sequence."""
 
-    words: tuple[str, ...]  # ids if the lattice has no symbol table
+    words: tuple[str, ...]  # words, or decimal ids if the lattice has no symbol table
     written: Int64s  # [num_words], index of the decoded word that each lexical word is part of
 
 
@@ -71,8 +71,8 @@ class WordFeatures:
 
     key: str
     lexical: LexicalWords
-    posterior: Doubles  # [num_words]
-    values: Mapping[str, Doubles]  # name in `NAMES` → [num_words]
+    posterior: Doubles  # [num_words], posterior of each word
+    values: Mapping[str, Doubles]  # name of a feature in `NAMES` → values, [num_words]
 
     def table(self, names: Sequence[str]) -> Doubles:
         """Return the named features, float64 [num_words, num_names]."""

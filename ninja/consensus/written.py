@@ -28,8 +28,8 @@ class ArcForms:
     table: LexicalTable
     changed: npt.NDArray[np.int64]  # indices of the converted lattices
     batch: Batch
-    form: Integers  # [num_arcs of the converted lattices], a written word; 0 = none; -1 - n = parts[n]
-    parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
+    form: Integers  # [num_arcs of the converted lattices], written word id; 0 = none; -1 - n refers to parts[n]
+    parts: npt.NDArray[np.int64]  # [num_parts, 2], written word id, and index of one of its lexical words
 
     def written_ids(self, numbers: list[int]) -> list[int]:
         """Return the ids of the written words that are spelled like lexical words.
@@ -64,8 +64,8 @@ class BinForms:
     form: Integers  # [num_entries], most probable form
     whole: Integers  # [num_entries], most probable form that is a whole word, 0 = none
     mark: Integers  # [num_bins], most probable word without lexical words, such as a comma, 0 = none
-    mark_share: Floats  # [num_bins]
-    mark_times: Floats  # [num_bins, 2]
+    mark_share: Floats  # [num_bins], posterior of the word in `mark`
+    mark_times: Floats  # [num_bins, 2], start and end of this word in frames
 
     @property
     def are_words(self) -> bool:
