@@ -118,7 +118,7 @@ def determinize_pruned_all(
     *,
     minimize: bool = False,
 ) -> Batch | None:
-    """Apply `determinize_pruned` to all lattices in a batch; return None if one of them fails or reaches a limit."""
+    """Apply `determinize_pruned` to all lattices in a batch; return None if a lattice fails or reaches a limit."""
     check_beam(beam, acoustic_scale)
     try:
         result = _graph.determinize_pruned(batch, beam, acoustic_scale, bounds or DeterminizeBounds())

@@ -73,12 +73,12 @@ def oracle(
             ``forms.ids(words)``.  [default: words are compared unchanged]
 
     Returns:
-        The path; for a batch, one per lattice. Among paths with the same number of errors, the order of arcs determines
-        the path, and thus the number of edits of each kind.
+        A path, or for a batch, one path per lattice. Among paths with the same number of errors, the order of arcs
+        determines the path, and thus the number of edits of each kind.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the reference contains an epsilon.
-        OptionError: A reference is not a sequence of integers, or their number differs from that of the lattices.
+        OptionError: A reference is not a sequence of integers, or the numbers of references and lattices differ.
 
     Source: Kaldi, latbin/lattice-oracle.cc, for the definition.
     """

@@ -87,9 +87,9 @@ def reverse(lattice: Lattice) -> Lattice:
 
 
 def _num_initial(lattice: Lattice, num_labels: Array) -> int:
-    """Return how many arcs leave the start if all of them can be converted to final costs when reversed, else 0.
+    """Return the number of arcs that leave the start, or 0 if they cannot all be converted to final costs.
 
-    They can be converted if the start is not final, no arc has a word, all arcs lead to different states and, in a
+    The arcs can be converted if the start is not final, no arc has a word, all arcs lead to different states and, in a
     lattice of kind "raw", no arc has a label.
     """
     count = int(lattice.arc_begin[1])

@@ -124,7 +124,7 @@ class _Joined:
         return np.arange(self.num_states - time.size, self.num_states)
 
     def add_arcs(self, lattice: Lattice, arcs: Ids, src: npt.NDArray[np.integer], dst: npt.NDArray[np.integer]) -> None:
-        """Copy the given arcs of a window; `src` and `dst` are their states in the joined lattice."""
+        """Add copies of arcs of a window; `src` and `dst` are the states of the copies in the joined lattice."""
         begin, end = lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1]
         self._add(
             src, dst, lattice.word[arcs], lattice.graph[arcs], lattice.acoustic[arcs], begin, end - begin, lattice.ali
@@ -227,7 +227,8 @@ def join_windows(
         )
     checked_shift(frame_shift)
     if not all(abs(begin - begins[0]) / frame_shift < 2**31 for begin in begins):  # also false for NaN
-        raise LatticeError("the start time of a window is not a plausible number of seconds", key=key)
+        message = "the start times of the windows must be finite, and less than 2^31 frames from the first start"
+        raise LatticeError(message, key=key)
     if not scales.lm > 0:
         raise OptionError(f"lm_scale is {scales.lm:g}, but must be above 0 to join windows")
     check_one_table(windows)

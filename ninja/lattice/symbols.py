@@ -17,7 +17,7 @@ EPSILON_NAME = "<eps>"  # spelling of epsilon in tables that are built from the 
 LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
 SPARSE_IDS = 1 << 24  # largest id for which an array indexed by id is allocated for a table without words
 IDS_PER_WORD = 64  # increase of this limit for each word
-BLOCK = 1 << 16  # characters of a table that are split at once
+BLOCK = 1 << 16  # number of characters that are split into fields in one call
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # belongs to a word, although str.split() splits at it
 _ENTRY = re.compile(r"^[ \t]*\S+[ \t]+[0-9]{1,9}[ \t\r]*$", re.MULTILINE)
@@ -135,7 +135,7 @@ class SymbolTable:
         return [get(word, -1) for word in words]
 
     def intern(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of words; a missing word is added if the table grows, else its id is -1."""
+        """Return the ids of words; missing words are added if the table grows, and have the id -1 otherwise."""
         names = list(words)
         ids = self.ids(names)
         if self.grows and -1 in ids:
@@ -151,7 +151,7 @@ class SymbolTable:
         return copy
 
     def snapshot(self) -> SymbolTable:
-        """Return this table if it does not grow, else a copy of its current entries that does not grow."""
+        """Return a table with the current entries that does not grow: this table, or a copy if this table grows."""
         return SymbolTable(self) if self.grows else self
 
     def complete(self) -> None:
@@ -184,7 +184,7 @@ class SymbolTable:
             while number in self._word:
                 number += 1
             self._free = number
-        self._word[number] = word  # before the id, so that every id has a word
+        self._word[number] = word  # set before the id, because another thread may then look up its word
         self._id[word] = number
         return number
 

@@ -274,7 +274,7 @@ BASIC = Normalizer("basic", _basic_forms)
 
 
 def looks_written(words: Collection[str]) -> bool:
-    """Return whether words look like written text, i.e. whether at least 2% of them end with punctuation."""
+    """Return whether words look like written text, which means that at least 2% of them end with punctuation."""
     step = max(1, len(words) // _SAMPLE)
     sample = list(islice(words, 0, None, step))
     return len(_ENDS.findall("\n".join(sample))) >= max(1, MIN_SHARE * len(sample))

@@ -61,7 +61,7 @@ def used_words(lattice: Lattice) -> list[int]:
 def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | None) -> set[str]:
     """Return the distinct words in a lattice, n-best list or confusion network.
 
-    Words that are given as ids are included only if a symbol table contains all of the ids.
+    Words that are represented by ids are included only if a symbol table contains all ids.
 
     Args:
         words: Symbol table for the ids.  [default: the lattice's table; none for other items]

@@ -434,7 +434,7 @@ class LatticeSink:
         return batch.without(failed) if failed else batch
 
     def _note_failures(self) -> None:
-        """Tell the writer which lattices have failed since the last call, except those that could not be read."""
+        """Tell the writer which lattices have failed since the last call, except lattices that could not be read."""
         failures = self.inputs.log.failures
         for error in failures[self.num_failures :]:
             if error.key is not None and id(error) not in self.inputs.unread:

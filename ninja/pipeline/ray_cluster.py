@@ -67,7 +67,7 @@ def run_on_ray(
     gpus: float,
     on_record: Callable[[Record], None],
 ) -> None:
-    """Run shards; see `ninja.pipeline.cluster.run`."""
+    """Run shards on a Ray cluster; see `ninja.pipeline.cluster.run`."""
     with connected(address):
         options = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": -1}
         count = min(len(shards), num_actors(cores, gpus))

@@ -147,7 +147,7 @@ def remove_stale_attempts(folder: ShardFolder, shard: Shard | None = None) -> No
     Args:
         folder: Shard folder.
         shard: Shard whose files are removed if the attempt's process ran on this host and has ended. None removes the
-            files of all attempts, including those that are still running, and unfinished copies of the plan.
+            files of all attempts, including attempts that are still running, and unfinished copies of the plan.
     """
     for entry in list(os.scandir(folder.attempts)) if os.path.isdir(folder.attempts) else ():
         match = _ATTEMPT.fullmatch(entry.name)

@@ -20,7 +20,7 @@ Output = TypeVar("Output", covariant=True)
 
 @runtime_checkable
 class BatchStage(Protocol[Output]):
-    """A stateless stage that processes batches, possibly on several threads at once."""
+    """A stateless stage that processes batches, possibly on several threads concurrently."""
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Output | NinjaError]]:
         """Process a batch.

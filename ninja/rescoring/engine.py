@@ -80,7 +80,7 @@ class Engine(Source):
                 return None
 
     def wait(self) -> bool:
-        """See `Source.wait`."""
+        """Wait for the next utterance of the source; see `Source.wait`."""
         return self.source.wait()
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Engine(Source):
 
     @abstractmethod
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
-        """Rescore utterances with a language model; yield after each step, in which any number of them can finish."""
+        """Rescore utterances with a language model, and yield after each step; a step can finish several utterances."""
 
     def next_utterance(self, most_arcs: float) -> Utterance | None:
         """Return the next utterance to rescore; None if none is available yet or too many arcs are in flight."""
@@ -262,7 +262,7 @@ class SearchEngine(Engine):
         return MAX_ARCS, 1.0
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
-        """See `Engine.steps`."""
+        """Rescore utterances in two halves, which are scored and expanded in turn; see `Engine.steps`."""
         halves = [_HalfBatch(self._expander()) for _ in range(2)]
         here = InThisThread()
         any_thread = lm.lm.twin() is not None  # whether the model can be called from any thread
@@ -312,7 +312,7 @@ class SearchEngine(Engine):
     def _admit(self, half: _HalfBatch, busy: bool) -> None:
         """Add lattices to one half of the batch until the half is full or too many arcs are in flight.
 
-        The arcs in flight include those of finished lattices that wait for an earlier lattice.
+        The arcs of finished lattices that wait for an earlier lattice count as arcs in flight.
         """
         while not half.utterances or half.num_arcs < self.batch_arcs // 2:
             with self.in_flight.lock:

@@ -189,7 +189,7 @@ class BoundModels:
         self._parts: Sequence[WordMap] = ()
 
     def for_threads(self, count: int) -> list[BoundModels]:
-        """Return one copy of the bound models per model in `LanguageModel.for_threads`; `bind` must be called first."""
+        """Return a copy of the bound models for each model in ``lm.for_threads(count)``; call `bind` first."""
         copies = []
         for lm in self.lm.for_threads(count):
             bound = copy.copy(self)

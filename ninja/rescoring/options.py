@@ -44,7 +44,7 @@ def option(
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """Options that determine the new scores; all costs are in natural logarithms at LM scale 1."""
+    """Options that determine the new scores; all costs are natural-log costs at LM scale 1."""
 
     section: ClassVar[str] = "Models"
 

@@ -34,7 +34,7 @@ class PrunedEngine(SearchEngine):
 
     @property
     def growth(self) -> tuple[int, float]:
-        """See `SearchEngine.growth`."""
+        """Maximum number of arcs and growth ratio from the options; see `SearchEngine.growth`."""
         return self.options.max_arcs, self.options.growth_ratio
 
 

@@ -72,9 +72,9 @@ class Rescorer:
     """Rescorer for lattices that are submitted by threads or coroutines, or read from an iterable.
 
         with ninja.Rescorer(lm, options) as rescorer:
-            future = rescorer.submit(lattice)         from any thread; future.result() is the rescored lattice
-            lattice = await rescorer.rescore(lattice)  in a coroutine
-        for key, lattice in rescorer(pairs): ...       as `rescore`; also a stage of ``ninja.pipeline``
+            future = rescorer.submit(lattice)          # in any thread; future.result() is the rescored lattice
+            lattice = await rescorer.rescore(lattice)  # in a coroutine
+        for key, lattice in rescorer(pairs): ...       # like `rescore`; a Rescorer is also a pipeline stage
 
     Lattices that are submitted concurrently are rescored in one batch by a thread of the Rescorer. Do not use the
     models elsewhere at the same time. A submitted lattice is rejected if more than the fraction ``max_unknown`` of its
@@ -369,7 +369,7 @@ class Rescorer:
     def _rescored(
         self, source: Source, report: RescoreReport, passes: list[_Pass], num_threads: int = 1
     ) -> Iterator[Utterance]:
-        """Yield the utterances that were rescored or failed in input order, except those with futures.
+        """Yield the rescored and failed utterances in input order, except utterances with futures.
 
         Args:
             source: Source of the utterances.

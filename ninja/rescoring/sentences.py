@@ -194,7 +194,7 @@ class SentenceEngine(Engine):
     options: SentenceOptions
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
-        """See `Engine.steps`."""
+        """Rescore utterances in one batch after another; see `Engine.steps`."""
         while True:
             if batch := self._batch():
                 self._rescore(batch, lm)
@@ -343,7 +343,7 @@ class NBestEngine(SentenceEngine):
     """Engine that scores the n best sentences."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
-        """See `SentenceEngine.unfold`."""
+        """Unfold a lattice into a tree of its n best sentences; see `SentenceEngine.unfold`."""
         num_best = self.options.sentences_of(utterance.lattice)
         if isinstance(utterance.lattice, ListLattice):
             with self.in_flight.lock:
@@ -356,7 +356,7 @@ class CoverEngine(SentenceEngine):
     """Engine that scores each arc with the history of the best path through it."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
-        """See `SentenceEngine.unfold`."""
+        """Unfold a lattice so that each arc has its best history; see `SentenceEngine.unfold`."""
         options = self.options
         lattice, arc = prune(lattice, options.first_pass_beam, options.scales, return_arc_map=True)
         unfolded = unfold_cover(lattice, lm_word[arc], self.models.lm.eos, options)
@@ -367,11 +367,11 @@ class TrieEngine(SentenceEngine):
     """Engine that scores the best word prefixes."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
-        """See `SentenceEngine.unfold`."""
+        """Unfold a lattice into a trie of its best word prefixes; see `SentenceEngine.unfold`."""
         return Unfolding(utterance, lattice, extra, unfold_prefixes(lattice, lm_word, self.models.lm.eos, self.options))
 
     def prune(self, result: Lattice) -> Lattice:
-        """See `SentenceEngine.prune`; also removes paths outside the beam, because a trie can contain many of them."""
+        """Remove the paths outside the beam, because a trie can contain many such paths; see `SentenceEngine.prune`."""
         return prune(result, self.options.search_beam, self.options.scales)
 
 

@@ -17,7 +17,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import EPSILON
 from ninja.rescoring.utterances import Submission
 
-MAX_LENGTHS = 256  # maximum number of prefix lengths per state; those with the largest shares of paths are kept
+MAX_LENGTHS = 256  # maximum number of prefix lengths per state; the most probable lengths are kept
 HISTORIES = 50_000  # maximum number of histories per language model that are cached for all sessions
 
 

@@ -267,7 +267,7 @@ class InFlight:
         self.num_arcs += utterance.num_arcs
 
     def pop_done(self) -> Utterance | None:
-        """Remove and return the next utterance in input order if it is done, else return None."""
+        """Remove and return the next utterance in input order; return None if it is not done yet."""
         with self.lock:
             if not self._utterances or not self._utterances[0].is_done:
                 return None
@@ -434,7 +434,7 @@ class Preparation(Source):
         return None
 
     def wait(self) -> bool:
-        """See `Source.wait`."""
+        """Wait for the next utterance of the other source; see `Source.wait`."""
         return self._source.wait()
 
     def _prepare(self, utterance: Utterance) -> None:
