@@ -21,11 +21,11 @@ enum class AlignFault {
   kNone,
   kPhoneChanged,     // the phone changes before its final transition
   kUnexpectedPhone,  // a phone that is not allowed within a word
-  kInvalidWord,      // at the end of the lattice
+  kInvalidWord,      // an invalid word at the end of the lattice
   kWordsWithoutLabels,
-  kBrokenSilence,  // at the end of the lattice
-  kPartialWord,    // at the end of the lattice
-  kBrokenPhone,    // at the end of the lattice
+  kBrokenSilence,  // an incomplete silence at the end of the lattice
+  kPartialWord,    // an incomplete word at the end of the lattice
+  kBrokenPhone,    // an incomplete phone at the end of the lattice
   kTooManyStates,
   kForcedOut,  // words or phones at the end of the lattice that match no entry of the lexicon
   kNothingEnds

@@ -150,7 +150,7 @@ class [[gnu::visibility("hidden")]] Places {
       cell = static_cast<int32_t>(others_.size());
       others_.push_back(place);
     }
-    Place& added = places_.emplace_back();  // filled in place, as a copy would stall on members just written
+    Place& added = places_.emplace_back();  // filled in place, because a copy would stall on members just written
     added.words = keep();
     added.num_words = num_words;
     added.tail = tail;

@@ -54,12 +54,12 @@ struct Inner {
   int32_t before;  // previous inner step, -1 for the first one of a place
   int32_t place;   // where the search began
   int32_t state, word;
-  int32_t num_words, num_labels;  // pending after it
+  int32_t num_words, num_labels;  // numbers of pending words and labels after the step
   int64_t begin, end;             // arcs
   bool is_place;                  // whether a unit may end there on another path
 };
 
-// An arc of the result. Its labels are those of the place, of inner steps, and of the last step, as far as they belong
+// An arc of the result. Its labels come from the place, from inner steps and from the last step, as far as they belong
 // to the unit.
 struct Unit {
   const int32_t* last;  // labels of the last step
@@ -220,7 +220,7 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden visibility makes calls
     int64_t arc;  // or place
     bool is_end;
     int32_t before;         // the last inner step
-    float graph, acoustic;  // of its last step
+    float graph, acoustic;  // costs of its last step
   };
   // A state of the depth-first search, and its remaining arcs.
   struct Walk {
@@ -240,13 +240,13 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden visibility makes calls
     }
   }
 
-  int64_t num_arcs_ = 0, num_labels_ = 0;  // of units
+  int64_t num_arcs_ = 0, num_labels_ = 0;  // totals over all units
   std::vector<Unit> units_;                // arcs of the result, and unused elements
   std::vector<int64_t> arc_begin_;
   std::vector<End> ends_;     // of the places, which are the states of the result before sorting
-  std::vector<Inner> inner_;  // each after its previous step
+  std::vector<Inner> inner_;  // each step follows the step before it
   std::vector<Long> long_;
-  std::vector<Step> parts_;  // of a sum
+  std::vector<Step> parts_;  // terms of a sum
   std::vector<int32_t> new_state_, old_state_;
   std::vector<Walk> walks_;
 };

@@ -13,8 +13,8 @@ struct WrittenForms {
   std::vector<int32_t> form;      // [entries], the most probable form of each word in its bin, 0 for none
   std::vector<int32_t> whole;     // [entries], the most probable form that is a whole word, 0 for none
   std::vector<int32_t> mark;      // [bins], the form without words (a mark) that is more probable than no mark, or 0
-  std::vector<float> mark_share;  // [bins], its posterior
-  std::vector<float> mark_time;   // [bins, 2], its average begin and end
+  std::vector<float> mark_share;  // [bins], posterior of the mark
+  std::vector<float> mark_time;   // [bins, 2], average begin and end of the mark
 };
 
 // Sums of the posteriors of each form in each bin, from a backward pass over the links relabelled by their forms.

@@ -65,7 +65,7 @@ inline Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels,
   take(block.final_acoustic, num_states);
   if (timed) take(block.time, num_states);
   take(block.final_ali, num_final_labels);
-  take(block.ali, num_labels);  // last, as copy_labels may write beyond its end
+  take(block.ali, num_labels);  // last, because copy_labels may write beyond its end
   return block;
 }
 

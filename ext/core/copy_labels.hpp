@@ -1,4 +1,4 @@
-// Copies the labels of an arc. As there are few, calling memcpy would take longer than copying them.
+// Copies the labels of an arc. There are few labels, and calling memcpy would take longer than copying them.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Numbers in Kaldi's text lattices, which are printed as by a C++ stream (%g, 6 digits) and parsed as by strtod.
+// Numbers in Kaldi's text lattices, printed like a C++ stream (%g, 6 digits) and parsed like strtod.
 #pragma once
 
 #include <array>

@@ -291,7 +291,7 @@ inline ArcForms arc_forms(const Items& written, const Items& items, const int64_
   ArcForms result;
   std::vector<int64_t> keys;                       // sorted keys of the parts of an item
   std::vector<std::pair<size_t, int64_t>> places;  // indices of the parts in `form`, and their keys
-  std::vector<int32_t> count, piece;               // by written arc
+  std::vector<int32_t> count, piece;               // for each written arc
   for (const int64_t* place = changed; place != changed + num_changed; ++place) {
     const int64_t i = *place;
     const Arcs& arcs = written[i].arcs;

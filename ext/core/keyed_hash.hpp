@@ -16,7 +16,7 @@ namespace ninja {
 struct HashKey {
   uint64_t word[8];
   HashKey() {
-    std::random_device source;  // of the operating system or the processor
+    std::random_device source;  // provided by the operating system or the processor
     for (uint64_t& random : word) random = static_cast<uint64_t>(source()) << 32 | source();
   }
 };

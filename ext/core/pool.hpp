@@ -8,7 +8,7 @@
 
 namespace ninja {
 
-// A growable array that is not initialised, as parsers write every element that they use.
+// A growable array that is not initialised, because parsers write every element that they use.
 template <class T>
 class Pool {
  public:

@@ -18,7 +18,7 @@ inline double arc_cost(const Arcs& arcs, int64_t arc, const Scales& scales) {
          (arcs.word[arc] != 0 ? scales.word_penalty : 0.0);
 }
 
-// Finality is tested first, as a scale of 0 would convert the infinite cost to NaN.
+// Finality is tested first, because a scale of 0 would convert the infinite cost to NaN.
 inline double final_cost(const Arcs& arcs, int64_t state, const Scales& scales) {
   if (!is_final(arcs, state)) return kNoPath;
   return scales.lm * arcs.final_graph[state] + scales.acoustic * arcs.final_acoustic[state];

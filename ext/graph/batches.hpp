@@ -295,7 +295,7 @@ inline int64_t oracle_all(const Items& items, const Items& written, const int32_
     result.touches_band.push_back(path.touches_band);
     for (int64_t arc : path.arc) {
       if (item.written_arc != nullptr) arc = (*item.written_arc)[arc];
-      if (arc < 0) continue;  // a later word of a form
+      if (arc < 0) continue;  // this arc is a later word of a form
       result.arc.push_back(arc);
       if (lattice->arcs.word[arc] != 0) result.word.push_back(lattice->arcs.word[arc]);
     }

@@ -86,7 +86,7 @@ inline void write_linear(const Arcs& arcs, const Alignments& alignments, const i
 }
 
 // Find the arcs of the best path; false if there is no path.
-// Ties are broken as by Compare of Kaldi's lattice weights: the smaller graph cost wins, then the earlier path.
+// Ties are broken as in Compare of Kaldi's lattice weights: the smaller graph cost wins, then the earlier path.
 inline bool best_path(const Arcs& arcs, const Scales& scales, std::vector<int64_t>& path) {
   struct Best {
     double total;

@@ -4,8 +4,8 @@
 // of a state that is not final is the cost of its failure arc plus the final cost of the destination of this arc.
 //
 // Composed states are triples of a lattice state, an FST state and a filter. The filter is 1 after an epsilon of the
-// FST, and forbids epsilons of the lattice until the next word. So each pair of matching paths becomes one path, in
-// which epsilons of the lattice precede those of the FST.
+// FST, and forbids epsilons of the lattice until the next word. Each pair of matching paths therefore becomes one
+// path, in which epsilons of the lattice precede epsilons of the FST.
 //
 // Source: Kaldi, latbin/lattice-compose.cc, fstext/fstext-utils-inl.h (PhiCompose, PropagateFinal).
 #pragma once
@@ -32,10 +32,10 @@ struct Composition {
   std::vector<int32_t> dst, word;  // [num_arcs]
   std::vector<int64_t> arc_map;    // [num_arcs] arc of the lattice, -1 for an epsilon of the FST
   std::vector<int64_t> fst_arc;    // [num_arcs] arc of the FST, -1 for an epsilon of the lattice
-  std::vector<double> cost;        // [num_arcs] of the FST, failure arcs included
+  std::vector<double> cost;        // [num_arcs] cost in the FST, including failure arcs
   std::vector<int32_t> state_map;  // [num_states] state of the lattice
   std::vector<int32_t> fst_state;  // [num_states] state of the FST
-  std::vector<double> final_cost;  // [num_states] of the FST, +inf if not final
+  std::vector<double> final_cost;  // [num_states] final cost in the FST, +inf if not final
 };
 
 class Composer {

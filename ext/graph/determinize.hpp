@@ -74,7 +74,7 @@ class ArcStrings {
     int32_t jump;  // a shorter prefix; its length depends only on the length of the string
     int32_t length;
     int32_t arc;
-    Costs cost;  // of all arcs
+    Costs cost;  // cost of all arcs in the string
   };
   const Arcs& arcs_;
   const double scale_;
@@ -165,7 +165,7 @@ inline GrowingLattice determinize(const Arcs& arcs, const Alignments& labels, do
         if (best.empty() || best.back().state != steps[i].state) {
           best.push_back(steps[i]);
         } else if (better(steps[i].cost, best.back().cost)) {
-          best.back() = steps[i];  // strict: the first of equal paths wins
+          best.back() = steps[i];  // the comparison is strict, so the first of equal paths wins
         }
       }
       subset.clear();

@@ -48,7 +48,7 @@ class PrunedDeterminizer {
         queue_.pop();
         take(tasks_[next.task]);
       }
-      if (found_.stopped_by != Bound::kNone) {  // before or during the task
+      if (found_.stopped_by != Bound::kNone) {  // a bound was exceeded before or during the task
         found_.effective_beam = std::min(beam_, std::max(0.0, next.priority - best_));
         return std::move(found_);
       }
@@ -211,7 +211,7 @@ class PrunedDeterminizer {
         return;
       }
     }
-    found_.ali.resize(static_cast<size_t>(arc.ali));  // labels that belong to no arc
+    found_.ali.resize(static_cast<size_t>(arc.ali));  // drop labels that belong to no arc
   }
 
   // Move the common labels and the best cost of the steps of a task to the new arc, and the residuals to `subset_`.
@@ -379,7 +379,7 @@ class PrunedDeterminizer {
   std::vector<int32_t> known_;         // [num_states], new state of the subset of this state alone, without residuals
   std::vector<double> forward_;        // cost of the best path to each new state
   std::vector<Task> tasks_;
-  std::vector<Step> kept_;  // of the tasks
+  std::vector<Step> kept_;  // steps of the waiting tasks
   std::priority_queue<Waiting> queue_;
   int64_t num_arcs_ = 0;  // includes final states
   SearchedLattice found_;

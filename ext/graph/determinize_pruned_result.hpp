@@ -39,7 +39,7 @@ struct DeterminizeBounds {
   int64_t max_mem;   // approximate number of bytes; no bound if 0 or less, as for the bounds below
   int64_t max_arcs;  // includes final states
   int64_t max_states;
-  int64_t max_loop;  // states that epsilons reach from one subset
+  int64_t max_loop;  // maximum number of states that epsilons reach from one subset
 };
 
 // Reason to stop a search: none, a bound, or costs outside the range of single precision.
@@ -73,8 +73,8 @@ struct SearchedLattice {
 
 struct DeterminizedLattice : GrowingLattice {
   Bound stopped_by = Bound::kNone;
-  double beam = 0.0;            // of the last try
-  double effective_beam = 0.0;  // reached by the last try
+  double beam = 0.0;            // beam of the last try
+  double effective_beam = 0.0;  // beam that the last try reached
   int32_t retries = 0;
   int32_t num_states = 0;  // 0 if no path was found within the bounds
 };

@@ -19,12 +19,12 @@ struct EditCounts {
 namespace edits {
 
 struct Cell {
-  int32_t total = std::numeric_limits<int32_t>::max() / 2;  // outside of the band
+  int32_t total = std::numeric_limits<int32_t>::max() / 2;  // value outside the band
   int32_t insertions = 0;
   int32_t deletions = 0;
 };
 
-// Ties are broken as by Kaldi's LevenshteinEditDistance: a deletion or insertion is preferred to an equally good pair,
+// Ties are broken as in Kaldi's LevenshteinEditDistance: a deletion or insertion is preferred to an equally good pair,
 // and an insertion to an equally good deletion.
 //
 // A path through cell (i, j) has at least |i - j| edits before it and |rows - columns - (i - j)| after it, so paths

@@ -21,8 +21,8 @@ struct EpsilonFree : GrowingLattice {
   bool exceeds_range = false;  // whether a cost exceeds single precision
 };
 
-// A state of an epsilon closure, with the best epsilon path to it. The labels of the path are those of `arc`, after
-// those of the path to the source of `arc`.
+// A state of an epsilon closure, with the best epsilon path to it. The labels of the path are the labels of the path to
+// the source of `arc`, followed by the labels of `arc`.
 struct Reached {
   Costs cost;
   int64_t arc = -1;  // the last epsilon with labels, -1 if there is none

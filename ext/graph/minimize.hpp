@@ -92,7 +92,7 @@ class Minimizer {
     uint64_t hash = is_final(arcs_, state) ? 1 + digest(labels_.final_ali, labels_.final_ali_begin, state) : 0;
     for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
       hash += keyed_hash_with(keyed_hash_with(arcs_.num_states, way(arc)),
-                              digest(labels_.ali, labels_.ali_begin, arc));  // independent of the order
+                              digest(labels_.ali, labels_.ali_begin, arc));  // the same for any order of arcs
     }
     hash_[state] = hash;
     out_.same[state] = static_cast<int32_t>(state);
@@ -171,7 +171,7 @@ struct Minimized {
   std::unique_ptr<int64_t[]> begins;
   std::unique_ptr<int32_t[]> pools;
 
-  std::vector<Costs> rest;  // of the best completion of each state, subtracted when costs are compared
+  std::vector<Costs> rest;  // costs of the best completion of each state, subtracted when costs are compared
   Merged merged;
 };
 

@@ -69,7 +69,7 @@ class NBest {
   static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
   struct Element {  // one state of a place
-    double cost;    // of the best path with the prefix
+    double cost;    // cost of the best path with the prefix
     int32_t state;
     int32_t arc;       // its last arc
     int32_t previous;  // the element before that arc
@@ -88,7 +88,7 @@ class NBest {
     int32_t word;
     int32_t dst;
     double cost;
-    double through;  // with the cost to the end
+    double through;  // cost of the best path through the arc, from the start to the end
     int32_t arc;
     int32_t previous;
     int32_t end;
@@ -279,7 +279,7 @@ class NBest {
           agenda_.push_back(dst);
           std::push_heap(agenda_.begin(), agenda_.end(), later);
         } else if (next.cost < pool_[element_of_[dst]].cost) {
-          pool_[element_of_[dst]] = next;  // its arcs are visited later, since its number is higher
+          pool_[element_of_[dst]] = next;  // the arcs of `dst` are visited later, because its number is higher
         }
       }
     }
@@ -305,7 +305,7 @@ class NBest {
   std::vector<int32_t> best_arc_;           // [num_states], kNone if it is best to stop
   std::vector<int32_t> end_;                // [num_states], where the best completion ends
   std::vector<uint8_t> kind_;               // [num_states]
-  std::vector<int32_t> element_of_;         // [num_states], of the place being closed
+  std::vector<int32_t> element_of_;         // [num_states], element of the place that is being closed
   std::vector<Element> pool_;
   std::vector<Candidate> candidates_;  // heap, cheapest first
   std::vector<Rank> best_ranks_;       // heap, the last first: the n best known word sequences

@@ -12,7 +12,7 @@ namespace ninja {
 // A running log-sum of exp(-cost), which computes one exponential per term for any order and range.
 struct LogSum {
   double least = kNoPath;  // smallest cost so far
-  double sum = 0.0;        // of exp(least - cost)
+  double sum = 0.0;        // sum of exp(least - cost)
 
   void add(double cost) {
     if (!(cost < kNoPath)) return;

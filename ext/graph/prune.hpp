@@ -34,7 +34,7 @@ inline void prune(const Arcs& arcs, const Alignments& alignments, const Scales& 
   uint8_t* keep_arc = selection.keep_arc.data();
   uint8_t* keep_final = selection.keep_final.data();
   uint8_t* alive = selection.alive.data();
-  const int64_t* arc_begin = arcs.arc_begin;  // locals, since stores of bytes may alias anything
+  const int64_t* arc_begin = arcs.arc_begin;  // local copies, because stores of bytes may alias anything
   const int32_t* arc_dst = arcs.dst;
 
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) cost[arc] = single_arc_cost(arcs, arc, scales);

@@ -167,9 +167,9 @@ inline void label_shifts(const Arcs& arcs, const Alignments& labels, std::vector
 // A plan to push a connected lattice.
 struct Pushing {
   std::vector<int64_t> shift;  // number of labels pushed from each state; empty if alignments are not pushed
-  int64_t num_labels = 0;      // after pushing
+  int64_t num_labels = 0;      // number of labels after pushing
   int64_t num_final_labels = 0;
-  std::vector<Costs> rest;  // of the best completion of each state; empty if costs are not pushed
+  std::vector<Costs> rest;  // costs of the best completion of each state; empty if costs are not pushed
 };
 
 inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool strings, bool weights,

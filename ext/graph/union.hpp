@@ -83,7 +83,7 @@ class Uniter {
   static bool is_plain(const Element& element) {
     return element.string == 0 && element.graph == 0.0 && element.acoustic == 0.0;
   }
-  double rounded(double cost) const { return std::round(cost * step_) + 0.0; }  // not -0.0, which has another hash
+  double rounded(double cost) const { return std::round(cost * step_) + 0.0; }  // avoids -0.0, which has another hash
 
   static uint64_t bits(double number) {
     uint64_t bits = 0;
@@ -175,7 +175,7 @@ class Uniter {
         if (best_.empty() || best_.back()->way != step.way) {
           best_.push_back(&step);
         } else if (better(step.cost, best_.back()->cost)) {
-          best_.back() = &step;  // strict: the first of equal paths wins
+          best_.back() = &step;  // the comparison is strict, so the first of equal paths wins
         }
       }
       add_arc(static_cast<int32_t>(word));
@@ -251,7 +251,7 @@ class Uniter {
   std::vector<Element> elements_, subset_;
   std::vector<int32_t> single_;    // [states of all operands] set of that state alone, without residuals
   std::vector<int32_t> first_at_;  // [states of all operands] last set with that lowest state
-  Chains chains_;                  // of the sets that are not in single_
+  Chains chains_;                  // hash table of the sets that are not in single_
   std::vector<int32_t> hashed_;    // [entries of chains_] set
   std::vector<Step> steps_;
   std::vector<int32_t> order_;
