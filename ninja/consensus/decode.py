@@ -96,8 +96,8 @@ def mbr_decode(
 
     If the number of states times the number of words is at most about 131,000, each state is compared with all words.
     For longer recordings, time and memory grow linearly: each state is compared with at least 32 words on either side
-    of its time, or of its relative position if the lattice has no times. This band is widened if the result comes near
-    its edge, and posteriors below 1e-16 are dropped (ext/consensus/mbr_band.hpp). The search stops, and
+    of its time, or of its relative position if the lattice has no times. This band of words is widened if the result
+    comes near its edge, and posteriors below 1e-16 are dropped (ext/consensus/mbr_band.hpp). The search stops, and
     ``touches_band`` of the result is true, if a wider band would have more than 4,194,304 pairs of a state and a word,
     and more than twice as many pairs as the first band.
 
@@ -146,7 +146,17 @@ def decode_with_limits(
     *limits: int,
     forms: LexicalTable | None = None,
 ) -> list[Consensus]:
-    """Return one result of ``mbr_decode`` per lattice; `limits` replaces the kernel's limits on comparisons."""
+    """Return one result of ``mbr_decode`` per lattice.
+
+    Args:
+        lattices: See ``mbr_decode``.
+        hypotheses: Initial hypothesis for each lattice; None uses the best paths.
+        scales: See ``mbr_decode``.
+        decode_mbr: See ``mbr_decode``.
+        print_silence: See ``mbr_decode``.
+        limits: Values that replace the kernel's limits on the number of pairs of a state and a word.
+        forms: See ``mbr_decode``.
+    """
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
     arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None

@@ -88,7 +88,18 @@ class BinForms:
     def words(
         self, arcs: ArcForms, words: Integers, confidences: Floats, times: Floats, bin_begin: npt.NDArray[np.int64]
     ) -> tuple[Integers, Floats, Floats]:
-        """Convert decoded lexical words to written words, with their confidences and times."""
+        """Convert decoded lexical words to written words.
+
+        Args:
+            arcs: Written forms from which this object was computed.
+            words: Decoded lexical words, [num_words].
+            confidences: Confidence of each lexical word, [num_words].
+            times: Start and end of each lexical word in frames, [num_words, 2].
+            bin_begin: Offsets of the entries of each bin, [num_bins + 1].
+
+        Returns:
+            ``(written words, confidences, times)``; a written word has the smallest confidence of its lexical words.
+        """
         if self.are_words:
             return frozen(self.whole[self.entry]), confidences, times
         entry = self.entry.tolist()
@@ -125,7 +136,13 @@ class BinForms:
 
 
 def _num_parts(arcs: ArcForms, form: Sequence[int], first: int) -> int:
-    """Return the number of words, at least 1, that begin at `first` and together form one written word."""
+    """Return the number of words, at least 1, that begin at `first` and together form one written word.
+
+    Args:
+        arcs: Written forms of the arcs.
+        form: Most probable form of each lexical word; see `ArcForms.form`.
+        first: Index of the first lexical word.
+    """
     if form[first] >= 0:
         return 1
     number, piece = arcs.parts[-1 - form[first]].tolist()

@@ -71,8 +71,8 @@ def path_lattice(lattice: Lattice, path: Path) -> Lattice:
 def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
     """Draw n paths with replacement and return them as linear lattices.
 
-    At each state, all arcs are equally probable, as is stopping if the state is final; costs are ignored. The paths
-    depend only on the lattice, its key and the seed.
+    At each state, all arcs are equally probable. If the state is final, ending the path is as probable as each arc.
+    Costs are ignored. The paths depend only on the lattice, its key and the seed.
 
     Raises:
         OptionError: ``n`` is below 1.

@@ -89,8 +89,8 @@ def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int
     return compose_scaled(first, second, alpha, 1.0 - alpha, max_arcs)
 
 
-def compose_scaled(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
-    """Compose two lattices after multiplying the costs of each by a factor; see ``compose``."""
+def compose_scaled(first: Lattice, second: Lattice, alpha: float, beta: float, max_arcs: int) -> Lattice:
+    """Compose two lattices; `alpha` multiplies the costs of the first, and `beta` the costs of the second."""
     check_one_table((first, second))
     check_count("max_arcs", max_arcs, least=0)
     order = _graph.arcs_by_word(second)
@@ -106,10 +106,10 @@ def compose_scaled(first: Lattice, second: Lattice, of_first: float, of_second: 
     final_a, final_b = state_a[is_final], state_b[is_final]
     costs = {}
     for name in ("graph", "acoustic"):
-        costs[name] = of_first * _costs_of(getattr(first, name), a) + of_second * _costs_of(getattr(second, name), b)
+        costs[name] = alpha * _costs_of(getattr(first, name), a) + beta * _costs_of(getattr(second, name), b)
         x, y = getattr(first, f"final_{name}")[final_a], getattr(second, f"final_{name}")[final_b]
         costs[f"final_{name}"] = np.full(is_final.size, np.inf)
-        costs[f"final_{name}"][is_final] = of_first * x + of_second * y
+        costs[f"final_{name}"][is_final] = alpha * x + beta * y
     return _composition(first, arc_begin, dst, word, a, state_a, costs)
 
 

@@ -60,8 +60,8 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
         lattice: Any lattice; epsilons are removed.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.
             Ties are broken by the smaller graph minus acoustic cost, as in Kaldi, then by the order of paths.
-        max_arcs: Maximum number of arcs in the result and in the intermediate lattice without epsilons; the subsets
-            of states can contain up to twenty times as many elements.
+        max_arcs: Maximum number of arcs in the result and in the intermediate lattice without epsilons. The subsets of
+            states may contain up to twenty times this number of elements.
 
     Returns:
         A connected lattice without epsilons, in which no two arcs of a state have the same word. Costs are summed in

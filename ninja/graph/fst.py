@@ -132,6 +132,13 @@ def _join_all(fst: _Rows, state: int, index: int, num_in: list[int], num_out: li
     """Join an arc to each arc (or final cost) that follows it and whose labels allow this.
 
     The caller must ensure that no other arc enters the destination of the arc.
+
+    Args:
+        fst: FST that is changed in place.
+        state: Source state of the arc.
+        index: Index of the arc among the arcs of its source state.
+        num_in: Number of arcs that enter each state, updated in place.
+        num_out: Number of arcs and final costs of each state, updated in place.
     """
     arc = fst.arcs[state][index]
     target = arc[2]
@@ -176,7 +183,8 @@ def _join_all(fst: _Rows, state: int, index: int, num_in: list[int], num_out: li
 def _join_one(fst: _Rows, state: int, index: int, num_in: list[int], num_out: list[int]) -> None:
     """Join an arc to the only arc (or final cost) that follows it, if their labels allow this.
 
-    If other arcs enter the destination of the arc, the following arc (or final cost) is also kept for these arcs.
+    If other arcs enter the destination of the arc, the following arc (or final cost) is also kept for these arcs. See
+    `_join_all` for the arguments.
     """
     arc = fst.arcs[state][index]
     target = arc[2]

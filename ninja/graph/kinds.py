@@ -142,7 +142,11 @@ def remove_alignments(lattice: Lattice) -> Lattice:
 
 
 def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
-    """Replace labels with words or, without ``project_output``, words with labels.
+    """Replace the labels of all arcs with their words, or the words with the labels.
+
+    Args:
+        lattice: Any lattice.
+        project_output: Replace the labels with the words; otherwise replace the words with the labels.
 
     Returns:
         A lattice of kind "raw", in which the word and the label of each arc are equal, or both are missing.

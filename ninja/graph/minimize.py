@@ -11,7 +11,7 @@ from ninja.lattice.lattice import check_finite
 def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattices:
     """Push alignments and costs towards the start; each path keeps its words, its alignment and both costs.
 
-    If the labels of all completions of a state have a common prefix, it is moved to the arcs that enter the state.
+    If the labels of all completions of a state have a common prefix, the prefix moves to the arcs that enter the state.
     Costs are moved until the best completion of each state except the start has cost 0, with acoustic costs scaled by
     ``acoustic_scale``.
 

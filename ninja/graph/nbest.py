@@ -29,8 +29,8 @@ def nbest(
     """Find the n best distinct word sequences, with the best path for each of them.
 
     The search is exact. It determinizes the lattice on the fly, so the lattice may contain epsilons and several paths
-    with the same words. Sequences of equal cost come in the order of the states in which they end: for an n-best list,
-    in the order of its hypotheses.
+    with the same words. Sequences with equal costs are in the order of the states in which they end; for an n-best
+    list, this is the order of its hypotheses.
 
     Args:
         lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.

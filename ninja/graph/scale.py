@@ -69,7 +69,7 @@ def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
 
 
 def check_costs(lattice: Lattice, old: Lattice) -> Lattice:
-    """Check a lattice with new costs and return it; raise LatticeError if a finite cost became infinite or NaN."""
+    """Return a lattice with new costs; raise LatticeError if a cost that is finite in `old` became infinite or NaN."""
     if not np.isfinite(lattice.graph).all() or not np.array_equal(lattice.is_final, old.is_final):
         raise LatticeError("the new graph costs exceed the range of float32", key=old.key)
     return lattice

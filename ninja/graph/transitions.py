@@ -92,7 +92,16 @@ def add_transition_costs(
 def _phones(
     begin: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], model: TransitionModel
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Replace the final transition of each phone with the phone, and drop all other transitions."""
+    """Replace the final transition of each phone with the phone, and drop all other transitions.
+
+    Args:
+        begin: Offsets of the labels of each arc or state.
+        labels: Transition ids.
+        model: The transition model.
+
+    Returns:
+        ``(offsets of the phones of each arc or state, phones)``.
+    """
     ends = model.is_final[labels]
     return frozen(offsets(ends)[begin]), frozen(model.phone[labels[ends]])
 

@@ -37,16 +37,16 @@ def union(
 
     Equal parts of the lattices are merged. Paths with the same words but different alignments or costs stay separate up
     to the state at which the better path is known. If the lattices come from different recognisers, paths are separate
-    nearly everywhere, and the result is large. For consensus decoding, use ``determinize=False``, which keeps all
-    paths. Time and memory grow with the square of the length of such paths, because their alignments are stored at
-    every state until the better path is known, and exponentially if many of them cross.
+    nearly everywhere, and the result is large. Time and memory then grow with the square of the length of the separate
+    paths, because their alignments are stored at every state until the better path is known, and exponentially if many
+    separate paths cross. For consensus decoding, use ``determinize=False``, which keeps all paths.
 
     Args:
         lattices: One or more lattices. The result has the key and symbol table of the first lattice; the frame shift is
             kept if it is the same in all lattices with times.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; ties are broken as in ``determinize``.
         determinize: Merge paths with the same words. Otherwise all paths, epsilons and the field ``time`` are kept.
-        delta: Unit of comparison, > 0: residual costs are equal if they round to the same multiple of ``delta``. The
+        delta: Unit of comparison, > 0: residual costs count as equal if they round to the same multiple of it. The
             cost of a path may change by up to ``delta`` where lattices differ. (Kaldi uses 2^-10.)
         max_arcs: Maximum number of arcs that determinization may create; this also limits its computation.
 
@@ -231,6 +231,11 @@ def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Arr
     """Return the state times of a union, or None if they follow from alignments or cannot be compared.
 
     Times can be compared if all lattices have consistent times, the same frame shift and the same time at the start.
+
+    Args:
+        lattices: The lattices.
+        on_states: Function that builds an array for the states of the union from the array of the lattice whose start
+            is used, and the arrays of all lattices.
     """
     shifts = {lattice.frame_shift for lattice in lattices}
     if len(shifts) > 1 or not all(map(is_timed, lattices)) or all(lattice.time is None for lattice in lattices):

@@ -36,9 +36,10 @@ class Fst:
         return len(self.dst)
 
     def sorted_by_input(self) -> Fst:
-        """Sort the arcs of each state by input label, as composition requires; equal labels keep their order.
+        """Return a transducer in which the arcs of each state are sorted by input label, which composition requires.
 
-        The arcs are sorted by the first call; the arrays must not be changed afterwards.
+        Arcs with equal labels keep their order. The result of the first call is cached; the arrays must not be changed
+        afterwards.
         """
         if self.is_sorted:
             return self

@@ -89,7 +89,7 @@ class Lattice:
         final states.
 
         Raises:
-            LatticeError: An invariant is broken; the message contains the first offending arc or state.
+            LatticeError: An invariant is violated; the message names the first arc or state that violates it.
             OptionError: The key is not a str, ``words`` is not a symbol table, or the frame shift is out of range.
         """
         final_graph = _convert("final_graph", final_graph, key)
@@ -247,7 +247,7 @@ def check_words(words: object) -> None:
 def checked_shift(frame_shift: Any) -> float:
     """Check and return a frame shift in seconds; raise OptionError unless it is in `SHIFTS`.
 
-    Times beyond this range would not be finite in single precision, or would all be 0.
+    With other frame shifts, times would be infinite in single precision, or would all be 0.
     """
     if not (isinstance(frame_shift, Real) and SHIFTS[0] <= float(frame_shift) <= SHIFTS[1]):
         raise OptionError(f"frame_shift is {frame_shift!r:.60}, but must be from 1e-6 to 1e6 seconds")
@@ -258,7 +258,7 @@ def check(lattice: Lattice) -> None:
     """Check every invariant of a lattice. Lattices from readers and kernels satisfy the invariants by construction.
 
     Raises:
-        LatticeError: An invariant is broken; the message contains the first offending arc or state and its value.
+        LatticeError: An invariant is violated; the message names the first arc or state that violates it.
         OptionError: See `check_description`.
     """
 

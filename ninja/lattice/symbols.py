@@ -27,8 +27,8 @@ _interning = threading.Lock()  # needed because threads that read ahead can add 
 class SymbolTable:
     """A two-way map between words and their non-negative integer ids.
 
-    Ids need not be contiguous. All lattices in a run share one table. A growing table appends new words; its entries
-    never change.
+    Ids need not be contiguous. All lattices in a run share one table. A growing table appends new words; existing
+    entries never change.
     """
 
     __slots__ = ("_free", "_id", "_irregular", "_others", "_word", "grows", "path")

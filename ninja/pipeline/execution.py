@@ -246,7 +246,7 @@ class RunLoop:
 
 
 def _refuse_nothing(inputs: Inputs, before: tuple[int, int], *, may_be_empty: bool | None) -> None:
-    """Raise `LatticeError` if there are no results, unless an empty output is allowed."""
+    """Raise `LatticeError` if there are no results since the counts `before`, unless an empty output is allowed."""
     done, failed = (count - previous for count, previous in zip(inputs.log.counts, before, strict=True))
     if done or may_be_empty is None or (may_be_empty and not failed) or inputs.tables is not None:
         return

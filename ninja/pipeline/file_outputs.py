@@ -34,6 +34,12 @@ def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty:
 
     If all lattices in a file fail, no output is written for this file; the other outputs are still written.
 
+    Args:
+        output: Output for all input files: a folder, or a name that contains ``JOB``.
+        inputs: Inputs of the run.
+        write: Function that processes the lattices in one input file and writes the results to its output.
+        may_be_empty: Do not raise an error if the inputs contain no lattices.
+
     Raises:
         LatticeError: There are no results.
     """
@@ -154,7 +160,13 @@ def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
 
 
 def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
-    """Replace ``JOB`` in the name of an output with the number in the name of an input file."""
+    """Replace ``JOB`` in the name of an output with the number in the name of an input file.
+
+    Args:
+        pattern: Name of the output, which contains ``JOB``.
+        path: Path of the input file.
+        shape: Pattern that matches the number in the name of the input file; the last match is used.
+    """
     numbers = shape.findall(os.path.basename(path))
     if not numbers:
         raise OptionError(f"{path} has no number that could replace JOB in {pattern}; specify a folder with -o instead")

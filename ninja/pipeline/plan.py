@@ -193,7 +193,12 @@ class Plan:
         return next(size for path, size, _ in self.states if path == unit.table.place.path) if unit.lines else unit.size
 
     def _cut(self, number: int, ends: list[int]) -> tuple[int, int]:
-        """Return ``(index of the unit, offset in the unit)`` at which shard ``number`` ends."""
+        """Return ``(index of the unit, offset in the unit)`` at which shard ``number`` ends.
+
+        Args:
+            number: Number of the shard; 0 returns the start of the first unit.
+            ends: Cumulative sizes of the units in bytes.
+        """
         assert self.units is not None
         if number == self.shards:
             return len(self.units), 0

@@ -152,6 +152,12 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
 
     Ray's own retries (``max_task_retries``) are not used: they count calls to an actor that is still restarting, and
     they tie a shard to an actor that may no longer fit on any node.
+
+    Args:
+        shards: Shards to run.
+        actors: Ray actors of class `ShardActor`.
+        on_record: Function that is called with the record of each completed shard.
+        of: Number of shards of the plan, for messages.
     """
     waiting, idle = deque(shards), deque(actors)
     calls: dict[Any, _Call] = {}
@@ -205,7 +211,16 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
 
 
 def _next(waiting: deque[Shard], calls: dict[Any, _Call], mean: float) -> Shard | None:
-    """Return the next waiting shard, or a shard that has run so long that its node may be dead; None if neither."""
+    """Return the next shard to run: a waiting shard, or a shard that has run so long that its node may be dead.
+
+    Args:
+        waiting: Waiting shards; the returned shard is removed.
+        calls: Running shards by reference.
+        mean: Mean duration of the completed shards in seconds.
+
+    Returns:
+        The shard, or None if there is no shard to run.
+    """
     if waiting:
         return waiting.popleft()
     patience = max(SPARE_AFTER, SPARE_FACTOR * mean)

@@ -171,7 +171,7 @@ def checksum(path: str) -> str:
 
 
 def _files(plan: Plan, shard: Shard, attempt: str) -> dict[str, ShardFile]:
-    """Return a map from the names of the files that an attempt wrote to their sizes and checksums."""
+    """Return the files in the folder `attempt`, to which an attempt to run the shard has written, by name."""
     options: dict[str, str] = {}
     for output in plan.outputs:
         options |= {f"{shard.name}.{name}": output.option for name in output.names}

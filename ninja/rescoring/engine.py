@@ -313,6 +313,11 @@ class SearchEngine(Engine):
         """Add lattices to one half of the batch until the half is full or too many arcs are in flight.
 
         The arcs of finished lattices that wait for an earlier lattice count as arcs in flight.
+
+        Args:
+            half: The half of the batch.
+            busy: Whether either half contains lattices. If not, the number of arcs in flight is not limited for the
+                first lattice, unless several threads rescore.
         """
         while not half.utterances or half.num_arcs < self.batch_arcs // 2:
             with self.in_flight.lock:

@@ -104,7 +104,7 @@ class ModelFiles:
 def load_model(
     path: str | os.PathLike[str] | None, words: SymbolTable | None, log: Log, options: LoadOptions = DEFAULTS
 ) -> LanguageModel:
-    """Load a model; a model without a vocabulary uses the lattices' symbol table."""
+    """Load a model; if it has no vocabulary, use the lattices' symbol table `words`, and add a note to the log."""
     try:
         return open_model(path, options)
     except (ModelError, OptionError) as error:

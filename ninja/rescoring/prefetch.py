@@ -76,7 +76,7 @@ class _End(Exception):
 
 
 def _read(lattices: Iterator[Keyed], requests: SimpleQueue[bool], items: SimpleQueue[Keyed | BaseException]) -> None:
-    """For each request, put a lattice into a queue; finally put `_End`, or the error that the iterable raised."""
+    """Put a lattice into `items` for each request; finally put `_End`, or the error that the iterable raised."""
     try:
         while requests.get():
             items.put(next(lattices))

@@ -77,7 +77,16 @@ class LexiconAligner:
         return Aligned(aligned.lattice, fault if aligned.fault is None else f"{fault}; {aligned.fault}")
 
     def _align(self, lattice: Lattice, phones: Lattice, fault: str | None) -> tuple[Aligned, int]:
-        """Align a phone lattice; return ``(result, id of a word without a lexicon entry, or -1)``."""
+        """Align a lattice that is already aligned to phones.
+
+        Args:
+            lattice: The original lattice.
+            phones: The lattice after alignment to phones.
+            fault: Fault of the phone alignment, if any.
+
+        Returns:
+            ``(result, word)``, where the word is the id of a word without a lexicon entry, or -1.
+        """
         options = self.options
         expansion = 0
         if options.max_expand > 0.0:

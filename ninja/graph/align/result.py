@@ -51,7 +51,12 @@ class Aligned:
 
 
 def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> npt.NDArray[np.uint32]:
-    """Pack the properties of each transition id for the kernel, uint32 [num_transition_ids + 1]."""
+    """Pack the properties of each transition id for the kernel, uint32 [num_transition_ids + 1].
+
+    Args:
+        model: The transition model.
+        kind: Word-boundary type of the phone of each transition id, or one type for all phones.
+    """
     is_final, is_self_loop = model.is_final.astype(np.uint32), model.is_self_loop.astype(np.uint32)
     table = (model.phone << 5 | np.asarray(kind) << 2 | is_final << 1 | is_self_loop).astype(np.uint32)
     table[0] = bool(((table[1:] >> 2) & 7).all())  # entry 0 is 1 if all labels have a phone type
@@ -87,7 +92,7 @@ def unused_words(*used: npt.NDArray[np.int32] | int, num: int = 2) -> tuple[int,
 
 
 def with_zero(lattice: Lattice, zero: tuple[int, ...], fault: str | None) -> Aligned:
-    """Return the result of an alignment after replacing the word ids in ``zero`` with 0."""
+    """Return the result of an alignment in which the word ids in ``zero`` are replaced with 0."""
     if not lattice.is_final.any():
         return Aligned(None, fault or "no path can be aligned")
     if zero:
