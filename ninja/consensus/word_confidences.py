@@ -120,7 +120,7 @@ class WordConfidenceEstimator:
         assert self.unboosted is not None
         lattice = self.unboosted(key)
         if lattice is None:
-            raise LatticeError("the lattice without boosts is missing", key=key)
+            raise LatticeError("the lattice without boosts is missing; provide a lattice with this key", key=key)
         return lattice
 
     def _of_words(self, features: WordFeatures, num_words: int) -> Doubles:

@@ -248,7 +248,7 @@ def check_beam(beam: float, acoustic_scale: float) -> None:
     if not beam > 0.0:
         raise OptionError(f"beam is {beam}, but must be above 0")
     if np.float32(acoustic_scale) == 0.0:
-        raise OptionError("acoustic_scale must not be 0, because the acoustic costs are unscaled at the end")
+        raise OptionError("acoustic_scale must not be 0, because the acoustic costs of the result are divided by it")
 
 
 def _run(

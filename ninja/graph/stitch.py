@@ -364,7 +364,7 @@ def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[i
     ]
     labelled = [place for place, piece in enumerate(labels) if piece is not None]
     if not labelled:
-        raise LatticeError("a word boundary at the end of a window has no alignment", key=part.lattice.key)
+        raise LatticeError("a window has too few alignment labels at the seam", key=part.lattice.key)
     return states[labelled], [labels[place] or [] for place in labelled]
 
 

@@ -250,7 +250,7 @@ class Rescorer:
         if self.carry_over is not None:
             raise OptionError("a session cannot carry words over from earlier utterances; omit carry_over")
         if self.prompts is not None:
-            raise OptionError("a session cannot use prompts; omit them")
+            raise OptionError("a session cannot use prompts; omit prompts")
         first = self._models[0][0] if self._models else None
         if self.context is not None and self.context.over(first) is not first:
             raise OptionError("a session cannot use a context model; boost the phrases instead")

@@ -101,7 +101,7 @@ class Session:
             BusyError: Too many lattices are in flight.
         """
         if self._is_final:
-            raise ClosedError("the session has already received its final lattice; open a new one", key=lattice.key)
+            raise ClosedError("the session has already received its final lattice; open a new session", key=lattice.key)
         return self._submit(lattice)
 
     def observe(self, rescored: Lattice, *, final: bool = False) -> Partial:

@@ -99,7 +99,9 @@ def test_confidences_without_boosts_come_from_the_unboosted_lattice():
     assert result.without_boosts == pytest.approx(unboosted.confidences)
     assert result.confidences[1] > 0.99
     assert result.without_boosts[1] < 0.5
-    with pytest.raises(LatticeError, match=re.escape("key 'b': the lattice without boosts is missing")):
+    with pytest.raises(
+        LatticeError, match=re.escape("key 'b': the lattice without boosts is missing; provide a lattice with this key")
+    ):
         estimator(Batch.of([boosted.with_key("b")]), [words])
 
 

@@ -168,7 +168,7 @@ def test_an_error_does_not_end_the_session() -> None:
         with pytest.raises(VocabularyError):
             session.update(path("w1").with_words(None))
         assert session.update(path("w1 w2"), final=True).words == ("w1", "w2")
-        with pytest.raises(ClosedError, match="the session has already received its final lattice; open a new one"):
+        with pytest.raises(ClosedError, match="the session has already received its final lattice; open a new session"):
             session.update(path("w1 w2"))
     with pytest.raises(ClosedError):
         rescorer.session()
