@@ -63,6 +63,6 @@ def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
     lexical, written = batch.like(items)[0], _core.written_arcs(items, 0)
     assert written is not None  # a word has several lexical words
     source_arc = np.where(written < 0, -1 - written, written)
-    extra = np.bincount(lattice.src, np.maximum(length, 1) - 1, lattice.num_states)  # chain states per state
+    extra = np.bincount(lattice.src, np.maximum(length, 1) - 1, lattice.num_states)  # new chain states for each state
     state = np.arange(lattice.num_states) + offsets(extra.astype(np.int64))[:-1]
     return LexicalLattice(as_list_of(lattice, lexical), source_arc, written >= 0, state)

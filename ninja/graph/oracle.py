@@ -59,9 +59,9 @@ def oracle(
 
     The result is exact if the number of states times the number of reference words is at most 8 million. For longer
     recordings, time and memory grow linearly: each state is compared with at least 256 reference words on either side
-    of its position. The band of words is widened if the path nears its edge or if more than a third of words are edits
-    (ext/graph/oracle.hpp). The search stops, and ``touches_band`` of the result is true, if a wider band would have
-    more than 67 million pairs of a state and a word, and more than twice as many pairs as the first band.
+    of its position. This band of words is widened if the path comes near its edge or if more than a third of the words
+    are edits (ext/graph/oracle.hpp). The search stops, and ``touches_band`` of the result is true, if a wider band
+    would have more than 67 million pairs of a state and a word, and more than twice as many pairs as the first band.
 
     Args:
         lattices: A lattice or a batch.

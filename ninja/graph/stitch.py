@@ -236,8 +236,8 @@ def join_windows(
         _Part(window, round((begin - begins[0]) / frame_shift), scales)
         for window, begin in zip(windows, begins, strict=True)
     ]
-    tolerance = max(1, round(TOLERANCE / frame_shift))
-    before, after = tolerance // 2, tolerance - tolerance // 2  # in the first and in the second window
+    tolerance = max(1, round(TOLERANCE / frame_shift))  # frames between the word boundaries of two windows at a seam
+    before, after = tolerance // 2, tolerance - tolerance // 2  # in the first and second window
     seams: list[Seam] = []
     for first, second in pairwise(parts):
         earliest = seams[-1].frame + tolerance + 1 if seams else first.begin + 1

@@ -71,7 +71,7 @@ class Engine(Source):
             self._steps = self._start()
         while True:
             while (utterance := self.in_flight.pop_done()) is not None:
-                if utterance.result is not None or utterance.error is not None:  # its future has no result
+                if utterance.result is not None or utterance.error is not None:  # otherwise, its future has the result
                     return utterance
             if next(self._steps, True):  # a step yields None, so True means that no step is left
                 self.has_ended = True

@@ -194,7 +194,7 @@ class SentenceEngine(Engine):
     options: SentenceOptions
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
-        """Rescore utterances in one batch after another; see `Engine.steps`."""
+        """Unfold and rescore utterances batch by batch; see `Engine.steps`."""
         while True:
             if batch := self._batch():
                 self._rescore(batch, lm)
