@@ -38,11 +38,11 @@ def make_augmenter(
     Args:
         augmentation: Files and options.
         options: Boosts of phrases.
-        words: The symbol table of the lattices, which contains the words of all phrases; with `written`, the table of
-            lexical words.
+        words: The symbol table of the lattices, which contains the words of all phrases. If `written` is set, the table
+            of lexical words must be passed instead.
         entities: All phrases.
         models: N-gram models and pronunciations.
-        tracker: The grammar, whose map from words to words of the class model is reused.
+        tracker: The grammar. Its map from words to the words of the class model is reused.
         written: Written words and their lexical forms; if None, words are compared exactly.
 
     Raises:
@@ -69,7 +69,7 @@ def make_augmenter(
 def model_costs(
     augmentation: Augmentation, options: ContextOptions, words: SymbolTable, models: ContextModels, tracker: Tracker
 ) -> ModelCosts:
-    """Create the object that computes language model costs of phrases, for the current words of a symbol table."""
+    """Create the `ModelCosts` of phrases for the words that a symbol table currently contains."""
     old_costs = None
     if models.old_lm is not None:
         old_costs = OldCosts(words, models.old_lm, options.unk_penalty, options.map_words)

@@ -22,7 +22,7 @@ def make_booster(
     compiler: ListCompiler | None = None,
     num_symbols: int | None = None,
 ) -> Tracker:
-    """Create a tracker whose boosts have their nominal size after rescoring.
+    """Create a tracker whose boosts have their specified size after rescoring.
 
     Args:
         words: Symbol table of the lattices.
@@ -41,7 +41,8 @@ def make_booster(
     if lm_weight is not None:
         share = 1.0 - lm_weight
         if has_old_lm:
-            lm_scale = share if models.class_lm is not None else 1.0  # rescoring subtracts its own share of the old LM
+            # Rescoring subtracts the rest of the old LM.
+            lm_scale = share if models.class_lm is not None else 1.0
         elif share > 0.0:
             options = replace(
                 options, keyword_boost=options.keyword_boost / share, class_boost=options.class_boost / share

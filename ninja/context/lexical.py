@@ -55,7 +55,8 @@ class LexicalBinding:
         self._lm_weight = lm_weight
         self._has_old_lm = has_old_lm
         self._lexical = LexicalContext(words, normalizer)
-        self._plain: dict[str, str] = {}  # phrase words in the genitive that were added to the last lattice, without 's
+        # For each genitive that augmentation added to the last lattice, the word without 's.
+        self._plain: dict[str, str] = {}
         lms = [lm for lm in (models.class_lm, models.old_lm) if lm is not None]
         self._has_models = bool(lms)
         if lms:
@@ -101,7 +102,7 @@ class LexicalBinding:
         return lexical.add_context(lattice, of_forms, self.tracker, lists), added
 
     def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the grammar's best path through an utterance, whose words are in written form.
+        """Return the phrases on the grammar's best path through the written words of an utterance.
 
         The genitives that augmentation added to the last lattice are compared without their ``'s``.
         """

@@ -33,7 +33,7 @@ class Augmentation:
     transition_model: Name | None = None  # Kaldi's final.mdl, which maps alignments to phones
     phones: Name | None = None  # the phones.txt of the transition model
     letters_only: bool = False  # compare letters instead of phones; requires no lexicon
-    context_model: Name | None = None  # for long lists: a path, or "none" to search all  [default: the shipped model]
+    context_model: Name | None = None  # searches long lists; "none" compares all phrases  [default: the shipped model]
 
     def __post_init__(self) -> None:
         if (self.transition_model is None) != (self.phones is None):

@@ -29,7 +29,7 @@ from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Model, ModelFiles, VocabularyCheck
 from ninja.rescoring.utterances import RescoreReport, Utterance
 
-MAX_ARCS, MAX_LATTICES = 100_000, 100  # limits on a thread's batch
+MAX_ARCS, MAX_LATTICES = 100_000, 100  # maximum numbers of arcs and lattices in a batch for one thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Binding:
     """The context that was loaded for a symbol table."""
 
     words: SymbolTable  # the symbol table of the lattices
-    num_words: int  # size of a growing table when it was bound, 0 for other tables
+    num_words: int  # size of a growing table when the context was loaded; 0 for other tables
     entities: Entities
     normalizer: Normalizer
     files: ExactBinding | LexicalBinding
@@ -103,7 +103,7 @@ class Contextual:
 
     @property
     def entities(self) -> Entities:
-        """The phrase lists of utterances. The stage must be bound to a symbol table."""
+        """Phrase lists of the utterances. The stage must be bound to a symbol table."""
         return self._bound.entities
 
     @property
@@ -139,7 +139,7 @@ class Contextual:
         log.note_coverage()
 
     def unchecked(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
-        """Add context to lattices as `__call__` does, without counting the words that are unknown to the models."""
+        """Add context to lattices like `__call__`, but do not count the words that are unknown to the models."""
         for key, lattice in lattices:
             self._bind_to(lattice, log)
             try:
@@ -258,9 +258,10 @@ class Contextual:
         return self.tracker
 
     def _include(self, lists: Sequence[PhraseList], words: SymbolTable, augmentation: Augmentation, log: Log) -> None:
-        """Add the words of an utterance's phrases to a growing table, from which augmentation takes words and letters.
+        """Add the words of an utterance's phrases to a growing table, in which augmentation looks up words and letters.
 
-        Lexical words are added when they are compared, so that only their letters must be known before.
+        If words are compared by their lexical forms, this is necessary only for the letters: the lexical words are
+        added when they are compared.
         """
         files = self._bound.files
         if files.words.grows and (isinstance(files, ExactBinding) or augmentation.letters_only):

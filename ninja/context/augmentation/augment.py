@@ -1,4 +1,4 @@
-"""Add arcs to lattices for phrases that sound like recognised words, so that rescoring can find them."""
+"""Add lattice arcs for phrases that sound like recognised words; rescoring can then choose these phrases."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import NONE
 from ninja.lattice.times import state_times
 
-FORMS = 4  # number of spans searched per span to be added, because some differ only in their written form
-# Silent words of recognisers, in addition to epsilons.
+FORMS = 4  # number of spans to find for each span to add, because some spans differ only in their written form
+# Words that recognisers use for silence, in addition to epsilons.
 SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<silence>", "[silence]", "<s>", "</s>"})
 
 
@@ -55,17 +55,17 @@ class Added:
     start: int  # first state of the path, in the original lattice
     end: int  # last state of the path
     replaced: tuple[str, ...]  # words of the path
-    distance: float  # in units of the confusion costs
-    cost: float  # acoustic cost in addition to the cost of the path, nats, unscaled
+    distance: float  # distance between the phrase and the path, in units of the confusion costs
+    cost: float  # acoustic cost of the phrase minus the acoustic cost of the path, in nats before scaling
     excess: float  # cost of the best sentence through the path, minus the cost of the best path of the lattice, nats
     frames: tuple[int, int] | None  # first frame, and last frame plus 1; None if the lattice has no times
     genitive: str = ""  # the "'s" of the replaced words, which is a part of `phrase`
 
 
 class _Span(NamedTuple):
-    """A span of a lattice that sounds like a phrase; spans are sorted by decreasing probability."""
+    """A span of a lattice that sounds like a phrase. Sorting spans puts the most probable span first."""
 
-    rank: float  # excess plus penalty
+    rank: float  # excess plus penalty, nats
     text: str
     start: int
     end: int
@@ -79,8 +79,8 @@ class _Span(NamedTuple):
 def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
     """Return a symbol table that also contains the words of all phrases, with ids above the largest existing id.
 
-    A growing table is extended in place. Any other table is copied if words are missing from it. The copy belongs to no
-    file, so write it together with the lattices that use its ids.
+    A growing table is extended in place. Any other table is copied if words are missing from it. The copy has
+    no file yet, so write it together with the lattices that use its ids.
     """
     phrases = (phrase for phrase_list in lists for _, phrase in phrase_list)
     missing = dict.fromkeys(word for phrase in phrases for word in phrase.text.split() if word not in words)
@@ -97,7 +97,8 @@ class ModelCosts:
     """Language model costs of added phrases.
 
     Without the first-pass model, a phrase has the graph cost of the words that it replaces, so the first-pass model
-    cannot be subtracted correctly later. Without a class model, phrases are scored only by their sound.
+    cannot be subtracted correctly later. Without a class model, the costs of phrases depend
+    only on how they sound.
     """
 
     old: OldCosts | None = None  # costs under the first-pass model
@@ -324,7 +325,7 @@ class Augmenter:
         pronounced: PronouncedList,
         phrases: PhraseList,
     ) -> npt.NDArray[np.int64]:
-        """Return the indices in ``pronounced.variants`` of the pronunciations most similar to any lattice span."""
+        """Return the indices in ``pronounced.variants`` of the pronunciations most similar to spans of the lattice."""
         names = self.confusion.phones
         if phrases not in self._indices:
             strings = [unpack(pronounced.strings, number) for number in range(len(pronounced.variants))]

@@ -25,10 +25,11 @@ class ClassEntry(NamedTuple):
 
 
 class ClassCosts:
-    """Costs of added phrases, which are used instead of boosts.
+    """Costs that added phrases receive instead of boosts.
 
-    Boosts are tuned for recognised words. An added phrase is judged by the probability of its class after the preceding
-    words, by its similarity to the replaced words, and by its length: long phrases seldom sound similar by chance.
+    Boosts are tuned for recognised words. The cost of an added phrase depends on the probability of its class
+    after the preceding words, on its similarity to the replaced words, and on its length, because long phrases seldom
+    sound similar by chance.
 
     Args:
         lm: The class language model.

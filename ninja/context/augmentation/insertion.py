@@ -20,8 +20,8 @@ _Link = tuple[int, float, float, npt.NDArray[np.int32]]  # word, graph cost, aco
 class Chain:
     """A word sequence to insert as one arc per word, with new states between the arcs."""
 
-    start: int  # state
-    end: int  # state, > start
+    start: int  # first state
+    end: int  # last state, > start
     words: tuple[int, ...]
     graph: npt.NDArray[np.float64]  # graph cost of each word, [words]
     acoustic: npt.NDArray[np.float64]  # acoustic cost of each word, [words]

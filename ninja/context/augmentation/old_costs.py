@@ -60,7 +60,7 @@ class OldCosts:
     ) -> npt.NDArray[np.float64]:
         """Return the cost of each sentence without its first `unchanged` words, in nats, float64 [sentences].
 
-        The cost includes ``</s>`` where `ends` is true.
+        The cost of a sentence includes ``</s>`` if its element in `ends` is true.
         """
         length = np.array([len(sentence) for sentence in sentences])
         slots = self._lm.start(len(sentences))

@@ -12,7 +12,7 @@ LARGEST_PENALTY = 1e5  # acoustic cost; larger values exceed the precision of fl
 @documented
 @dataclass(frozen=True, slots=True)
 class AugmentOptions:
-    """Bounds and costs of added phrases.
+    """Limits on the phrases added to a lattice, and the costs of these phrases.
 
     Paths are compared by ``acoustic_scale · acoustic + graph``, relative to the best path of the lattice.
     """
@@ -30,7 +30,9 @@ class AugmentOptions:
         "there are thousands of phrases.",
     )
     phone_reward: float = 0.8  # reward for each phone of a phrase if place_weight is set, nats
-    beam: float = described(10.0, "Maximum cost, relative to the best path, of the words that a phrase replaces.")
+    beam: float = described(
+        10.0, "Maximum cost of the words that a phrase replaces, in nats above the cost of the best path."
+    )
     max_spans: int = 4  # maximum number of state pairs between which a phrase is added
     max_arcs: int = 1000  # maximum number of words added to a lattice; the most probable phrases are added
 

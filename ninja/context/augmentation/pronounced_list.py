@@ -103,7 +103,7 @@ def pronounce(
 
 
 def count_phrases(lists: Iterable[Collection[tuple[Hashable, ...]]]) -> int:
-    """Return the number of distinct phrases in sets of phrases, without copying the largest set."""
+    """Return the number of distinct phrases in several collections; the largest collection is not copied."""
     longest, *others = sorted(lists, key=len, reverse=True) or [frozenset()]
     return len(longest) + len(frozenset().union(*others).difference(longest))
 

@@ -1,4 +1,4 @@
-"""Replacement of lattice paths with phrases: the written words, and the division of costs among these words."""
+"""Replacements of lattice paths with phrases: their written words, and the division of path costs among the words."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Form, Normalizer
 
-LONG_LIST = 1000  # a list of at least this many phrases is first searched by its vectors
+LONG_LIST = 1000  # minimum number of phrases in a list whose phrases are preselected by their vectors
 OTHER_LETTER = "\ufffd"  # represents every letter that occurs in no phrase
 
 
@@ -56,7 +56,7 @@ class SymbolStrings:
     def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
         """Group the pronunciations by phrase; index the phrases if there are `LONG_LIST` or more of them."""
         length = np.diff(strings[0])
-        is_first = [  # recognised forms are searched for like phrases of their own
+        is_first = [  # each recognised form is searched for like a separate phrase
             number == 0 or variant.written != variants[number - 1].written or bool(variant.recognised)
             for number, variant in enumerate(variants)
         ]
@@ -102,7 +102,7 @@ class CompiledList:
     forms: dict[Form, list[str]]  # written texts by lexical form
     longest: int  # number of lexical words of the longest phrase
     is_cased: bool
-    strings: tuple[SymbolStrings, ...]  # by phones, and by letters for phrases without phones
+    strings: tuple[SymbolStrings, ...]  # in phones, and in letters for phrases without phones
     left_out: tuple[Unpronounced, ...]
 
 
@@ -152,7 +152,7 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Set the written words of variants that have none, as is the case with the identity normalizer."""
+    """Set the written words of variants without written words, which the identity normalizer produces."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]

@@ -30,7 +30,7 @@ class Change:
     begin: int  # index of the first replaced word
     end: int  # index of the last replaced word plus 1
     before: tuple[str, ...]  # the replaced words
-    after: tuple[str, ...]  # the words in their place
+    after: tuple[str, ...]  # the words that replace them
     phrase: str  # as written in its list
     cls: str  # class of the phrase, "" for no class
     kind: Kind  # "sound" if the phrase sounds like the words, "spelling" if only the spelling differs
@@ -43,7 +43,7 @@ class Candidates(NamedTuple):
 
     matches: list[Match]
     features: Doubles  # [candidates, features]
-    spans: list[tuple[int, int]]  # first lexical word, and last plus 1
+    spans: list[tuple[int, int]]  # index of the first lexical word, and index of the last plus 1
     log_prior: Doubles  # [candidates]
 
 

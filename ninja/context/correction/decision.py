@@ -1,4 +1,4 @@
-"""Model for corrections: the probability that a candidate correction is right, given competing candidates."""
+"""Model of the probability that a candidate correction is right, which depends on the competing candidates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """A conditional logit model, in which overlapping candidates compete with each other and with making no change."""
+    """Conditional logit model: overlapping candidates compete with each other and with leaving words unchanged."""
 
     weights: Doubles  # [features]
     bias: float

@@ -59,9 +59,9 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
 def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequence[str]]) -> list[Edit]:
     """Pair each utterance's hypotheses before and after correction.
 
-    Utterances are paired by their keys. If no key occurs both before and after correction, as in subtitles, where keys
-    are derived from file names, utterances are paired in order. An utterance that occurs only before or only after
-    correction is skipped.
+    Utterances are paired by their keys. If no key occurs both before and after correction, utterances are paired in
+    order; this is the case with subtitles, because their keys are derived from file names. An utterance that occurs
+    only before or only after correction is skipped.
 
     Raises:
         OptionError: The two sets of utterances have no key in common, and differ in size.

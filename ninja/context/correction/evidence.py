@@ -1,4 +1,4 @@
-"""Features of candidate corrections: how similar the phrase and the words are, and how surprising the words are."""
+"""Features of candidate corrections: how similar the phrase and the words are, and how improbable the words are."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ Doubles = npt.NDArray[np.float64]
 
 FEATURES = (
     "distance_per_symbol",  # distance between the phones of the phrase and of the words, per phone
-    "edits_per_letter",  # edit distance between their letters, per letter
-    "distance",  # in units of the confusion costs
+    "edits_per_letter",  # edit distance between the letters of the phrase and of the words, per letter
+    "distance",  # distance between the phones, in units of the confusion costs
     "edits",
     "inverse_length",  # 1 / number of phones of the phrase
     "log_length",
     "length_difference",  # |phones of the words − phones of the phrase| / phones of the phrase
     "shared",  # information of the phones that the phrase shares with the words, nats; see `search.Match`
     "log_phrases",  # ln of the number of phrases of the utterance
-    "surprise",  # cost of the words and the next two, minus the cost with an unknown word in their place, nats
-    "surprise_by_phrase",  # cost of the words and the next two, minus the cost with the phrase in their place, nats
+    "surprise",  # cost of the words and of the next two words, minus the cost if <unk> replaces the words, nats
+    "surprise_by_phrase",  # cost of the words and of the next two words, minus the cost if the phrase replaces them
     "rarest_word",  # largest unigram cost of the words, nats
-    "mean_word",  # mean unigram cost of the words
-    "unknown_words",  # number of the words that the model lacks
-    "phrase_word",  # mean unigram cost of the words of the phrase
+    "mean_word",  # mean unigram cost of the words, nats
+    "unknown_words",  # number of words that are not in the model's vocabulary
+    "phrase_word",  # mean unigram cost of the words of the phrase, nats
     "word_difference",  # absolute difference between the numbers of words
     "phrase_words",  # number of words of the phrase
-    "doubt",  # mean −ln of the confidences of the words; 0 if they are unknown
+    "doubt",  # mean −ln of the confidences of the words; 0 if the confidences are unknown
     "has_confidence",  # 1 if the confidences are known
 )
-AFTER = 2  # number of words after a span that are included in its surprise
+AFTER = 2  # number of words after a span whose costs are included in the surprise of the span
 MAX_SURPRISE = 30.0  # nats
 LEAST_CONFIDENCE = 0.02
-UNKNOWN_WORD = 16.0  # unigram cost of words that the model lacks, nats; other words have lower costs
+UNKNOWN_WORD = 16.0  # cost of words that are not in the model's vocabulary, nats; other unigram costs are lower
 
 
 class Surprise:
-    """Word costs under an n-gram model.
+    """Costs of words and word sequences under an n-gram model.
 
     Args:
         lm: A model of lexical words with <unk>.
@@ -56,7 +56,7 @@ class Surprise:
         self._unigram: dict[str, float] = {}
         unknown = np.array([self._unk], np.int32)
         self._start = lm.start(1)
-        # After two unknown words the model backs off to unigrams.
+        # After two unknown words, the model backs off to unigrams.
         self._empty = lm.advance(lm.advance(self._start, unknown), unknown)
 
     def word(self, word: str) -> float:
@@ -64,7 +64,7 @@ class Surprise:
         cost = self._unigram.get(word)
         if cost is None:
             number = self._id(word)
-            if number == self._unk:  # not cached, as there is no limit to the number of such words
+            if number == self._unk:  # not cached, because the number of unknown words is unlimited
                 return UNKNOWN_WORD
             cost = self._unigram[word] = -float(self._lm.logprob(self._empty, np.array([number], np.int32))[0])
         return cost
@@ -77,7 +77,7 @@ class Surprise:
         return np.concatenate(states)
 
     def paths(self, states: npt.NDArray[np.int64], paths: Sequence[Sequence[str | None]]) -> Doubles:
-        """Return the cost of each word sequence after the model state of the same index, in nats, float64 [paths].
+        """Return the cost of each word sequence, starting from its element of `states`, in nats, float64 [paths].
 
         In the sequences, None represents an unknown word.
         """

@@ -312,7 +312,7 @@ def _new_phrase(
 ) -> Iterator[PhraseEvidence]:
     """Yield the `PhraseEvidence` for a name in the corrected text, unless an entity file cannot list the name.
 
-    A name that is too long, or that replaces a text that is too long, is no phrase.
+    A name that is too long, or that replaces a text that is too long, does not become a phrase.
 
     Args:
         name: The name, and the recognised words that it replaced.

@@ -17,9 +17,9 @@ from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.lattice import Lattice
 from ninja.lattice.nbest import NBest, sentence
 
-MAX_DISTANCE = 0.4  # per symbol of a phrase; substitutions of letters cost 0.5
+MAX_DISTANCE = 0.4  # maximum distance per symbol of a phrase; the substitution of a letter costs 0.5
 MAX_SPANS = 3  # maximum number of spans with which a phrase is compared
-MIN_SYMBOLS = 3  # shorter phrases are inserted only if they sound exactly like the words
+MIN_SYMBOLS = 3  # phrases with fewer symbols are inserted only if they sound exactly like the words
 RETRIEVED, RETRIEVED_PER_WORD, MAX_RETRIEVED = 100, 10, 1000  # number of phrases of a long list that are compared
 MAX_SPAN_WORDS = 3  # maximum number of words per span whose vector is compared with the vectors of a long list
 CANDIDATES, CANDIDATES_PER_WORD, MAX_CANDIDATES = 20, 2, 400
@@ -32,10 +32,10 @@ class Match(NamedTuple):
     list_number: int  # index of the phrase's list in the lists of the utterance
     begin: int  # index of the first lexical word
     end: int  # index of the last lexical word plus 1
-    distance: float  # in units of the confusion costs
+    distance: float  # distance between the phrase and the words, in units of the confusion costs
     length: int  # number of symbols of the phrase
-    num_symbols: int  # number of symbols of the words in their first pronunciations
-    shared: float  # information of the symbols that the phrase shares with its nearest words in this span, nats
+    num_symbols: int  # number of symbols in the first pronunciations of the words
+    shared: float  # information of the symbols that the phrase shares with the most similar words in this span, nats
 
     def is_within(self, begin: int, end: int) -> bool:
         """Return whether the words of the match lie within a span."""
@@ -70,7 +70,8 @@ def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> l
         distance, length, shared = float(spans.distance[row]), int(spans.length[row]), float(spans.shared[row])
         if (variant.text, begin, end) not in best:
             nearer = of_phrase.setdefault(variant.text, [])
-            # Additional words must not add information: use at most the information of the nearest span within it.
+            # Additional words must not add information, so a span has at most the information of the most similar span
+            # that lies within it.
             shared = min(shared, next((other.shared for other in nearer if other.is_within(begin, end)), shared))
             nearer.append(Match(variant, place, begin, end, distance, length, num_symbols, shared))
             best[variant.text, begin, end] = nearer[-1]
@@ -85,7 +86,7 @@ class _Spans(NamedTuple):
     end: npt.NDArray[np.int32]
     distance: npt.NDArray[np.float32]
     length: npt.NDArray[np.int64]
-    before: npt.NDArray[np.int64]  # number of symbols before each word, in first pronunciations, [words + 1]
+    before: npt.NDArray[np.int64]  # number of symbols before each word, using first pronunciations, [words + 1]
     shared: npt.NDArray[np.float32]
 
 

@@ -42,7 +42,7 @@ Name = str | os.PathLike[str]
 Words = tuple[str, ...]
 Confidences = list[float] | None
 ChangesOf = Callable[[Words, Confidences], Sequence[Change]]
-LEAST_GAIN = 0.01  # nats by which a correction is cheaper than the words that it replaces
+LEAST_GAIN = 0.01  # minimum cost of the replaced words minus the cost of the correction, nats
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Correction:
         return insert(lattice, chains, written.words)
 
     def _table(self, lattice: Lattice) -> WrittenWords:
-        """Return the `WrittenWords` for results with a lattice's symbol table; create the object on first use."""
+        """Return the `WrittenWords` for a lattice's symbol table; the object is created on first use."""
         words = lattice.words
         assert words is not None
         if id(words) not in self._written:
@@ -260,7 +260,7 @@ def corrected_list(
         lattice: The list, with a symbol table.
         changes_of: Function that takes words, and their confidences or None, and returns the corrections of the words.
         scales: Cost scales that determine the order of the hypotheses.
-        written: Symbol table of the result.
+        written: Written words. New words are added to its symbol table, which is the table of the result.
 
     Returns:
         The corrected list, and the changes to its best hypothesis.
@@ -335,7 +335,7 @@ def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Conf
     """Return the words of a hypothesis, and their confidences (None unless the input contains one for every word).
 
     Raises:
-        FormatError: A confidence is no probability.
+        FormatError: A confidence is not a probability.
     """
     words = tuple(map(str, hypothesis.words))
     origin = None if lattice.record is None else lattice.record.origin

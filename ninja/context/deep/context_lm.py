@@ -1,7 +1,7 @@
 """A language model that reads the phrase list of an utterance: a frozen model, and a pointer that copies phrases.
 
     outside phrases  α₀(h) · P(w | h), plus Σ αᵢ(h) over the phrases i that begin with w
-    inside phrases   fraction of the phrases in progress that continue with w
+    inside phrases   share of the phrases in progress that continue with w
 
 The pointer assigns the weight αᵢ(h) to phrase i after the history h, and the weight α₀(h) to no phrase; the weights sum
 to 1. The probability mass of a history is divided among its parses: in each parse, the last words are outside phrases
@@ -33,7 +33,7 @@ from ninja.lm.mixture import Mixture, MixtureLM
 from ninja.lm.protocol import FIRST_MARK, exclusive
 from ninja.lm.word_map import WordMapping
 
-MAX_SCORES = 100_000  # number of (history, phrase) scores computed at once, so that they fit into the CPU cache
+MAX_SCORES = 100_000  # maximum number of (history, phrase) scores in a batch, which must fit into the CPU cache
 NO_PHRASES = 0  # list id of a history without phrases
 
 Floats = npt.NDArray[np.float32]
@@ -47,7 +47,7 @@ class ContextMixture(Mixture):
 
     pointer: ContextPointer | None = None
     phrase_lists: PhraseListIds | None = None  # phrase lists of the utterances
-    gain: float = 1.0  # factor of the change ln Q - ln P that phrases make to the model's ln P
+    gain: float = 1.0  # factor applied to ln Q - ln P, the change of log-probabilities due to phrases
     prior: float = 0.0  # bias added to the log-odds of a phrase, nats
 
     def over(
@@ -82,12 +82,12 @@ class _EncodedSet:
 
     tree: PhraseTree
     key: torch.Tensor  # key of each phrase, float32 [phrases, width]
-    readable: torch.Tensor  # indices of the phrases in the tree, in its order
+    readable: torch.Tensor  # indices of the phrases in `tree`, in the order of the tree
     parts: tuple[_Keys, ...]  # the same keys by list; keys of shared lists are shared between utterances
 
     @property
     def offset(self) -> float:
-        """ln(number of phrases), by which the pointer's offset is multiplied for "no phrase"; 0 without phrases."""
+        """ln(number of phrases), the factor for the pointer's offset in the score of "no phrase"; 0 without phrases."""
         return math.log(max(len(self.key), 1))
 
 
@@ -160,7 +160,7 @@ class ContextLM(MixtureLM):
         self._list = np.zeros(0, np.int64)  # phrase list id of each slot, [capacity]
         self._outside = np.zeros(0)  # fraction of the mass outside phrases, [capacity]
         self._node = np.zeros((0, 0), np.int64)  # nodes of phrases that began 1, 2, … words ago, [capacity, depth]
-        self._mass = np.zeros((0, 0))  # fraction of the mass in each node, [capacity, depth]
+        self._mass = np.zeros((0, 0))  # fraction of the mass at each node of `_node`, [capacity, depth]
         self._query = np.zeros((0, width), np.float32)  # [capacity, width], valid if `_no_phrase` is not NaN
         self._total = np.zeros(0)  # log-normaliser of the pointer, [capacity]
         self._no_phrase = np.zeros(0)  # ln α₀, [capacity]; NaN if not computed yet
@@ -208,7 +208,7 @@ class ContextLM(MixtureLM):
 
     @exclusive
     def below(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return ln P of words in the underlying model, without the pointer, float32 [n]."""
+        """Return ln P of each word in the underlying model, without the pointer, float32 [n]."""
         return super().logprob(slots, words)
 
     @exclusive
@@ -386,7 +386,7 @@ class ContextLM(MixtureLM):
 
     @torch.inference_mode()
     def _keys_of(self, texts: list[str], first: Slots, length: Slots) -> torch.Tensor:
-        """Return the attention keys of phrases, given their texts, first words and numbers of words; cache the keys."""
+        """Return the cached or new attention keys of phrases with the given texts, first words and numbers of words."""
         if not texts:
             return torch.zeros(0, self._pointer.network.config.width)
         is_known = first != UNKNOWN

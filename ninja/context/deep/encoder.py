@@ -1,6 +1,7 @@
 r"""`PhraseEncoder`, which maps phrases to vectors.
 
-An encoder file is in safetensors or torch format (see `ninja.lm.stored_network`), and contains no code:
+An encoder file is in safetensors or torch format (see `ninja.lm.stored_network`). It contains no code, only these
+entries:
 
     format   "ninja-context"          version  1
     config   {"hidden": 64, …}        letters  "abc…"    phones  "AA\nAE\n…"
@@ -31,7 +32,7 @@ from ninja.models.entity_encoder import Config, EntityEncoder
 
 FORMAT = "ninja-context"
 VERSION = 1
-BATCH = 512  # strings encoded at once
+BATCH = 512  # number of strings in a batch
 RETRAIN = "copy the file again, or train the model again"
 
 Vectors = npt.NDArray[np.float32]
@@ -128,7 +129,9 @@ def read_content(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ModelError("not a context model; train one with ninja train context", path)
     if content.get("version") != VERSION:
         raise ModelError(
-            f"the context model has version {content.get('version')!r}, but this release reads version {VERSION}", path
+            f"the context model has version {content.get('version')!r}, but this release reads only version {VERSION}; "
+            "train the model again",
+            path,
         )
     return content
 
@@ -195,7 +198,7 @@ def _built(
     sizes = set(entries) - {"inputs", "outputs", "extractor"}
     if set(config) != entries or any(config[name] != number for name, number in numbers.items()):
         raise ModelError(f"the configuration does not match the letters and phones; {RETRAIN}", path)
-    for name in sorted(sizes):  # a layer takes more than one byte per cell, so a larger number is invalid
+    for name in sorted(sizes):  # a network with larger sizes would not fit into the file
         if type(config[name]) is not int or not 0 < config[name] <= os.path.getsize(path):
             raise ModelError(f"{name} in the configuration is {config[name]!r}, which is out of range; {RETRAIN}", path)
     for name, allowed in (("inputs", INPUTS), ("outputs", OUTPUTS), ("extractor", EXTRACTORS)):

@@ -1,4 +1,4 @@
-"""Ids of phrase lists. The id is the first word of a history and selects the utterance's phrases."""
+"""Ids of phrase lists. An id is the first word of a history, and selects the phrases of the utterance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ninja.context.entities.lists import PhraseList
 from ninja.lattice.text import NONE, Normalizer
 from ninja.lm.protocol import FIRST_MARK
 
-MAX_UNUSED = 32  # number of cached phrase sets
+MAX_UNUSED = 32  # maximum number of unused phrase sets in the cache
 
 
 class PhraseSet:

@@ -9,7 +9,7 @@ Ids = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 UNKNOWN = -1  # id of words that are not in the symbol table
 END = -2  # padding after the last word of a phrase
-NOWHERE = -1  # not a node
+NOWHERE = -1  # marks a missing node
 _WORDS = 2**32
 
 

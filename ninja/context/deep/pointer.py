@@ -1,4 +1,4 @@
-"""`ContextPointer`, which points to phrases given the state of a language model.
+"""`ContextPointer`, a network that points to phrases according to the state of a language model.
 
 The pointer is stored in the file of a context model, together with the encoder:
 
@@ -27,8 +27,8 @@ from ninja.lm.stored_network import CardEntry
 from ninja.models.phrase_pointer import Config, PhrasePointer
 
 ADVICE = "train one with ninja train context-lm"
-NUM_DIGESTED = 1000  # number of words whose vectors identify a model
-COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # words whose vectors identify a model that spells words
+NUM_DIGESTED = 1000  # number of words whose vectors identify a model with a fixed vocabulary
+COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # words whose vectors identify an open-vocabulary model
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class EncoderOptions:
     steps: int = described(4000, "Number of training steps.")
     batch: int = described(256, "Number of phrases per step.")
     learning_rate: float = described(4e-3, "Maximum learning rate, which decays to 0.")
-    max_minutes: float | None = described(None, "Stop after this many minutes.")
+    max_minutes: float | None = described(None, "Maximum training time, in minutes.")
     seed: int = described(1, "Random seed.")
     threads: int | None = described(None, "Number of torch threads.  [default: chosen by torch]")
 
@@ -70,7 +70,7 @@ class PointerOptions:
     """Options for training a pointer for a language model."""
 
     positions: int = described(400_000, "Approximate number of words to train on.")
-    common: int = described(5000, "Number of the most frequent words that are not used as one-word phrases.")
+    common: int = described(5000, "Number of words, from the most frequent, that are not used as one-word phrases.")
     steps: int = described(3000, "Number of training steps.")
     batch: int = described(128, "Number of sentences per step.")
     most_phrases: int = described(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ninja.lattice.characters import plain_letters
 
-FIRST = 2  # id of the first letter, and of the first phone; 0 is padding, 1 the end
+FIRST = 2  # id of the first letter, and of the first phone; id 0 is padding, and id 1 marks the end
 MAX_SYMBOLS = 200  # maximum number of symbols per phrase; the rest is ignored
 
 

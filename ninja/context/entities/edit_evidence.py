@@ -23,9 +23,9 @@ from ninja.lm.ngram.classes import is_class
 
 MARK = "#ninja-learn "
 VERSION = 1
-MAX_FACTOR = 2.0  # largest factor of a weight; it also multiplies boosts
+MAX_FACTOR = 2.0  # maximum factor applied to the weight of a phrase, and therefore to its boost
 MIN_FACTOR = 0.1
-LARGEST = 10**9 - 1  # largest count in the file
+LARGEST = 10**9 - 1  # maximum count in the file
 _COUNTS = ("added", "accepted", "rejected")
 _AFTER_NO_NEWLINE = '{"after": "no newline", '  # beginning of a run whose file did not end with a newline
 
@@ -95,7 +95,7 @@ class Run:
     """The edits and the evidence from one run of ``ninja learn``."""
 
     min_count: int  # minimum number of edits that must support a change
-    edits: tuple[str, ...]  # identities of the edits, which are counted once
+    edits: tuple[str, ...]  # ids of the edits; an edit is counted only once, even in several runs
     evidence: tuple[PhraseEvidence, ...] = ()
 
     def lines(self) -> list[str]:
@@ -115,7 +115,7 @@ class EditEvidence:
 
     min_count: int = 1  # minimum number of edits that must support a change
     phrases: Mapping[str, PhraseEvidence] = field(default_factory=dict)
-    edits: frozenset[str] = frozenset()  # identities of all edits
+    edits: frozenset[str] = frozenset()  # ids of all edits
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> EditEvidence:
@@ -176,8 +176,8 @@ def divide(text: str, path: str) -> tuple[str, list[Run]]:
         if row.begins_run:
             if row.content.get("version") != VERSION:
                 row.refuse(
-                    f"unsupported version {row.content.get('version')!r}; upgrade Ninja, as this release supports only "
-                    f"version {VERSION}"
+                    f"unsupported version {row.content.get('version')!r}; upgrade Ninja, because this release supports "
+                    f"only version {VERSION}"
                 )
             runs.append((Run(row.count("min_count", 1), row.texts("edits")), []))
         elif not runs:

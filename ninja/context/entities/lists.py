@@ -19,8 +19,8 @@ from ninja.files.stream import Guard, identity_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import NONE, Normalizer, unknown_forms
 
-MAX_WORDS = 32  # per phrase
-MAX_CHARACTERS = 1000  # per phrase or pronunciation
+MAX_WORDS = 32  # maximum number of words per phrase
+MAX_CHARACTERS = 1000  # maximum number of characters per phrase or pronunciation
 MAX_WEIGHT = 100.0  # maximum weight of a phrase
 _SHOWN = 3  # number of examples in a note
 _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
@@ -54,7 +54,7 @@ class PhraseList:
 
     @cached_property
     def has_capitals(self) -> bool:
-        """Whether any phrase contains a capital, so that the list distinguishes case."""
+        """Whether any phrase contains a capital letter. If so, the list defines the case of its phrases."""
         return any(phrase.text.lower() != phrase.text for _, phrase in self)
 
     @cached_property
@@ -197,7 +197,7 @@ class Entities:
         groups: Mapping[str, str] | None = None,
         normalizer: Normalizer = NONE,
     ) -> Entities:
-        """Create entities from a dict such as ``{"@name": ["tom chen"]}``, the content of a JSON file.
+        """Create entities from a dict with the structure of a JSON file, such as ``{"@name": ["tom chen"]}``.
 
         See ``read`` for the arguments and errors. Paths are relative to the current directory.
         """

@@ -1,4 +1,4 @@
-"""Normalise phrases to the spelling of a symbol table."""
+"""Normalisation of phrases to the spelling of a symbol table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Normalisation:
     punctuation: bool = True  # strip punctuation at both ends of words: "(chen," -> "chen"
     unicode: bool = True  # compose characters (NFC)
     apostrophes: bool = True  # ’ and similar -> '
-    parts: bool = True  # "jean-luc" -> "jean luc", "j.r." -> "j. r.", "route66" -> "route 66", if the table has all
+    parts: bool = True  # "jean-luc" -> "jean luc", "j.r." -> "j. r.", "route66" -> "route 66", if the parts are known
 
     def __post_init__(self) -> None:
         if self.case not in get_args(Case):
@@ -47,7 +47,7 @@ AS_TABLE = Normalisation()
 class Normaliser:
     """Function object that normalises phrases to the spelling of a symbol table; normalisation is idempotent.
 
-    Without a table, words are not divided, and keep their case unless `rules.case` is lower or upper.
+    Without a table, words are not divided, and they keep their case unless `rules.case` is "lower" or "upper".
     """
 
     def __init__(self, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> None:
@@ -57,7 +57,7 @@ class Normaliser:
         self._table_case: Case | None = None
 
     def form(self, text: str) -> str:
-        """Return the text by which a normalised phrase is compared with other phrases; here the phrase itself."""
+        """Return the text by which a normalised phrase is compared with other phrases: the phrase itself."""
         return text
 
     def __call__(self, text: str) -> str:

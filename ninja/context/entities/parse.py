@@ -204,7 +204,8 @@ def _from_lines(text: str, path: str) -> list[Section]:
             continue
         content = _parse(line, path, number)
         kinds: tuple[Kind, ...] = ("utt", "list", "group", "all")
-        kind = next((kind for kind in kinds if kind in content), None)  # "utt" first, as it may have a "group"
+        # "utt" is first, because a line with "utt" may also contain "group".
+        kind = next((kind for kind in kinds if kind in content), None)
         if kind is None:
             raise FormatError('a line must contain "utt", "group", "list", or "all": true', path, line=number)
         name = content.pop(kind)

@@ -47,10 +47,11 @@ def genitive_ending(word: str) -> str:
 
 
 def kept_genitive(replaced: Sequence[str], phrase: str, distance: float) -> str:
-    """Return the ``'s`` of the last replaced word if it is not a part of the name, else an empty string.
+    """Return the ``'s`` of the last replaced word if it is a genitive, or "" if it belongs to a misrecognised name.
 
-    It is a part of the name if the letters of the replaced words are more similar to the phrase with it than without it
-    or, if both are equally similar, if the phrase ends with a similar sound, as "Davis" in place of "David's".
+    The ``'s`` belongs to the name if it makes the letters of the replaced words more similar to the phrase. If it does
+    not affect the similarity, it belongs to the name if the phrase ends with a similar sound: "Davis" can replace
+    "David's".
 
     Args:
         replaced: The replaced words.
@@ -58,7 +59,7 @@ def kept_genitive(replaced: Sequence[str], phrase: str, distance: float) -> str:
         distance: Distance between the phones or letters of the phrase and the replaced words.
     """
     ending = genitive_ending(replaced[-1])
-    if not ending or not distance:  # "Mac's" sounds exactly like the phrase "Max"
+    if not ending or not distance:  # if the distance is 0, 's is part of the name: "Mac's" and "Max"
         return ""
     letters, phrase_letters = (plain_letters(text).replace("'", "") for text in ("".join(replaced), phrase))
     gain = edits(letters, phrase_letters) - edits(letters[:-1], phrase_letters)
@@ -72,7 +73,7 @@ def in_place_of(
 
     The phrase is spelled as in its list. The punctuation before and after the replaced words is added, unless the
     phrase already has it. At the beginning of a sentence, a first word in lower case is capitalised if the first
-    replaced word is.
+    replaced word is capitalised.
 
     Args:
         phrase: Words of the phrase, spelled as in its list.
@@ -117,8 +118,8 @@ class WrittenWords:
     """The written words of lattices and phrases, and their lexical forms.
 
     Args:
-        words: Symbol table of the lattices. If this table does not grow, the attribute `words` is a growing copy of it.
-            When a word is added, the attribute's path is removed, so that writers write the table with the lattices.
+        words: Symbol table of the lattices. If this table cannot grow, the attribute `words` is a growing copy. When a
+            word is added, the path of `words` is removed, and the table is then written together with the lattices.
         normalizer: Normalizer that returns lexical forms.
     """
 

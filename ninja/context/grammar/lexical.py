@@ -33,7 +33,7 @@ class LexicalContext:
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
         self.written = WrittenWords(words, normalizer)
         self.table = self.written.table
-        self.table.lexical.intern(MARKS)  # trackers of a growing table must know them
+        self.table.lexical.intern(MARKS)  # trackers for a growing table must know these symbols
         self.compiler = ListCompiler(self._spell)
         self._ids: dict[str, list[int]] = {}  # the lexical ids of each word of the phrases
         self._learned: WeakSet[PhraseList] = WeakSet()
@@ -55,7 +55,7 @@ class LexicalContext:
     def add_context(
         self, lattice: Lattice, lexical: LexicalLattice, tracker: Tracker, lists: Sequence[PhraseList]
     ) -> Lattice:
-        """Add the score of the contextual grammar to every path of a lattice, as `tracker.add_context` does.
+        """Add the score of the contextual grammar to every path of a lattice; see `ninja.context.add_context`.
 
         A phrase occurs where its lexical words occur. It is spelled as in its list, with the punctuation of the words
         that it replaces (see `written.in_place_of`). A list without capitals does not define the case of its words, so
@@ -72,7 +72,7 @@ class LexicalContext:
         return self._written(lattice, lexical, composed, arc_map, lists)
 
     def respelled(self, lattice: Lattice, lexical: LexicalLattice, lists: Sequence[PhraseList]) -> Lattice:
-        """Respell the phrases of a lattice as `add_context` does, without changing any costs."""
+        """Respell the phrases of a lattice in the same way as `add_context`, without changing any costs."""
         return self._written(lattice, lexical, lexical.lattice, np.arange(lexical.lattice.num_arcs), lists)
 
     def _written(

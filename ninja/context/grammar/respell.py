@@ -127,7 +127,7 @@ class Respelling:
         return tuple(after)
 
     def ending(self, nodes: _Nodes) -> _Spelling | None:
-        """Return the longest phrase that ends at a given trie node; of equally long phrases, the first list's."""
+        """Return the longest phrase that ends at one of the trie nodes; in a tie, the phrase from the first list."""
         spellings = [self._tries[at].spelling.get(node) for at, node in nodes]
         return max((s for s in spellings if s is not None), key=lambda s: s.length, default=None)
 

@@ -101,10 +101,10 @@ class Tracker:
         self._class_word = {} if class_lm is None else dict(class_words(class_lm))
         alone = class_lm is not None and old_lm is None
         share = options.class_weight if alone else 1.0
-        # Share of the graph costs that is kept; the scores of an old model are subtracted word by word instead.
+        # Share of the graph costs that is kept: 1 with an old model, because its scores are subtracted word by word.
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
         end = words.end_of_ids() if num_symbols is None or class_lm is not None else num_symbols
-        self.num_symbols = max(end, EPSILON + 1)  # an empty table lacks even epsilon
+        self.num_symbols = max(end, EPSILON + 1)  # an empty table does not even contain epsilon
         no_word = np.zeros(self.num_symbols, np.uint8)  # words that do not change a history
         no_word[[EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]] = 1
         self._tracker = _context.Tracker(
@@ -177,7 +177,7 @@ class Tracker:
 
     @exclusive
     def compose(self, lattice: Lattice, start: int) -> tuple[Lattice, npt.NDArray[np.int64]]:
-        """Add the costs of the grammar to every path of a lattice, as `add_context` does.
+        """Add the costs of the grammar to every path of a lattice; see the function `add_context`.
 
         Args:
             lattice: The lattice.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 Vectors = npt.NDArray[np.float32]
 
 EXACT = 10_000  # maximum size of a list that is searched exhaustively
-BATCH = 128  # spans compared at once, so that their similarities to thousands of phrases fit into the CPU cache
+BATCH = 128  # number of spans in a batch, whose similarities to thousands of phrases must fit into the CPU cache
 PROBED = 0.1  # fraction of the inverted file's cells that are searched
 
 
@@ -53,7 +53,7 @@ def _inverted_file(vectors: Vectors) -> Any:
         return None
     count = int(len(vectors) ** 0.5)
     index = faiss.IndexIVFFlat(faiss.IndexFlatIP(vectors.shape[1]), vectors.shape[1], count, faiss.METRIC_INNER_PRODUCT)
-    index.cp.max_points_per_centroid = 64  # good enough cells, at a fraction of the training time
+    index.cp.max_points_per_centroid = 64  # gives sufficiently good cells in a fraction of the training time
     index.cp.seed = 1
     index.train(vectors)
     index.add(vectors)

@@ -16,7 +16,7 @@ from ninja.context.sound.pronunciation import Phones
 from ninja.graph.posteriors import forward_backward
 from ninja.lattice import Lattice, Scales
 
-LONG_LIST = 1000  # lists of at least this many phrases are not searched exhaustively
+LONG_LIST = 1000  # minimum number of phrases in a list that is not searched exhaustively
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def likely_spans(
     both = forward_backward(lattice, Scales(acoustic=acoustic_scale))
     cost = lattice.graph.astype(np.float64) + acoustic_scale * lattice.acoustic.astype(np.float64)
     posterior = both.alpha[lattice.src] + cost + both.beta[lattice.dst] - both.total
-    silence = len(pronunciations)  # next to units, the symbol of arcs whose unit has no phones
+    silence = len(pronunciations)  # symbol of arcs whose unit has no phones; other symbols are units
     symbol = np.array([number if phones else silence for number, phones in enumerate(pronunciations)], np.int64)[unit]
     is_usable = np.array([phones is not None for phones in pronunciations], np.bool_)[unit]
     arcs = np.flatnonzero(is_usable & (posterior <= options.beam))
@@ -106,7 +106,7 @@ def likely_spans(
         after = reached[row] + cost[arc]
         whole = after + both.beta[lattice.dst[arc]] - both.total
         length = np.array(list(map(len, units)))[number[row]]
-        # Silence continues a span, but is none of its words.
+        # Silence continues a span, but does not count as a word.
         within = (whole <= options.beam) & (length < options.max_words) & ((length > 0) | (symbol[arc] != silence))
         row, arc, after, whole = row[within], arc[within], after[within], whole[within]
         key, longer = np.unique(number[row] * (silence + 1) + symbol[arc], return_inverse=True)

@@ -32,7 +32,7 @@ class VectorCache:
 
         Args:
             keys: The keys; there must be at least one.
-            make: Function that returns the vectors of keys, float32 [n, size], given their indices in `keys`. It is
+            make: Function that takes indices in `keys` and returns the vectors of these keys, float32 [n, size]. It is
                 called for the keys that are not cached, or for all keys if their number exceeds the capacity.
         """
         with self._lock:

@@ -42,13 +42,13 @@ class ArcPhones:
         self._model = model
         self._numbers = dict(zip(known, range(len(known)), strict=True))
         largest = int(model.phones.max(initial=0))
-        self._phone = np.full(largest + 1, NO_PHONE, np.int32)  # number of each phone of the model
+        self._phone = np.full(largest + 1, NO_PHONE, np.int32)  # index in `known` of each phone of the model
         for phone in model.phones.tolist():
             self._phone[phone] = self._number(phones.word(phone), phones.path)
 
     @classmethod
     def read(cls, model: str | os.PathLike[str], phones: str | os.PathLike[str], known: Collection[str]) -> ArcPhones:
-        """Read a transition model and its ``phones.txt``; the docstring of the class describes `known`."""
+        """Read a transition model and its ``phones.txt``; see the class for `known`."""
         return cls(read_transition_model(model), SymbolTable.read(phones), known)
 
     def of_arcs(self, lattice: Lattice) -> list[tuple[int, ...]]:

@@ -58,14 +58,14 @@ _SAME, _VOWEL, _SKIP = 35, 10, -10
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Edit costs of phones; with the articulatory costs, deleting a consonant costs 0.79, and deleting a vowel 0.5.
+    """Edit costs of phones. With the articulatory costs, the deletion of a consonant costs 0.79, and of a vowel 0.5.
 
     Raises:
         OptionError: There are no, too many or duplicate phones, a shape is wrong, or a cost is out of range.
     """
 
-    phones: tuple[str, ...]  # in the order of rows and columns
-    substitution: npt.NDArray[np.float32]  # [reference, hypothesis], ≥ 0; the diagonal is 0
+    phones: tuple[str, ...]  # phones in the order of the rows and columns
+    substitution: npt.NDArray[np.float32]  # substitution costs, [reference, hypothesis], ≥ 0; the diagonal is 0
     insertion: npt.NDArray[np.float32]  # cost of a phone that is only in the hypothesis, [phones], > 0
     deletion: npt.NDArray[np.float32]  # cost of a phone that is only in the reference, [phones], > 0
     source: str = field(default="")  # origin of the costs, as written to files

@@ -1,4 +1,4 @@
-"""Confusion-weighted edit distances between many phone strings at once."""
+"""Confusion-weighted edit distances between arrays of phone strings."""
 
 from __future__ import annotations
 

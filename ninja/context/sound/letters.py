@@ -14,7 +14,7 @@ from ninja.context.sound.confusion import MAX_PHONES, Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer
 from ninja.lattice.characters import plain_letters
 
-EDIT = 0.5  # cost of inserting, deleting or substituting a letter; below 1, as words have more letters than phones
+EDIT = 0.5  # cost of a letter edit; below 1, because words have more letters than phones
 
 
 class LetterPronouncer(Pronouncer):

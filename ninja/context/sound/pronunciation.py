@@ -16,12 +16,12 @@ from ninja.files.stream import text_of
 from ninja.libraries import needed_for
 
 Phones = tuple[str, ...]
-Lookup = Callable[[str], Sequence[Phones]]  # returns the pronunciations of a word, best first, possibly none
+Lookup = Callable[[str], Sequence[Phones]]  # returns the pronunciations of a word, best first; the result can be empty
 
 MAX_CACHED = 1_000_000  # words whose pronunciations are cached
 MAX_PER_WORD = 4  # maximum number of pronunciations per word
 MAX_PER_PHRASE = 8  # maximum number of pronunciations per phrase; they combine the pronunciations of its words
-LONGEST_PHRASE = 128  # maximum number of phones
+LONGEST_PHRASE = 128  # maximum number of phones per phrase
 
 # Kaldi's word position suffix, and the stress digit of dictionaries.
 _SUFFIX = re.compile(r"(?<=.)(?:[0-9]|_[BIES])+$")
