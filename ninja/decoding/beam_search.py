@@ -35,12 +35,12 @@ class BeamOptions:
     """Beams for the search, and score weights; see `Hypothesis` for the total score."""
 
     beam: int = 16  # maximum number of hypotheses per utterance; 0 means no limit
-    score_beam: float = 20.0  # drop hypotheses whose score is lower than the best by more than this, nats
+    score_beam: float = 20.0  # hypotheses are dropped if their score is more than this below the best score, nats
     max_units: int = 50  # number of most probable units tried after each hypothesis; 0 tries all
     max_length: int = 200  # maximum number of units per hypothesis
-    context_scale: float = 1.0  # factor of the tracker's scores
-    length_reward: float = 0.0  # added for each unit, nats
-    ctc_weight: float = 0.3  # weight of CTC scores, if any; 1 minus this is the weight of the other model
+    context_scale: float = 1.0  # factor applied to the scores of the tracker
+    length_reward: float = 0.0  # reward for each unit, nats
+    ctc_weight: float = 0.3  # weight λ of CTC scores, if any; the weight of the other model is 1 − λ
     # With CTC scores, the search of an utterance ends if, for this many lengths in a row, the best finished hypothesis
     # of that length is worse than the best of all lengths by more than `end_beam` nats; 0 disables this criterion.
     end_lengths: int = 3
@@ -289,7 +289,7 @@ def _within_beams(
     ended = [(number, one[0]) for number, of_utterance in enumerate(finished) for one in of_utterance]
     owner = np.concatenate([np.array([number for number, _ in ended], np.int64), utterance])
     scores = np.concatenate([np.array([one for _, one in ended]), score])
-    order = np.lexsort((-scores, owner))  # stable: the first wins a tie
+    order = np.lexsort((-scores, owner))  # a stable sort, so the first of several equal scores wins
     owner, scores = owner[order], scores[order]
     first = np.searchsorted(owner, owner)
     inside = np.isfinite(scores) & (scores >= scores[first] - options.score_beam)

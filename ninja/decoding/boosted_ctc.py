@@ -45,7 +45,7 @@ def boosted_search(
 
     Args:
         logprob: Natural log-probabilities, [frames, units].
-        units: The unit for each column.
+        units: Units of the model, one for each column of `logprob`.
         tracker: The contextual tracker; its states are cleared first.
         lists: The phrase lists for the utterance.
         options: Beams and weights.
@@ -66,7 +66,7 @@ def _search(
     is_tried = np.isfinite(logprob)
     if 0 < options.max_units < num_units:
         is_tried &= most_probable(logprob, options.max_units)
-    is_tried[:, units.kind == NEVER] = False  # also the blank
+    is_tried[:, units.kind == NEVER] = False  # the kind of the blank is also NEVER
     prefixes = _Prefixes(
         [()],
         np.zeros(1),

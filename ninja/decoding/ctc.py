@@ -37,18 +37,18 @@ def ctc_nbest(
     lists: Sequence[PhraseList] = (),
     key: str | None = None,
 ) -> list[Hypothesis]:
-    """Search for the word sequences with the best CTC scores or, with a tracker, the best CTC plus tracker scores.
+    """Search for the word sequences with the best CTC scores; with a tracker, its scores are added.
 
     The probability of a sequence is summed over its alignments, except those with pruned prefixes. Repetitions of a
     unit are collapsed unless a blank separates them; repeated boundaries are also collapsed.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units].
-        units: The unit for each column.
+        units: Units of the model, one for each column of `logprob`.
         lexicon: The allowed words.  [default: any word]
         options: Beams and weights.
-        tracker: The contextual tracker; its units are the columns, and its states are cleared first. Search with a
-            tracker is implemented in Python, does not support a lexicon, and distinguishes sequences by their units.
+        tracker: The contextual tracker; its units are the columns, and its states are cleared first. The search
+            with a tracker is implemented in Python, does not support a lexicon, and distinguishes sequences by units.
         lists: The phrase lists for the utterance, used by the tracker.
         key: Utterance id, for messages.
 
@@ -136,14 +136,14 @@ def ctc_lattice(
 
     Args:
         logprob: See ``ctc_nbest``.
-        units: The unit for each column.
+        units: Units of the model, one for each column of `logprob`.
         key: Utterance id.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
         words: Symbol table that must contain the words; a ``SymbolTable.growing()`` is extended with missing words
             instead.  [default: a new table of the lattice's words]
         unknown: Word in the table that replaces words missing from the table.  [default: raise an error]
-        frame_shift: Seconds per frame in the matrix.
+        frame_shift: Duration of a frame of `logprob`, in seconds.
 
     Raises:
         LatticeError: No hypothesis within the beam consists of words in the lexicon, or a frame allows only units that
@@ -193,7 +193,7 @@ def from_ctc(
     Args:
         key: Utterance id.
         matrix: Model output, [frames, units]: a numpy array, a torch tensor on any device, or nested lists.
-        units: Names of the columns, or the result of `ctc_units`.
+        units: Names of the columns of `matrix`, or the result of `ctc_units`.
         blank: Name of the blank or its 0-based column; -1 is the last column. Ignored if `units` is a
             `CtcUnits`.
         scale: Scale of the values: natural log-probabilities, logits or probabilities.
@@ -204,7 +204,7 @@ def from_ctc(
         options: Beams for the search.
         words: Symbol table that must contain the words; a ``SymbolTable.growing()`` is extended with missing words
             instead.  [default: a new table]
-        frame_shift: Seconds per frame in the matrix.
+        frame_shift: Duration of a frame of `matrix`, in seconds.
 
     Raises:
         ModelError: The values do not match `scale`, or the number of columns differs from the number of units.

@@ -23,8 +23,8 @@ class CtcOptions:
     min_logprob: float = described(
         -math.inf, "Drop units whose log-probability is below this value, in nats, except the best unit of each frame."
     )
-    context_scale: float = 1.0  # factor of the tracker's scores
-    length_reward: float = 0.0  # added for each unit, nats; only with a tracker
+    context_scale: float = 1.0  # factor applied to the scores of the tracker
+    length_reward: float = 0.0  # reward for each unit, nats; only with a tracker
 
     def __post_init__(self) -> None:
         for name in ("beam", "max_units"):

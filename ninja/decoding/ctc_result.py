@@ -33,10 +33,10 @@ class CtcResult:
     node: npt.NDArray[np.int32]  # [words]
     begin: npt.NDArray[np.int32]  # [words], first frame in the best alignment
     end: npt.NDArray[np.int32]  # [words], last frame + 1
-    cost: npt.NDArray[np.float64]  # [words], as in `Hypothesis`
+    cost: npt.NDArray[np.float64]  # [words], see `Hypothesis.cost`
     alignment: npt.NDArray[np.int32]  # [unit sequences, frames]
     parent: npt.NDArray[np.int32]  # [nodes], node of the previous word; -1 for the first word
-    same: npt.NDArray[np.int32]  # [nodes], representative of all nodes with the same words from the root
+    same: npt.NDArray[np.int32]  # [nodes], first node with the same words from the root
     spelling: npt.NDArray[np.int32]  # [nodes], index into `alike`
     unit_begin: npt.NDArray[np.int64]  # units of node n are unit[unit_begin[n] : unit_begin[n + 1]]
     unit: npt.NDArray[np.int32]
@@ -170,7 +170,7 @@ def _same_nodes(parent: npt.NDArray[np.int32], kind: npt.NDArray[np.int32]) -> n
     if len(np.unique(pairs)) == len(pairs):  # the usual case, which is much faster
         return np.arange(len(parent), dtype=np.int32)
     first: dict[tuple[int, int], int] = {}
-    same = [-1] * (len(parent) + 1)  # the last element is for nodes without a parent
+    same = [-1] * (len(parent) + 1)  # the last element represents the missing parent of first words
     for node, (above, number) in enumerate(zip(parent.tolist(), kind.tolist(), strict=True)):
         same[node] = first.setdefault((same[above], number), node)
     return np.array(same[:-1], np.int32)

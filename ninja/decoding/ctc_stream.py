@@ -24,12 +24,12 @@ class CtcStream:
 
     Args:
         key: Utterance id.
-        units: The unit for each column.
+        units: Units of the model, one for each column of the output.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
         words: Symbol table that must contain the words; a ``SymbolTable.growing()`` is extended with missing words
             instead.
-        frame_shift: Seconds per frame.
+        frame_shift: Duration of a frame, in seconds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class CtcStream:
 
     @property
     def num_units(self) -> int:
-        """Number of columns."""
+        """Number of units, which are the columns of the output."""
         return len(self._units.names)
 
     @property
@@ -78,7 +78,7 @@ class CtcStream:
             raise ModelError(message, key=self._key)
         self._parts.append(values)
         if not self.num_frames:
-            raise LatticeError("there are no frames yet", key=self._key)
+            raise LatticeError("there are no frames yet; add at least one frame", key=self._key)
         self._parts = [np.concatenate(self._parts)]
         lattice = ctc_lattice(
             self._parts[0],

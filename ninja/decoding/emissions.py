@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
 
-ROUNDING = 0.1  # nats by which the log of a frame's sum may differ from 0, as matrices may be in half precision
+# Maximum absolute log of the sum of a frame's probabilities, in nats, because matrices may be in half precision.
+ROUNDING = 0.1
 Scale = Literal["logprob", "logit", "prob"]
 
 

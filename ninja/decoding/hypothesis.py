@@ -22,7 +22,7 @@ class Hypothesis:
     """
 
     words: tuple[tuple[str, ...], ...]  # each word, followed by words that have the same spelling in the lexicon
-    units: tuple[int, ...]  # without blanks and the end; a CTC search without a tracker also omits boundaries
+    units: tuple[int, ...]  # units without blanks and the end; a CTC search without a tracker also omits boundaries
     score: float  # nats, higher is better
     # Log-probability of the model (for CTC, of all alignments), or the weighted mean of model and CTC scores.
     model_score: float
@@ -31,7 +31,7 @@ class Hypothesis:
     begin: tuple[int, ...] = ()  # first frame of each word in the best alignment
     end: tuple[int, ...] = ()  # last frame + 1 of each word
     cost: tuple[float, ...] = ()  # cost of the best alignment from the first frame of a word to the next word, nats
-    # Column of each frame in the best alignment, [frames]; the blank between words.
+    # Column that the best alignment assigns to each frame, [frames]; between words, the column of the blank.
     alignment: npt.NDArray[np.int32] | None = field(default=None, compare=False)
 
     @property

@@ -111,7 +111,7 @@ def _is_list(head: bytes) -> bool:
 
 
 def _skip(error: NinjaError) -> None:
-    """Ignore the error of a matrix; the user has allowed a script file to list files that cannot be read (scp,p:)."""
+    """Ignore the error of a matrix; the option ``p`` of a script file (``scp,p:``) allows files that cannot be read."""
 
 
 def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:
@@ -197,7 +197,7 @@ def _npy(content: bytes, path: str | None, key: str) -> Array:
         raise FormatError(message, path, key=key)
     needed = math.prod(shape) * dtype.itemsize
     if needed != len(content) - begin:
-        message = f"an array of shape {list(shape)} needs {needed} bytes, but the file has {len(content) - begin}"
+        message = f"an array of shape {list(shape)} needs {needed} bytes, but the file contains {len(content) - begin}"
         raise FormatError(message, path, key=key)
     values = np.frombuffer(content, dtype, offset=begin).reshape(shape, order="F" if by_columns else "C")
     return _matrix(values, path, key)

@@ -74,7 +74,7 @@ class PartialBoosts:
         self.beginnings = {word[:end] for word in self.words for end in range(1, len(word) + 1)}
         self._gained = [0.0, options.class_boost] + [0.0] * len(weight)  # total boost of the words up to each position
         for position, children in enumerate(self._next):
-            for child in children.values():  # children have larger positions
+            for child in children.values():  # children come later, because they have larger positions
                 self._gained[child] = self._gained[position] + options.keyword_boost * weight[child]
         self._boosts: dict[int, dict[str, float]] = {}
 

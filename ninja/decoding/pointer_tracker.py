@@ -19,7 +19,7 @@ from ninja.lm import LanguageModel
 from ninja.lm.protocol import exclusive
 from ninja.lm.word_map import MARKS
 
-COPIED = 0.5  # minimum mean probability for words to be reported as a phrase
+COPIED = 0.5  # minimum mean copy probability of words that are reported as a phrase
 NO_SLOT = -1  # marks states whose last word the model has not read yet
 
 
@@ -83,7 +83,7 @@ class PointerTracker:
 
     @exclusive
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the initial state for an utterance with these phrase lists."""
+        """Return the initial state for an utterance with the given phrase lists."""
         phrases = self._ids.of(lists)
         slots = self._lm.start(1)
         if phrases is not None:
@@ -155,7 +155,7 @@ class PointerTracker:
         return matches
 
     def spell(self, words: Sequence[int]) -> list[str]:
-        """Return the words for a sequence of ids."""
+        """Return the words with the given ids."""
         return self.words.spell(words)
 
     def _scores(self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:

@@ -37,9 +37,10 @@ class _State(NamedTuple):
 class SpelledTracker:
     """Tracker for a decoder's unit histories in a contextual word grammar; it has the same interface as `Tracker`.
 
-    A word is scored when the next word begins, or at the end. Until then, its letters receive part of the boost that
-    the word would have if it continued a phrase; this partial boost is removed when the word is scored. The unit scores
-    in a sentence therefore have the same sum as the word scores. Threads that share a tracker wait for each other.
+    A word is scored when the next word begins, or at the end of the sentence. Until then, its letters receive part of
+    the boost that the word would have if it continued a phrase; this partial boost is removed when the word is scored.
+    The unit scores in a sentence therefore have the same sum as the word scores. Threads that share a tracker wait for
+    each other.
 
     The vocabulary is open. Words in phrases are added to it, even if they are unknown to the class model. All other
     words that are unknown to the class model are scored as its ``<unk>``.
@@ -108,7 +109,7 @@ class SpelledTracker:
 
     @exclusive
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the initial state for an utterance with these phrase lists."""
+        """Return the initial state for an utterance with the given phrase lists."""
         self._utterances.append(tuple(self._boosts_of(phrases) for phrases in lists))
         return self._intern(_State(len(self._utterances) - 1, self._tracker.start(lists), (), ""))
 

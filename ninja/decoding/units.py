@@ -18,9 +18,9 @@ from ninja.libraries import needed_for
 
 Scheme = Literal["letters", "pieces", "wordpieces", "words"]
 
-INSIDE, BEGINS, BOUNDARY, NEVER = range(4)  # as in ext/ctc/ctc_problem.hpp
+INSIDE, BEGINS, BOUNDARY, NEVER = range(4)  # the same numbers as in ext/ctc/ctc_problem.hpp
 MARK = "▁"  # sentencepiece's word boundary
-LARGEST_VOCABULARY = 1 << 24  # files with larger numbers are damaged
+LARGEST_VOCABULARY = 1 << 24  # a file that contains a larger number must be damaged
 
 
 @dataclass(frozen=True, slots=True, eq=False)

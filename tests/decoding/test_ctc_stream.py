@@ -56,7 +56,7 @@ def test_stream_lattices_equal_those_of_all_frames_so_far(seed: int, sizes: list
 
 def test_frames_without_log_probabilities_are_refused_and_not_added() -> None:
     stream = CtcStream("utt", UNITS, words=SymbolTable.growing())
-    with pytest.raises(LatticeError, match="there are no frames yet"):
+    with pytest.raises(LatticeError, match="there are no frames yet; add at least one frame"):
         stream.add(np.zeros((0, 4)))
     for wrong in (np.zeros((2, 4)), matrix(0, 2)[:, :3] * np.nan):
         with pytest.raises(ModelError):

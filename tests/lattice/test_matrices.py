@@ -111,7 +111,7 @@ def test_an_array_larger_than_its_file_is_refused():
     stream = io.BytesIO()
     np.save(stream, np.zeros((4, 4)))
     content = stream.getvalue().replace(b"(4, 4)", b"(4, 9)")
-    with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] needs 288 bytes, but the file has 128"):
+    with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] needs 288 bytes, but the file contains 128"):
         list(read_content(content, "k"))
     stream = io.BytesIO()
     np.save(stream, np.array([["a"]], object))

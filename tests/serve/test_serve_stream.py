@@ -153,7 +153,7 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
         ({"ctc": CTC}, {"nbest": []}, 400, "the update contains nbest, but the session accepts only frames"),
         ({"ctc": CTC}, b"abc", 400, "the frames have 3 bytes, which is not a multiple of 20 bytes for 5 units"),
         ({"ctc": CTC}, bytes(20), 422, "key 'utterance': the probabilities of frame 0 sum to 5, not 1"),
-        ({"ctc": CTC}, b"", 422, "key 'utterance': there are no frames yet"),
+        ({"ctc": CTC}, b"", 422, "key 'utterance': there are no frames yet; add at least one frame"),
         ({}, b"hello world", 422, "body: "),
         ({}, {"lattice": "utt secret.txt\n"}, 422, "body: "),
     ],
