@@ -43,7 +43,7 @@ class BiasedRate(Counts):
     biased: ErrorRate = field(default_factory=ErrorRate)  # on words in the rare list, including their insertions
 
     def __str__(self) -> str:
-        """Format the rates as three lines, like score.py in the LibriSpeech biasing benchmark."""
+        """Format the rates as three lines in the format of score.py from the LibriSpeech biasing benchmark."""
         parts = {"WER": self.overall, "U-WER": self.unbiased, "B-WER": self.biased}
         return "\n".join(
             f"{name}: error_rate={rate.wer}, ref_words={rate.words}, subs={rate.substitutions}, "
@@ -85,9 +85,10 @@ def score_biased(
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference at the biasing benchmark's costs: substitution 4, insertion 3, deletion 3.
+    """Align a hypothesis with its reference; a substitution costs 4, an insertion 3 and a deletion 3.
 
-    An insertion and a deletion around a correct word are therefore cheaper than two substitutions.
+    These are the costs of the biasing benchmark. An insertion and a deletion around a correct word are cheaper than two
+    substitutions.
     """
     return align_at_costs(reference, hypothesis, _INSERTION, _DELETION, _SUBSTITUTION)
 

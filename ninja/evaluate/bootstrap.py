@@ -14,9 +14,9 @@ from ninja.evaluate.normal_form import composed_texts
 from ninja.evaluate.scoring import Mode, scored_keys
 
 REPLICATIONS = 10_000
-EXACT_UNITS = 13  # largest number of differences for which the paired test enumerates all assignments of signs
+EXACT_UNITS = 13  # maximum number of differences for which the paired test enumerates all assignments of signs
 _STANDARD_ERRORS = 1.96  # half width of a 95% interval of a normal distribution, in standard deviations
-_MAX_DRAWN = 1 << 20  # number of utterances drawn at a time, to limit memory
+_MAX_DRAWN = 1 << 20  # maximum number of utterances drawn at a time, to limit memory
 
 Counts = npt.NDArray[np.int64]
 
@@ -53,7 +53,7 @@ class Bootstrap:
     p_value: float | None = None  # probability of a difference at least as large if the systems were equally good
 
     def __str__(self) -> str:
-        """Format the results as Kaldi's compute-wer-bootci does."""
+        """Format the results in the format of Kaldi's compute-wer-bootci."""
         lines = [
             f"Set{number}: %WER {rate.mean:.2f} 95% Conf Interval [ {rate.low:.2f}, {rate.high:.2f} ]"
             for number, rate in enumerate((self.first, self.second), start=1)
@@ -180,7 +180,7 @@ def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int
     for begin in range(0, replications, step):
         signs = 2 * generator.integers(0, 2, (min(step, replications - begin), size), np.int8) - 1
         extreme += int((np.abs(signs @ differences) >= observed).sum())
-    return (extreme + 1) / (replications + 1)  # the observed assignment is one of them
+    return (extreme + 1) / (replications + 1)  # one of the assignments is the observed one
 
 
 def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Counts]:
@@ -207,5 +207,5 @@ def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Cou
 
 
 def _interval(rates: npt.NDArray[np.float64]) -> Interval:
-    # Not the mean of squares minus the square of the mean, which rounding could make negative.
+    # The mean of squares minus the square of the mean is not used, because rounding could make it negative.
     return Interval(float(rates.mean()), _STANDARD_ERRORS * float(rates.std()))

@@ -26,7 +26,7 @@ class ReliabilityBin:
 
     num_words: int
     num_correct: int
-    confidence: float  # mean; NaN if there are no words
+    confidence: float  # mean confidence of the words; NaN if there are no words
 
     @property
     def accuracy(self) -> float:
@@ -43,7 +43,7 @@ class ConfidenceScores:
     nce: float  # normalised cross entropy, at most 1; 0 if each confidence is the share of correct words
     ece: float  # expected calibration error, in [0, 1]
     auc: float  # probability that a correct word has a greater confidence than a wrong one; ties count half
-    num_clipped: int  # confidences that were clipped for the cross entropy
+    num_clipped: int  # number of confidences that were clipped for the cross entropy
     bins: tuple[ReliabilityBin, ...]  # bins of equal width
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ def score_confidences(
 
 def _area_under_roc(confidence: Doubles, correct: npt.NDArray[np.bool_]) -> float:
     _, index, counts = np.unique(confidence, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - (counts - 1) / 2)[index]  # from 1; equal confidences have their mean rank
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[index]  # ≥ 1; equal confidences get their mean rank
     num_correct, num_wrong = int(correct.sum()), int((~correct).sum())
     return float((rank[correct].sum() - num_correct * (num_correct + 1) / 2) / (num_correct * num_wrong))
 
@@ -115,7 +115,7 @@ class ConfidentWords:
     """A hypothesis with word confidences."""
 
     words: Sequence[str]
-    confidences: Sequence[float | None]  # [num_words]; None = unknown
+    confidences: Sequence[float | None]  # confidence of each word, [num_words]; None if it is unknown
 
 
 def label_words(
@@ -165,7 +165,7 @@ def label_words(
 
 
 def check_confidence(word: str, confidence: float, key: str) -> None:
-    """Raise FormatError if the confidence of a word is no probability."""
+    """Raise FormatError if the confidence of a word is not a probability."""
     if not 0.0 <= confidence <= 1.0:
         message = f"the confidence of {word!r} is {confidence:g}, but must be between 0 and 1"
         raise FormatError(f"{message}; convert log-probabilities and percentages to probabilities", key=key)

@@ -17,19 +17,20 @@ _COUNTS = ("#SENT", "#WORD", "Corr", "Sub", "Ins", "Del", "Err", "S.Err")
 
 
 def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference as Kaldi's align-text does.
+    """Align a hypothesis with its reference in the same way as Kaldi's align-text.
 
     The number of edits is the same as for ``align``. Ties are broken from the end backwards: pairs of words are
     preferred to deletions, and deletions to insertions.
 
     Source: Kaldi, util/edit-distance-inl.h, LevenshteinAlignment.
     """
-    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)  # with the sides exchanged, ties prefer deletions
+    # Exchanging the texts breaks ties in favour of deletions.
+    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)
     return Alignment(tuple((second, first) for first, second in exchanged.pairs))
 
 
 def aligned_line(key: str, alignment: Alignment, special: str = EPSILON, separator: str = SEPARATOR) -> str:
-    """Format an alignment on one line, as Kaldi's align-text does.
+    """Format an alignment on one line, in the format of Kaldi's align-text.
 
     Raises:
         FormatError: A word equals `special` or `separator`.

@@ -53,7 +53,8 @@ def score_entities(
             entities of ``phrases`` that the reference contains]
         before: Words recognised without context, by utterance id, for comparison.
         words: Symbol table of the recogniser; entities with out-of-vocabulary words are counted separately.
-        mode: Treatment of references without a hypothesis (also in ``before``); see ``ninja.evaluate.score``.
+        mode: Treatment of references without a hypothesis in ``hypotheses`` or ``before``; see
+            ``ninja.evaluate.score``.
         normalizer: Normalizer applied before words are compared; see ``ninja.evaluate.score``. An entity that is found
             is *in form* if it is written as in its list. Punctuation around it and a capital letter at the start of a
             sentence are ignored.
@@ -231,7 +232,7 @@ def _insertions(
 
 
 def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Assign occurrences in one transcript to entities in another, first to entities aligned with equal words.
+    """Assign occurrences in one transcript to entities in another; entities aligned with equal words come first.
 
     Args:
         texts: Texts of the entities.

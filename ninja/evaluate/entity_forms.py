@@ -12,7 +12,7 @@ from ninja.evaluate.phrases import Entity
 from ninja.evaluate.written import written_units
 from ninja.lattice.text import Normalizer
 
-Lists = Sequence[Mapping[tuple[str, ...], set[str]]]  # per list: lexical words -> written phrases
+Lists = Sequence[Mapping[tuple[str, ...], set[str]]]  # each list maps lexical words to written phrases
 _SENTENCE_END = re.compile(r"[.?!:…。！？][\"'”’»)\]]*$")
 
 

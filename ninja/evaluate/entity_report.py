@@ -83,7 +83,8 @@ class EntityReport:
     mentions: tuple[Mention, ...] = ()
     insertions: tuple[Insertion, ...] = ()
     rates: Mapping[str, ErrorRate] = field(default_factory=dict)  # word errors of each utterance
-    absent: ErrorRate = field(default_factory=ErrorRate)  # references without hypothesis and vice versa
+    # Counts of references without a hypothesis, and of hypotheses without a reference.
+    absent: ErrorRate = field(default_factory=ErrorRate)
 
     @property
     def _findings(self) -> tuple[Finding, ...]:

@@ -14,7 +14,7 @@ from ninja.libraries import needed_for
 
 SomeCounts = TypeVar("SomeCounts", bound="Counts")
 Pair = tuple[str | None, str | None]  # (reference, hypothesis); None in an insertion or a deletion
-MAX_CELLS = 1 << 31  # largest number of pairs of words in an alignment with costs, a byte each
+MAX_CELLS = 1 << 31  # maximum number of word pairs compared by `align_at_costs`, which stores one byte for each pair
 _GAP = "\0"  # does not occur in words of text files
 
 
@@ -63,7 +63,7 @@ class ErrorRate(Counts):
         return percent(self.sentence_errors, self.sentences)
 
     def __str__(self) -> str:
-        """Format the rate as three lines in compute-wer's format (Kaldi), with percentages rounded from float32."""
+        """Format the rate as three lines in the format of Kaldi's compute-wer; percentages are rounded from float32."""
         counts = fraction(self.errors, self.words, self.insertions, self.deletions, self.substitutions)
         return (
             f"%WER {np.float32(self.wer):.2f} {counts}{' [PARTIAL]' if self.missing else ''}\n"
@@ -104,7 +104,7 @@ def count_errors(pairs: Sequence[Pair]) -> ErrorRate:
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
     """Align a hypothesis with its reference using the fewest edits.
 
-    Source: kaldialign, ``align``, which aligns as Kaldi's scoring does.
+    Source: kaldialign, ``align``, which follows Kaldi's scoring.
     """
     with needed_for("a word error rate"):
         import kaldialign
@@ -118,7 +118,7 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 def align_at_costs(
     reference: Sequence[str], hypothesis: Sequence[str], insertion: int, deletion: int, substitution: int
 ) -> Alignment:
-    """Align a hypothesis with its reference at the least total cost, given the cost of each type of edit.
+    """Align a hypothesis with its reference so that the total cost of the edits is as small as possible.
 
     Ties are broken from the end backwards: pairs of words are preferred to insertions, and insertions to deletions.
     kaldialign breaks ties differently, which affects the errors of individual words.
@@ -153,7 +153,7 @@ def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
 
 
 def fraction(errors: int, units: int, insertions: int, deletions: int, substitutions: int) -> str:
-    """Format error counts in brackets, as Kaldi's compute-wer does."""
+    """Format error counts in brackets, in the format of Kaldi's compute-wer."""
     return f"[ {errors} / {units}, {insertions} ins, {deletions} del, {substitutions} sub ]"
 
 

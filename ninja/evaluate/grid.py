@@ -34,7 +34,7 @@ def filtered(hypotheses: Mapping[str, Hypotheses], word_filter: WordFilter) -> d
 
 
 def hypotheses_under(lattice: Lattice, scales: Sequence[Scales]) -> Hypotheses:
-    """Find the best transcript of a lattice for each set of scales; without a symbol table, words are ids.
+    """Find the best transcript of a lattice for each set of scales; without a symbol table, words are decimal ids.
 
     Raises:
         LatticeError: No path leads from the start to a final state.

@@ -16,7 +16,7 @@ NormalizerName = str | os.PathLike[str] | Normalizer
 
 
 def check_texts(texts: Mapping[str, object]) -> None:
-    """Raise OptionError if `texts` does not map utterance ids to sequences of words; only first words are checked."""
+    """Raise OptionError unless `texts` maps utterance ids to sequences of words; only the first words are checked."""
     if not isinstance(texts, Mapping):
         name = type(texts).__name__
         raise OptionError(f"the texts are a {name}, but must be a mapping, such as {{'utt1': ['hello', 'world']}}")

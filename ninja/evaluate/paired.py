@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ninja.evaluate.bootstrap import Interval
 
 CONFIDENCE = 0.95  # confidence of intervals and two-sided tests
-POWER = 0.8  # probability that a test finds the difference
+POWER = 0.8  # probability that a test detects a true difference
 
 Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 _NORMAL = NormalDist()

@@ -11,7 +11,7 @@ from ninja.lattice.text import NONE, Normalizer
 class Entity(NamedTuple):
     """A phrase and its class."""
 
-    class_name: str  # such as "@name"; empty without a class
+    class_name: str  # such as "@name"; "" for no class
     text: str  # words separated by single spaces
 
 

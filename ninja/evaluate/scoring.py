@@ -39,7 +39,7 @@ class Numbered:
     forms: LexicalTable | None = None  # if set, the ids belong to its lexical words
 
     def of(self, lattice: Lattice) -> npt.NDArray[np.int32]:
-        """Return the word ids of the reference for a lattice."""
+        """Return the word ids of the reference for a lattice, int32 [num_words]."""
         if self.words is None or lattice.words is None:
             return self.ids[lattice.key]
         return np.array(reference_ids(lattice.words, self.words[lattice.key]), np.int32)
@@ -143,7 +143,7 @@ def score(
     *,
     normalizer: NormalizerName = NONE,
 ) -> ErrorRate:
-    """Count word errors over a test set, as Kaldi's compute-wer does.
+    """Count word errors over a test set in the same way as Kaldi's compute-wer.
 
     Args:
         references: Reference words by utterance id.

@@ -33,7 +33,7 @@ def read_transcripts(
 def transcripts_of(
     rows: list[Row], path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]] | None
 ) -> dict[str, list[str]]:
-    """Convert the lines in a file to transcripts, as `read_transcripts` does."""
+    """Convert the lines of a file in Kaldi's format or in STM format to transcripts; see `read_transcripts`."""
     if not is_stm(rows, path):
         return text_of(rows, path)
     if segments is None:
@@ -97,7 +97,8 @@ def _references(
             raise FormatError(f"{message}; segments and STM must have the same boundaries", path, line=number)
         key = min(matches)[1]
         if key in references:
-            raise FormatError("another line refers to the same utterance", path, line=number, key=key)
+            message = "another line refers to the same utterance; remove one of the lines"
+            raise FormatError(message, path, line=number, key=key)
         references[key] = words
     if not references:
         raise FormatError("the file contains no reference", path)

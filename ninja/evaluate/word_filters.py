@@ -14,7 +14,7 @@ from ninja.evaluate.normal_form import composed
 from ninja.files.stream import text_of
 
 Line = tuple[str, Sequence[str]]  # key and words
-Rule = tuple[tuple[str, ...], tuple[str, ...]]  # words and their replacement
+Rule = tuple[tuple[str, ...], tuple[str, ...]]  # words, and the words that replace them
 _RULE = re.compile(
     r"(\[[^\]]*\]|[^\[\]=]+?) ?=> ?(\[[^\]]*\]|\{.*?\}|[^\[\]/{]*?) ?(?:/ ?(.*?))?"
 )  # matches lines in which all spaces are single
@@ -26,7 +26,7 @@ _BETWEEN_WORDS = re.compile(r"\[\s*\]\s*__\s*\[\s*\]")
 class GlobalMapping:
     """The rules in a global mapping file. At each word, from left to right, the first rule that matches is applied."""
 
-    rules: Mapping[str, Sequence[Rule]]  # by first word, in file order
+    rules: Mapping[str, Sequence[Rule]]  # rules by their first word, in the order of the file
     case_sensitive: bool = False
 
     def words(self, words: Sequence[str]) -> list[str]:
@@ -83,7 +83,7 @@ class WordFilter:
 
 
 def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
-    """Run a filter script as Kaldi's scoring scripts do."""
+    """Run a filter script in the same way as Kaldi's scoring scripts, and return the words of each line."""
     if not os.path.isfile(script):
         raise InputError("no such file", script)
     command = [os.path.abspath(script)] if os.access(script, os.X_OK) else ["sed", "--sandbox", "-f", script]

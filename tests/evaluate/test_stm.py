@@ -32,7 +32,7 @@ def test_stm_lines_map_to_utterances_by_time(tmp_path: Path) -> None:
         ("rec A spk1 x 1.5 a", "expected file, channel"),
         ("rec A spk1 0.5 1.5 a", "no segment matches rec A from 0.5 to 1.5 s"),
         ("rec A spk1 0 1.5 { a / b }", "alternatives"),
-        ("rec A s 0 1.5 a\\nrec A s 0 1.5 b", "another line refers to the same utterance"),
+        ("rec A s 0 1.5 a\\nrec A s 0 1.5 b", "another line refers to the same utterance; remove one of the lines"),
         (";; nothing", "the file contains no reference"),
     ],
 )
