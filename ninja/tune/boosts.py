@@ -23,8 +23,9 @@ from ninja.tune.trials import DevSet, LoadedSet, Setting, Trials, Words
 
 __all__ = ["ContextSettings", "DevSet", "Figures", "Point", "TunedContext", "tune_context"]
 
-# The initial grid. The acoustic factors multiply the initial acoustic scale.
-KEYWORD_BOOSTS = (np.arange(0.0, 21.0), np.array([0.0, 2.0, 4.0, 12.0, 20.0]))  # without and with a class model
+# The initial grid. The keyword boosts are for a search without a class model, and with a class model. The acoustic
+# factors multiply the initial acoustic scale.
+KEYWORD_BOOSTS = (np.arange(0.0, 21.0), np.array([0.0, 2.0, 4.0, 12.0, 20.0]))
 CLASS_BOOSTS = np.linspace(-16.0, 8.0, 5)
 CLASS_WEIGHTS = np.linspace(0.0, 1.0, 5)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 5)
@@ -73,15 +74,15 @@ class Point:
 class TunedContext:
     """The result of ``tune_context``."""
 
-    settings: ContextSettings | None  # None if all settings raise general WER by more than the allowed rise
+    settings: ContextSettings | None  # chosen settings; None if all settings raise general WER too far
     before: Figures  # without context, at the initial scale and penalty
     without: Figures  # without entities, with the best class weight, scale and penalty
     after: Figures  # with the chosen settings, or the same as `before` without settings
     curve: tuple[Point, ...]  # other keyword boosts with the chosen settings, in increasing order
-    max_general_wer: float  # bound at the chosen settings, percent
+    max_general_wer: float  # maximum general WER allowed for the chosen settings, percent
     # Difference on the contextual set between the chosen settings and the best settings without entities.
     difference: PairedDifference
-    edges: tuple[str, ...]  # settings at the ends of their ranges, and their possible causes
+    edges: tuple[str, ...]  # messages about settings at the ends of their ranges, with possible causes
     warnings: tuple[str, ...]
 
     @property

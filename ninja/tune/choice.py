@@ -39,7 +39,7 @@ class Outcomes:
         return Outcomes(self.expected[points], self.errors[points], self.words)
 
     def wer(self, point: int) -> float:
-        """Return the word error rate of the best sentences at a point of the search, in percent."""
+        """Return the word error rate of the best sentences at a point, in percent."""
         return 100.0 * float(self.errors[point].sum()) / max(int(self.words.sum()), 1)
 
 
@@ -48,7 +48,7 @@ class Choice:
     """The chosen point, and the statistics that justify the choice."""
 
     point: int
-    candidate: int  # the simplest point within one standard error of the best
+    candidate: int  # index of the simplest point within one standard error of the best point
     reason: Reason  # reason for the choice of the point
     # Cross-validated difference, candidate minus defaults; negative if the candidate is better.
     difference: PairedDifference

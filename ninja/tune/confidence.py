@@ -28,9 +28,9 @@ MIN_WORDS = 300  # number of decoded words below which posteriors are kept
 MIN_RARER = 30  # number of correct words, and of wrong words, below which posteriors are kept
 MIN_BLOCK = 20  # minimum number of words per block of the monotone map
 NUM_FOLDS = 5  # number of folds of the cross-validation
-PENALTIES = (3.0, 10.0, 30.0, 100.0)  # L2 penalties of features to choose from
-WORD_PENALTIES = (10.0, 3.0)  # L2 penalties of words to choose from
-UTTERANCE_PENALTY = 3.0  # factor of the penalty for features of utterances, which have one value per utterance
+PENALTIES = (3.0, 10.0, 30.0, 100.0)  # candidate L2 penalties for the weights of features
+WORD_PENALTIES = (10.0, 3.0)  # candidate L2 penalties for the weights of words
+UTTERANCE_PENALTY = 3.0  # factor of the penalty for features with one value per utterance, such as means
 SPEAKER_CORRELATION = 1e-3  # assumed correlation of the calibration errors of two words of a speaker
 DIGITS = 6  # significant digits of written numbers
 
@@ -44,7 +44,7 @@ class TunedConfidence:
     """The result of ``tune_confidence``."""
 
     model: ConfidenceModel
-    before: ConfidenceScores  # scores of posteriors
+    before: ConfidenceScores  # scores of the posteriors
     after: ConfidenceScores  # scores of models of the chosen kind, each fitted without the fold that it is scored on
     num_lattices: int
     reason: str  # the evidence for the model

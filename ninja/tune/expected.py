@@ -14,7 +14,7 @@ from ninja.lm.mixture import How
 from ninja.tune.choice import MAX_GROUPS, MIN_GROUPS, Outcomes
 from ninja.tune.features import Features
 
-# Factor of costs in posteriors; with larger values, expected errors are closer to the errors of the best path.
+# Factor applied to costs in posteriors; with larger values, expected errors are closer to the errors of the best path.
 SHARPNESS = 2.0
 DIGITS = 4  # decimal places of written weights
 

@@ -13,7 +13,8 @@ from ninja.errors import OptionError, check_range, counted
 
 CONFIDENCE = 0.95
 ROUNDING = 1e-9  # rounding error of a rate times a number of utterances
-THRESHOLDS = tuple(round(1 - number / 100, 2) for number in range(1, 100))  # strictest first; independent of the data
+# The strictest threshold is first. The sequence must not depend on the data.
+THRESHOLDS = tuple(round(1 - number / 100, 2) for number in range(1, 100))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,11 @@ def choose_threshold(
     Starting with the strictest threshold, the null hypothesis that the rate exceeds `max_rate` is tested at the level
     ``1 - confidence`` for each threshold, until it is not rejected (Learn-then-Test with a fixed sequence).
 
-    The rate refers to a future set of utterances. If these are exchangeable with the utterances in `scores`, the
-    probability that more than a fraction `max_rate` of them is changed is at most ``1 - confidence``. The test uses
-    the hypergeometric distribution of the number of changed utterances in `scores`, given the number in both sets.
-    Stricter thresholds change fewer utterances, so the test holds for all thresholds at once. For an infinite set, it
-    is the exact binomial test.
+    The rate refers to a future set of utterances. If its utterances are exchangeable with the utterances in `scores`,
+    the probability that more than a fraction `max_rate` of them is changed is at most ``1 - confidence``. The test uses
+    the hypergeometric distribution of the number of changed utterances in `scores`, conditional on the number in both
+    sets. Stricter thresholds change fewer utterances, so the test holds for all thresholds simultaneously. For an
+    infinite set, it is the exact binomial test.
 
     Args:
         scores: Probability of the most probable change in each utterance without phrases, or 0 if there is none.
@@ -76,7 +77,7 @@ def choose_threshold(
 
 
 def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bool) -> int:
-    """Return the smallest number of utterances that, if none of them is changed, shows that a rate is ≤ `max_rate`.
+    """Return the minimum number of utterances needed to show that a rate is ≤ `max_rate` if no utterance is changed.
 
     Args:
         max_rate: Maximum rate, in (0, 1).

@@ -29,7 +29,7 @@ from ninja.lm.word_map import NO_WORD, WordMap
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.word_errors import Reference, check_words
 
-MAX_TOKENS = 500_000  # number of words scored at once
+MAX_TOKENS = 500_000  # maximum number of words per batch of lattices
 LEAST_WEIGHT = 0.05  # LM weight below which scores cannot be recovered from the costs of the rescored lattice
 
 Int32s = npt.NDArray[np.int32]
@@ -70,7 +70,7 @@ class Features:
         return np.add.reduceat(of_tokens, self.token_begin[:-1], axis=-1, dtype=np.float64)
 
     def wer(self, errors: Int64s) -> float:
-        """Return the word error rate in percent, given the number of errors in each lattice."""
+        """Compute the word error rate in percent from the number of errors in each lattice."""
         return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
 
     def united(self, earlier: Features) -> Features:
@@ -118,14 +118,14 @@ class Features:
 
 
 def _merge(values: npt.NDArray[Any], added: npt.NDArray[Any], is_added: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Merge two arrays along the last axis, given which elements of the result are from the second array."""
+    """Merge two arrays along the last axis; `is_added` marks the elements of the result that are from `added`."""
     merged = np.empty((*values.shape[:-1], is_added.size), values.dtype)
     merged[..., is_added], merged[..., ~is_added] = added, values
     return merged
 
 
 def _sentence_texts(sentences: Features) -> Callable[[int], list[bytes]]:
-    """Return a function that returns the word ids of each sentence as bytes, given the number of a lattice."""
+    """Return a function that takes the number of a lattice and returns the word ids of its sentences as bytes."""
     first = np.searchsorted(sentences.lattice, np.arange(sentences.num_lattices + 1))
     begin = offsets(sentences.num_words)
 
@@ -166,7 +166,7 @@ def features(
     sentences: list[_Sentences] = []
     for key, result in rescored(tracked()):
         while pending[0][0] != key:
-            pending.popleft()  # the lattice had an error
+            pending.popleft()  # this lattice was skipped because of an error
         _, source = pending.popleft()
         try:
             sentences.append(_sentences_of(source, result, references[key], forms or LexicalForms(), scales, num_best))

@@ -59,7 +59,7 @@ class TunedScales:
     @property
     def summary(self) -> str:
         """Word error rates before and after tuning, as text."""
-        return f"WER {self.wer_before:.2f} with the initial scales, {self.wer:.2f} with these"
+        return f"WER {self.wer_before:.2f} with the initial scales, {self.wer:.2f} with the chosen scales"
 
 
 def tune_first_pass(

@@ -16,8 +16,8 @@ MAX_WORDS = 5000  # maximum number of words that have a weight
 MAX_ROUNDS = 20  # maximum number of rounds in which weights of features and of words are fitted in turn
 MAX_STEPS = 30  # maximum number of steps of Newton's method
 RISE = 1e-3  # maximum rise of an isotonic map from 0 to its first block, and from its last block to 1
-BLOCK = 128  # rows of a matrix product, few enough that BLAS starts no threads for it
-ENOUGH = 1e-6  # a search ends if every weight changes by less than this
+BLOCK = 128  # number of rows in a matrix product; BLAS starts no threads for such small products
+ENOUGH = 1e-6  # a search ends if no weight changes by at least this amount
 
 Doubles = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]

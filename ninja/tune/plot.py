@@ -70,7 +70,7 @@ def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label:
 
 
 def plot_trade_off(path: str | os.PathLike[str], tuned: TunedContext) -> None:
-    """Plot WER against the keyword boost, with the contextual set in the upper panel and the general set in the lower.
+    """Plot WER against the keyword boost: for the contextual set in the upper panel, for the general set in the lower.
 
     Args:
         path: File to write, ``.svg`` or ``.png``.

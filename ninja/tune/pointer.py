@@ -35,7 +35,7 @@ class PointerSet:
     """A development set for tuning the weights; it must not be a test set."""
 
     lattices: Sequence[Keyed]
-    references: Mapping[str, Sequence[str]]  # by key
+    references: Mapping[str, Sequence[str]]  # reference words by key
     stage: Callable[[ContextOptions], ContextStage]  # returns a context stage with the weights in the options
 
     def errors(
@@ -81,7 +81,7 @@ class TunedPointer:
     """The result of ``tune_pointer``."""
 
     chosen: PointerTrial | None  # None if all pairs raise general WER by more than the allowed rise
-    before: PointerTrial  # with weight 0, i.e. the language model alone
+    before: PointerTrial  # trial with weight 0, which uses only the language model
     trials: tuple[PointerTrial, ...]
     evidence: str = (
         ""  # message about the evidence for the chosen weights, or the reason for keeping the initial weights

@@ -54,7 +54,7 @@ class DevSet:
     """A development set for tuning boosts; it must not be a test set."""
 
     lattices: Iterable[Keyed]
-    references: Mapping[str, Sequence[str]]  # by key
+    references: Mapping[str, Sequence[str]]  # reference words by key
     entities: Entities
 
 
@@ -88,7 +88,7 @@ class LoadedSet:
         return sum(len(utterance.reference) for utterance in self.utterances)
 
     def wer(self, errors: int) -> float:
-        """Return the word error rate in percent, given the number of errors."""
+        """Compute the word error rate in percent from the number of errors."""
         return 100.0 * errors / max(self.num_words, 1)
 
 
@@ -175,7 +175,7 @@ class Trials:
 
     def _with_margin(self, setting: Setting) -> Setting:
         if self.class_lm is None and setting.keyword_boost == 0.0:
-            return setting  # no context
+            return setting  # no margin is needed, because this setting uses no context
         return setting._replace(keyword_boost=setting.keyword_boost + self._margin)
 
     def _counts(self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool = True) -> list[int]:
@@ -219,7 +219,8 @@ class Trials:
                 continue
             try:
                 lists = part.entities.of(key)
-                best_path(add_context(lattice, self._tracker, lists))  # an error here would occur in every trial
+                # An error that would occur in every trial is raised here.
+                best_path(add_context(lattice, self._tracker, lists))
             except NinjaError as failure:
                 log.fail(failure, key)
                 continue

@@ -34,11 +34,11 @@ from ninja.tune.word_errors import Reference, check_words
 
 __all__ = ["Tuned", "Weights", "choose", "tune_weights", "word_error_rate"]
 
-# The grid, in addition to the initial weights. The acoustic factors multiply the initial acoustic scale.
+# Values of the grid, in addition to the initial weights. The acoustic factors multiply the initial acoustic scale.
 LM_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 9)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 13)
-MAX_MIXTURES = 12  # mixtures in the grid
+MAX_MIXTURES = 12  # maximum number of mixtures in the grid
 MAX_ROUNDS = 4  # maximum number of rescorings with chosen weights
 
 Points = Sequence[Weights]
@@ -58,7 +58,7 @@ class Tuned:
     wer_first_pass: float  # WER of the original lattices, at the initial acoustic scale, without word penalty
     wer_oracle: float  # WER of the sentence with the fewest errors of each lattice, a lower bound for all weights
     wer_rescored: float  # WER after rescoring with the weights
-    edges: tuple[str, ...]  # weights at the ends of their ranges, and models that are not used
+    edges: tuple[str, ...]  # messages about weights at the ends of their ranges, and about unused models
     num_lattices: int
     num_sentences: int
     num_words: int  # number of reference words
@@ -75,7 +75,8 @@ class Tuned:
         searched = "" if f"{self.wer:.2f}" == f"{self.wer_rescored:.2f}" else f" ({self.wer:.2f} among the sentences)"
         return (
             f"WER {self.wer_first_pass:.2f} before rescoring, {self.wer_before:.2f} with the initial weights, "
-            f"{self.wer_rescored:.2f} rescored with these{searched}; the oracle WER is {self.wer_oracle:.2f}"
+            f"{self.wer_rescored:.2f} rescored with the chosen weights{searched}; the oracle WER is "
+            f"{self.wer_oracle:.2f}"
         )
 
     @property
@@ -276,7 +277,7 @@ def choose(
 def choose_weights(
     points: Points, outcomes: Outcomes, start: Weights, min_words: int = MIN_WORDS
 ) -> tuple[Weights, Weights, Weights, Choice]:
-    """Choose weights among `points`, given the errors at each point; `points` must include the initial weights.
+    """Choose weights among `points` by the errors at each point; `points` must include the initial weights.
 
     The default is the point with the initial weights or, if there are at least `min_words` reference words, the point
     with LM weight 0 and word penalty 0 if it has fewer expected errors. If `_models_to_choose_from` excludes the
@@ -304,8 +305,9 @@ def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
 
     Args:
         start: The initial weights.
-        scales_vary: False if the sentences have no graph costs, as in n-best lists. Then only the ratios of acoustic
-            scale, LM weight and word penalty matter, with or without an old model, so the acoustic scale is fixed.
+        scales_vary: Whether the acoustic scale varies. Pass False if the sentences have no graph costs, as in n-best
+            lists: then only the ratios of acoustic scale, LM weight and word penalty matter, with or without an old
+            model.
     """
     factors = ACOUSTIC_FACTORS if scales_vary else np.ones(1)
     axes = (

@@ -42,7 +42,7 @@ class Reference:
         return cls([-1] * len(words) if lattice.words is None else reference_ids(lattice.words, words), None)
 
     def errors(self, words: npt.NDArray[np.int32]) -> int:
-        """Count the word errors on a path, given its word ids."""
+        """Count the word errors on a path that has the given word ids."""
         return int(self.errors_by_path(words, np.array([0, words.size]))[0])
 
     def errors_by_path(self, words: npt.NDArray[np.int32], begin: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -176,7 +176,7 @@ def test_scales_are_tuned_without_a_language_model(ninja, large_bed, tmp_path):
     assert (code, printed) == (0, "")
     values = read_toml(weights)
     assert sorted(values) == ["acoustic_scale", "word_penalty"]
-    before, after = re.search(r"WER ([\d.]+) with the initial scales, ([\d.]+) with these", errors).groups()
+    before, after = re.search(r"WER ([\d.]+) with the initial scales, ([\d.]+) with the chosen scales", errors).groups()
     assert float(after) < float(before)
     evidence = re.search(r"difference from the initial weights: .*cross-validated by speaker\)", errors)
     assert evidence is not None, errors
@@ -226,7 +226,9 @@ def test_tune_reports_the_wer_of_rescoring_with_its_weights(ninja, large_bed, tm
     code, _, errors = ninja(*arguments, *models, "--acoustic-scale", 0.02, "--lm-weight", 0.2)
     assert code == 0
     figures = re.search(
-        r"([\d.]+) with the initial weights, ([\d.]+) rescored with these(?: \([\d.]+ among the sentences\))?;", errors
+        r"([\d.]+) with the initial weights, "
+        r"([\d.]+) rescored with the chosen weights(?: \([\d.]+ among the sentences\))?;",
+        errors,
     )
     assert figures is not None, errors
     assert float(figures[2]) < float(figures[1])
