@@ -1,13 +1,14 @@
-// Spans of a lattice that sound similar to strings of phones, by weighted edit distance, for 16 strings at a time.
+// Search for the spans of a lattice that sound similar to strings of phones, measured by the weighted edit distance.
+// 16 strings are compared at a time.
 //
 // For a string and the last state of a span, the search minimises
 //
 //     (cost of the best path through the span - cost of the lattice's best path) + weight * edit distance
 //
 // over all first states and all paths between them. Arc costs are first reduced by the best completions, so that the
-// rows of the dynamic programme contain small non-negative numbers: floats are exact enough, and arcs outside the beam
-// are known before the search. The cells of a row are positions in the string; an arc advances a row by the phones of
-// its word.
+// rows of the dynamic programme contain small non-negative numbers: the precision of floats is sufficient, and arcs
+// outside the beam are known before the search. The cells of a row are positions in the string; an arc advances a row
+// by the phones of its word.
 #pragma once
 
 #include <algorithm>
@@ -117,7 +118,7 @@ class SpanLattice {
   std::vector<int64_t> member;  // arcs of all groups
   std::vector<Group> group;
   std::vector<int64_t> group_begin;  // groups entering state s: group[group_begin[s] : group_begin[s + 1]]
-  std::vector<int32_t> row_of;       // row of the search of each state, -1 beyond the beam
+  std::vector<int32_t> row_of;       // row of each state in the search, -1 beyond the beam
   int64_t num_rows = 0;
 };
 
@@ -127,7 +128,7 @@ typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 const Lanes kNone{};  // zeros; adding a float to them copies the float to all lanes
 const Lanes kUnreached = kNone + kInfinity;
 
-// A position in 16 strings: the total cost up to it, and the part of the cost that is the path's excess.
+// The total cost up to a position in 16 strings, and the part of this cost that is the excess of the path.
 struct Cell {
   Lanes total, excess;
 };
@@ -292,7 +293,7 @@ class SpanBlock {
     int place = 0;
   };
 
-  // The best last arc to a position in a state, and the position before the arc.
+  // Return the last arc of the best path to a position in a state, and the position before this arc.
   Step best_step(int lane, int64_t state, int place, bool sounded) {
     Step best;
     if (place == 0) return best;
@@ -359,7 +360,7 @@ class SpanBlock {
   std::vector<End> ends_[kLanes];
 };
 
-// The arcs by which the best path enters and leaves each state; -1 if there is none, as at the ends of paths.
+// The arcs by which the best path enters and leaves each state; -1 if there is no such arc.
 struct BestArcs {
   std::vector<int64_t> in, out;
 };

@@ -23,7 +23,7 @@ class ContextComposer {
   Composed compose(int32_t start) {
     pairs_(0, start);
     out_.arc_begin.push_back(0);
-    // Arcs lead to later states only, so that all token sets of a state are known before it is expanded.
+    // Arcs lead only to later states, so all token sets of a state are known before it is expanded.
     for (int64_t state = 0; state < arcs_.num_states; ++state) {
       int64_t num_pairs = 0;
       for (int32_t at = pairs_.first(state); at >= 0; at = pairs_.next(at)) ++num_pairs;

@@ -21,7 +21,7 @@
 
 namespace ninja {
 
-constexpr int32_t kOutside = -1;  // a token that is inside no phrase
+constexpr int32_t kOutside = -1;  // the list of a token that is outside all phrases
 constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 
 // The phrases of one list and class: a deterministic acyclic acceptor of word ids, arcs sorted by word. Bonuses are in
@@ -34,7 +34,7 @@ struct Phrases {
 
   bool ends(int32_t state) const { return !std::isnan(final_bonus[state]); }
   bool goes_on(int32_t state) const { return arc_begin[state] < arc_begin[state + 1]; }
-  // The arc on a word, or -1.
+  // Return the arc that accepts a word, or -1 if there is none.
   int64_t find(int32_t state, int32_t wanted) const {
     const auto begin = word.begin() + arc_begin[state], end = word.begin() + arc_begin[state + 1];
     const auto at = std::lower_bound(begin, end, wanted);
@@ -42,16 +42,16 @@ struct Phrases {
   }
 };
 
-// A language model, its word for each symbol or -1, and an additional cost of each symbol.
+// A language model, its word for each symbol (-1 for unknown symbols), and an additional cost for each symbol.
 struct BoundModel {
   const NgramModel* model = nullptr;
   const int32_t* word = nullptr;
   const float* cost = nullptr;
   int32_t eos = 0;
 
-  // ln p(symbol | state), and the state after it.
+  // Return ln p(symbol | state), and write the state after the symbol to `next`.
   double score(int32_t state, int32_t symbol, int32_t* next) const {
-    if (word[symbol] < 0) {  // unknown, and the model has no <unk>
+    if (word[symbol] < 0) {  // the symbol is unknown, and the model has no <unk>
       *next = state;
       return kImpossible;
     }
@@ -68,7 +68,7 @@ struct BoundModel {
 };
 
 struct ContextOptions {
-  double scale = 1;          // factor of the log-probabilities of both models
+  double scale = 1;          // factor applied to the log-probabilities of both models
   double class_share = 1;    // weight of the class model in a linear mixture
   double class_boost = 0;    // score for entering a class, in nats
   double keyword_boost = 0;  // score for each word of a phrase, in nats
@@ -112,7 +112,7 @@ class ContextTracker {
     after_ = PairMap();
   }
 
-  // The state before the first word of an utterance.
+  // Return the state before the first word of an utterance.
   int32_t start(UtteranceLists lists) {
     utterances_.push_back(std::move(lists));
     Set first;
@@ -122,7 +122,8 @@ class ContextTracker {
     return intern(std::move(first));
   }
 
-  // The state after a word, and the score of the word; -1 and -inf if the grammar does not allow the word.
+  // Return the state after a word, and write the score of the word to `score`. If the grammar does not allow the word,
+  // the state is -1 and the score -inf.
   int32_t advance(int32_t set, int32_t symbol, float* score) {
     if (no_word_[symbol]) {
       *score = 0;
@@ -143,7 +144,7 @@ class ContextTracker {
     return steps_[number].to;
   }
 
-  // The score of ending the sentence in a state.
+  // Return the score of ending the sentence in a state.
   float final_score(int32_t set) const {
     const Set& here = sets_[set];
     const double old_score = old_end(here);
@@ -164,7 +165,7 @@ class ContextTracker {
     int32_t list;
   };
 
-  // The phrases on the best path of the grammar, in order. Positions also count symbols that are not words.
+  // Return the phrases on the best path of the grammar, in order. Positions also count symbols that are not words.
   std::vector<PhraseSpan> explain(int32_t start, const int32_t* symbol, int64_t count) const {
     struct Column {
       std::vector<Token> tokens;
@@ -239,7 +240,7 @@ class ContextTracker {
     Origin origin;
   };
 
-  // ln of the linear mixture of the probabilities of both models, or the score of the class model without an old model.
+  // Return ln of the linear mixture of the probabilities of both models; without an old model, the class model's score.
   double mixed(double class_score, double old_score) const {
     if (old_.model == nullptr) return class_score;
     const double of_class = std::log(options_.class_share) + class_score;
@@ -248,13 +249,13 @@ class ContextTracker {
     return std::isinf(larger) ? larger : larger + std::log1p(std::exp(std::min(of_class, of_old) - larger));
   }
 
-  // The score of </s> under the old model, 0 without one.
+  // Return the score of </s> under the old model, 0 without an old model.
   double old_end(const Set& set) const {
     int32_t ignored;
     return old_.model == nullptr ? 0.0 : old_.look_up(set.old_state, old_.eos, &ignored);
   }
 
-  // The score of a token outside all phrases, including the score of </s>.
+  // Return the score of a token outside all phrases, including the score of </s>.
   double ended(const Token& token, double old_score) const {
     if (class_.model == nullptr) return token.score;
     int32_t ignored;
@@ -271,7 +272,7 @@ class ContextTracker {
     for (size_t token = 0; token < from.tokens.size(); ++token) {
       expand(from.tokens[token], static_cast<int32_t>(token), symbol, old_score, utterance, &candidates);
     }
-    // Of several paths to the same state, the best is kept; of equally good paths, the first.
+    // Of several paths to the same state, the best one is kept; of equally good paths, the first one.
     std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
       return a.token.same_place(b.token) ? a.token.score > b.token.score : a.token.before(b.token);
     });
@@ -286,7 +287,7 @@ class ContextTracker {
       return to;
     }
     for (Candidate& candidate : candidates) {
-      // Scores are rounded to a grid, so that equal sets are bit-identical regardless of the path to them.
+      // Scores are rounded to a grid, because equal sets must be bit-identical regardless of the path to them.
       candidate.token.score = std::round((candidate.token.score - best) * kGrid) / kGrid;
       to.tokens.push_back(candidate.token);
       if (origins != nullptr) origins->push_back(candidate.origin);

@@ -20,7 +20,7 @@ struct SharedCell {
   float distance = std::numeric_limits<float>::infinity();
   float weight = 0.0f;
 
-  // Of equal distances, the larger weight wins.
+  // If the distances are equal, the larger weight is preferred.
   void relax(float other_distance, float other_weight) {
     if (other_distance < distance || (other_distance == distance && other_weight > weight)) {
       distance = other_distance;

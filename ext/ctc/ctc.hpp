@@ -46,30 +46,30 @@ class CtcSearch {
   static constexpr double kLogZero = -std::numeric_limits<double>::infinity();
   static constexpr double kNegligible = 40.0;  // nats; adding exp(-40) times a number to the number does not change it
 
-  struct Way {  // the best alignment
+  struct Way {  // the best alignment of a prefix
     double score;
-    int32_t mark;  // index of its last unit in `marks_`
-    int32_t last;  // last frame of that unit
+    int32_t mark;  // index of the alignment's last unit in `marks_`
+    int32_t last;  // last frame of this unit
   };
   struct Score {
-    double total;  // of all alignments
+    double total;  // log-probability of all alignments
     Way way;
   };
   struct Prefix {
     int32_t node;
     Score blank;   // alignments that end with a blank
     Score label;   // alignments that end with the last unit, or with a repeated boundary
-    double total;  // of all alignments
+    double total;  // log-probability of all alignments
   };
   struct Mark {  // a unit of an alignment
     int32_t previous;
-    int32_t first;          // frame
-    int32_t previous_last;  // last frame of the unit before
+    int32_t first;          // first frame of the unit
+    int32_t previous_last;  // last frame of the previous unit
     double before;          // log-probability of the alignment before the first frame
   };
 
   struct Longer {   // an existing prefix with one more unit
-    int64_t round;  // in which the entry is valid
+    int64_t round;  // round in which the entry is valid
     int32_t node;
   };
 
@@ -130,7 +130,7 @@ class CtcSearch {
         const double again = frame[node.unit];
         const Way& same = prefix.label.way;
         add(next.label, prefix.label.total + again, {same.score + again, same.mark, number});
-      } else {  // another boundary does not change the prefix
+      } else {  // a repeated boundary does not change the prefix
         for (int32_t unit : boundaries_) {
           add(next.label, prefix.total + frame[unit], {way.score + frame[unit], way.mark, way.last});
         }
@@ -144,7 +144,7 @@ class CtcSearch {
 
   // Add the alignments of the parent, followed by the last unit.
   void add_parent(const Prefix& parent, const Node& node, double logprob, int32_t number, Score& label) {
-    const bool is_repeated = prefixes_[parent.node].unit == node.unit;  // needs a blank between the units
+    const bool is_repeated = prefixes_[parent.node].unit == node.unit;  // a repeated unit requires a blank before it
     const Way& way = is_repeated ? parent.blank.way : better(parent);
     const double score = (is_repeated ? parent.blank.total : parent.total) + logprob;
     if (!(score > kLogZero)) return;
@@ -165,7 +165,7 @@ class CtcSearch {
     if (beam_.beam == 0 || possible < beam_.beam) worst = kLogZero;
     double likely = kLogZero;
     for (int32_t unit : allowed_) likely = std::max(likely, frame[unit]);
-    const double most = now_.empty() ? kLogZero : now_[0].total;  // the first is the best
+    const double most = now_.empty() ? kLogZero : now_[0].total;  // the first prefix is the best
     best_.begin(beam_.beam, std::max(worst, best - beam_.score_beam), std::max(best, most + likely));
     for (size_t slot = 0; slot < later_.size(); ++slot) {
       const double total = later_[slot].total;
@@ -270,14 +270,14 @@ class CtcSearch {
     garbage_ = std::max(kLeast, 2 * (slot_of_.size() + marks_.size()));
   }
 
-  struct Position {  // of a unit of a hypothesis
+  struct Position {  // position of a unit in a hypothesis
     int32_t node;
     int32_t mark;
-    int32_t last;  // frame
+    int32_t last;  // last frame of the unit
   };
 
   void write(int64_t num_frames, CtcResult& result) const {
-    std::vector<int32_t> word_node(prefixes_.size(), kCtcNone);  // of the word with this last unit
+    std::vector<int32_t> word_node(prefixes_.size(), kCtcNone);  // node of the word that ends at each prefix
     std::vector<Position> positions;
     result.word_begin.assign(1, 0);
     result.unit_begin.assign(1, 0);
@@ -326,8 +326,8 @@ class CtcSearch {
   const CtcBeam beam_;
   CtcPrefixes prefixes_;
   std::vector<int32_t> boundaries_;
-  std::vector<int32_t> allowed_, tried_;  // units of this frame, and those that may enter the beam
-  std::vector<uint8_t> chosen_;           // [num_units], or empty for all
+  std::vector<int32_t> allowed_, tried_;  // units allowed at this frame, and units that may enter the beam
+  std::vector<uint8_t> chosen_;           // [num_units], or empty if all units are tried
   std::vector<int32_t> slot_of_;          // [prefixes], index into `now_`
   std::vector<Mark> marks_;
   size_t garbage_ = kLeast;  // number of prefixes and marks that triggers `collect`

@@ -13,9 +13,9 @@ namespace ninja {
 
 struct CtcCandidate {
   double score;
-  int32_t slot;    // of the prefix
+  int32_t slot;    // slot of the prefix
   int32_t column;  // 0 for the prefix itself; 1 + 2 * unit + begins for the prefix with one more unit
-  int32_t node;    // of the longer prefix, -1 if it does not exist yet
+  int32_t node;    // node of the longer prefix, -1 if it does not exist yet
   bool operator<(const CtcCandidate& other) const {
     if (score != other.score) return score > other.score;
     return slot != other.slot ? slot < other.slot : column < other.column;
@@ -24,22 +24,22 @@ struct CtcCandidate {
 
 class CtcBest {
  public:
-  // Start a selection of the best `most` candidates, or all if 0, with scores from `least` to `greatest`; candidates
-  // with lower scores are rejected.
+  // Start to select the best `most` candidates (0 selects all) with scores from `least` to `greatest`. Candidates with
+  // lower scores are rejected.
   void begin(int64_t most, double least, double greatest) {
     most_ = most > 0 ? most : std::numeric_limits<int64_t>::max();
     edge_ = std::max(least, std::numeric_limits<double>::lowest());
     const double range = greatest - least;
     const bool apart = range > 1e-6 && range < std::numeric_limits<double>::max();
     base_ = apart ? least : 0.0;
-    scale_ = apart ? kBins / range : 0.0;  // 0: one bin for all
+    scale_ = apart ? kBins / range : 0.0;  // 0 puts all candidates into one bin
     std::fill(count_, count_ + kBins, 0);
     open_ = 0;
     above_ = 0;
     offered_.clear();
   }
 
-  // No score below this is among the best.
+  // Return the edge; candidates with lower scores are not among the best.
   double edge() const { return edge_; }
 
   // Add a candidate whose score is not below the edge.
@@ -75,7 +75,7 @@ class CtcBest {
 
  private:
   static constexpr int32_t kBins = 256;
-  static constexpr double kRounding = 1e-6;  // of a bin; larger than the rounding of a score near an edge
+  static constexpr double kRounding = 1e-6;  // fraction of a bin; exceeds the rounding error of a score near an edge
 
   int32_t bin(double score) const {
     const int32_t at = static_cast<int32_t>((score - base_) * scale_);

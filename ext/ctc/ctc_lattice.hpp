@@ -10,9 +10,9 @@
 
 namespace ninja {
 
-struct CtcHypotheses {        // as in `CtcResult`
+struct CtcHypotheses {        // see the Python class `CtcResult`
   int64_t num_hypotheses;     // number of hypotheses in the lattice, the most probable first
-  const int64_t* hypothesis;  // [num_hypotheses], their indices
+  const int64_t* hypothesis;  // [num_hypotheses], indices of the hypotheses
   const double* logprob;      // [num_hypotheses]
   const int64_t* word_begin;
   const int32_t* node;
@@ -59,7 +59,7 @@ class CtcLattice {
         at = state_of[node];
       }
       ended.resize(time_.size());
-      if (ended[at]) continue;  // of hypotheses that differ only in words missing from the table, the best one is kept
+      if (ended[at]) continue;  // only words missing from the table differ, so keep the better hypothesis
       ended[at] = 1;
       ends_.push_back({at, kNone, 0, -input.logprob[number] - cost_to_[at], nullptr, 0});
     }
@@ -77,8 +77,8 @@ class CtcLattice {
   struct Arc {
     int32_t src, dst, word;
     double cost;
-    const int32_t* columns;  // columns of its frames, null for silence
-    int32_t length;          // frames
+    const int32_t* columns;  // columns of the frames, null for silence
+    int32_t length;          // number of frames
   };
 
   int32_t state(int32_t frame, double cost) {
@@ -87,7 +87,7 @@ class CtcLattice {
     return static_cast<int32_t>(time_.size() - 1);
   }
 
-  // The state after silence from a state to frame `late`.
+  // Return the state at frame `late`, after silence that begins in the state `at`.
   int32_t pause(int32_t at, int32_t late) {
     int32_t& after = paused_(at, late);
     if (after != kNone) return after;

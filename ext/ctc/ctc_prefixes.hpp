@@ -1,4 +1,4 @@
-// The prefixes of a CTC search as a tree, and the units that may follow each.
+// The prefixes of a CTC search as a tree, and the units that may follow each prefix.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ class CtcPrefixes {
   struct Node {  // a prefix: its parent and one more unit
     int32_t parent;
     int32_t unit;
-    int32_t state;    // of the lexicon
+    int32_t state;    // state of the lexicon
     bool begins;      // the unit begins a word
     bool open;        // the last word may continue
-    int32_t child;    // the last added longer prefix
+    int32_t child;    // the longer prefix that was added last
     int32_t sibling;  // the previous child of the parent
   };
 
@@ -62,8 +62,8 @@ class CtcPrefixes {
 
   bool is_sentence(int32_t node) const { return !nodes_[node].open || ends_here(nodes_[node]); }
 
-  // The column of each unit that may follow, -1 if it may not; null if none may. `within` has the units that continue a
-  // word of the lexicon.
+  // Return the column of each unit, -1 if the unit may not follow the prefix; return null if no unit may follow. Units
+  // that continue a word of the lexicon are not included; see `within`.
   const int32_t* following(const Node& node) const {
     if (!node.open) return after_boundary_.data();
     return ends_here(node) ? after_end_.data() : nullptr;
@@ -88,8 +88,8 @@ class CtcPrefixes {
     return nodes_[parent].child = size() - 1;
   }
 
-  // Keep only the prefixes that are not kCtcNone in `moved`, which must include their parents; write their new numbers
-  // to it.
+  // Remove the prefixes whose element of `moved` is kCtcNone, and write the new numbers of the other prefixes to
+  // `moved`. The parents of the other prefixes must also be kept.
   void keep(std::vector<int32_t>& moved) {
     int32_t kept = 0;
     for (int32_t node = 0; node < size(); ++node) {  // parents come before their children
@@ -117,9 +117,9 @@ class CtcPrefixes {
 
   const CtcUnits units_;
   const CtcLexicon lexicon_;
-  std::vector<int32_t> first_state_;                 // [num_units], of the lexicon, after the first unit of a word
+  std::vector<int32_t> first_state_;                 // [num_units], lexicon state after the first unit of a word
   std::vector<int32_t> after_end_, after_boundary_;  // [num_units], column in which a unit may follow
-  std::vector<Node> nodes_;                          // the first is the empty prefix
+  std::vector<Node> nodes_;                          // the first node is the empty prefix
 };
 
 }  // namespace ninja

@@ -103,7 +103,7 @@ def _class_costs(
 
 
 def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confusion) -> Retriever | None:
-    """Return the retriever for long lists; None if no list is long, or if no context model is requested or usable."""
+    """Return the retriever for long lists; None if no list is long, or if the context model is disabled or unusable."""
     path = augmentation.context_model
     if path == NO_MODEL or not any(phrases.name and phrases.num_phrases >= LONG_LIST for phrases in entities.all_lists):
         return None

@@ -109,7 +109,7 @@ NO_MODELS = ModelCosts()
 
 
 class Augmenter:
-    """Function object that adds arcs for phrases to lattices.
+    """Callable that adds arcs for phrases to lattices.
 
     Args:
         words: Symbol table of the lattices, extended with the words of all phrases (see `with_phrase_words`). If

@@ -54,7 +54,7 @@ class SymbolStrings:
 
     @classmethod
     def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
-        """Group the pronunciations by phrase; index the phrases if there are `LONG_LIST` or more of them."""
+        """Group the pronunciations by phrase; index the phrases if there are at least `LONG_LIST`."""
         length = np.diff(strings[0])
         is_first = [  # each recognised form is searched for like a separate phrase
             number == 0 or variant.written != variants[number - 1].written or bool(variant.recognised)

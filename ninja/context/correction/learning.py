@@ -240,10 +240,10 @@ def _longest(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _places(pairs: Sequence[tuple[str | None, str | None]]) -> list[int]:
-    """Return the index of the recognised word at which each corrected word begins, then the number of recognised words.
+    """Return the index of the recognised word at which each corrected word begins.
 
-    Recognised words that are aligned with no corrected word belong to the next corrected word if that word was
-    misrecognised.
+    The last element is the number of recognised words. Recognised words that are aligned with no corrected word belong
+    to the next corrected word if that word was misrecognised.
     """
     place: list[int] = []
     at = waiting = 0

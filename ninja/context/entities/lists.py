@@ -22,7 +22,7 @@ from ninja.lattice.text import NONE, Normalizer, unknown_forms
 MAX_WORDS = 32  # maximum number of words per phrase
 MAX_CHARACTERS = 1000  # maximum number of characters per phrase or pronunciation
 MAX_WEIGHT = 100.0  # maximum weight of a phrase
-_SHOWN = 3  # number of examples in a note
+_SHOWN = 3  # maximum number of examples in a note
 _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
 
 
@@ -31,9 +31,9 @@ class Phrase:
     """A phrase, spelled as in the symbol table; phrases compared by lexical form are spelled as in their list."""
 
     text: str  # words separated by single spaces
-    weight: float = 1.0  # factor of the boost; a negative weight makes the phrase less probable
+    weight: float = 1.0  # factor applied to the boost; a negative weight makes the phrase less probable
     pronunciations: tuple[str, ...] = ()  # phones separated by whitespace; ARPAbet as in cmudict, without stress
-    recognised: tuple[str, ...] = ()  # lexical words recognised for the phrase, see `ninja learn`
+    recognised: tuple[str, ...] = ()  # lexical words that are recognised in place of the phrase
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ AS_TABLE = Normalisation()
 
 
 class Normaliser:
-    """Function object that normalises phrases to the spelling of a symbol table; normalisation is idempotent.
+    """Callable that normalises phrases to the spelling of a symbol table; normalisation is idempotent.
 
     Without a table, words are not divided, and they keep their case unless `rules.case` is "lower" or "upper".
     """

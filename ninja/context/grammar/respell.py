@@ -65,7 +65,7 @@ class PhraseTrie:
 
 
 class Respelling:
-    """Function object that respells the lattices of an utterance.
+    """Callable that respells the lattices of an utterance.
 
     Phrases are chosen backwards from the end of each path. If several phrases end with the same word, the longest one
     is chosen, and the search continues before its first word.
