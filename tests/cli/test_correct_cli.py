@@ -142,7 +142,7 @@ def test_confidences_that_are_not_probabilities_are_refused(ninja, names, tmp_pa
 
 def test_phrases_of_other_utterances_are_reported(ninja, tmp_path):
     (tmp_path / "text").write_text(FILES["text"])
-    note = "phrases for none of 3 utterances; check that their keys match the ids in the phrase list"
+    note = "none of 3 utterances has phrases; check that their keys match the ids in the phrase list"
     for key, is_reported in ("utt-4", True), ("utt-1", False):
         (tmp_path / "names.jsonl").write_text(json.dumps({"utt": key, "phrases": ["Kathy Clendenin"]}))
         code, _, errors = ninja("correct", tmp_path / "text", "--entities", tmp_path / "names.jsonl", *OPTIONS)

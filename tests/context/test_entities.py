@@ -82,7 +82,10 @@ def test_groups_are_read_from_a_kaldi_table(tmp_path: Path) -> None:
     content = {"groups": {"anna": {"@name": ["tom"]}}, "utterances": {"u3": {"group": "anna"}}}
     entities = Entities.from_dict(content, groups=groups)
     assert [bool(entities.of(key)) for key in ("u1", "u2", "u3", "u4")] == [True, False, True, False]
-    with pytest.raises(FormatError, match="utterance 'u3': the group is 'anna' here, but 'bert' in the group file"):
+    with pytest.raises(
+        FormatError,
+        match="utterance 'u3': the group is 'anna' here, but 'bert' in the group file; use the same group",
+    ):
         Entities.from_dict(content, groups={"u3": "bert"})
 
 

@@ -363,9 +363,15 @@ LONG = "9" * 5000
             '{"@name": ["tom", {"text": "tom", "weight": 2}]}',
             "@name, entry 2: 'tom' of @name has the weight 2, but 1 at entry 1; remove one of them",
         ),
-        ('{"utterances": {"u": {"lists": ["l"]}}}', "e: utterance 'u': the list 'l' is not defined"),
+        (
+            '{"utterances": {"u": {"lists": ["l"]}}}',
+            "e: utterance 'u': the list 'l' is not defined; define it, or correct the name",
+        ),
         ('{"utterances": {"u": {"lists": "l"}}}', "utterance 'u': \"lists\" must be a list of names, not 'l'"),
-        ('{"utterances": {"u": {"group": "g"}}}', "e: utterance 'u': the group 'g' is not defined"),
+        (
+            '{"utterances": {"u": {"group": "g"}}}',
+            "e: utterance 'u': the group 'g' is not defined; define it, or correct the name",
+        ),
         ('{"utterances": {"u": {"group": null}}}', "utterance 'u': \"group\" must be a name, not null"),
         # JSONL
         ('{"utt": "u"}\n{"utt": "v",}', "e:2: not valid JSON: .*, column 13"),
@@ -401,9 +407,12 @@ LONG = "9" * 5000
             "u\t@name\ttom\n\nu\t@name\t tom \t2\n",
             "e:3: 'tom' of @name has the weight 2, but 1 at line 1; remove one of them",
         ),
-        ("u\tgroup\tg\nu\tgroup\th\n", "e:2: utterance 'u' is in two groups, 'g' and 'h'"),
+        (
+            "u\tgroup\tg\nu\tgroup\th\n",
+            "e:2: utterance 'u' is in two groups, 'g' and 'h'; keep only one of these lines",
+        ),
         ("u\tlists\tl\t2\n", "e:1: a line with 'lists' must have three columns"),
-        ("u\tlists\tl\n", "e:1: utterance 'u': the list 'l' is not defined"),
+        ("u\tlists\tl\n", "e:1: utterance 'u': the list 'l' is not defined; define it, or correct the name"),
         ("list:l\tfile\tp\tmany\n", "e:1: the number of phrases must be an integer of at least 1, not 'many'"),
         # encodings
         (b"u\t@name\ttom\nu\t@name\tJos\xe9\n", r"e:2: not UTF-8 \(.*\); convert it with iconv"),

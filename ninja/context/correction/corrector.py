@@ -25,7 +25,7 @@ Kind = Literal["sound", "spelling"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A phrase that replaces words in a transcript."""
+    """A change to a transcript: a phrase that replaces some of the words."""
 
     begin: int  # index of the first replaced word
     end: int  # index of the last replaced word plus 1

@@ -204,7 +204,7 @@ class Correction:
     def _add_notes(self, log: Log) -> None:
         if self.num_utterances and not self._num_with_phrases and self.entities.num_phrases:
             number = counted(self.num_utterances, "utterance")
-            log.note(f"phrases for none of {number}; check that their keys match the ids in the phrase list")
+            log.note(f"none of {number} has phrases; check that their keys match the ids in the phrase list")
         left_out = self.corrector.left_out_so_far
         if left_out:
             subject = counted(len(left_out), "phrase")

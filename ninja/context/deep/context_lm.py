@@ -121,7 +121,7 @@ class _Encoded:
 
 
 class ContextLM(MixtureLM):
-    """A language model with a pointer, as a `LanguageModel` over the words of a symbol table.
+    """`LanguageModel` over the words of a symbol table that combines a language model with a pointer.
 
     If an utterance has phrases, its histories begin with the id of its phrase list; see `PhraseListIds`. Without an id,
     scores are bit-identical to the underlying language model's scores.

@@ -123,9 +123,10 @@ class Entities:
             if section.group is None:
                 continue
             if section.group not in self._groups:
-                section.refuse(f"the group {section.group!r} is not defined")
+                section.refuse(f"the group {section.group!r} is not defined; define it, or correct the name")
             if groups.get(name, section.group) != section.group:
-                section.refuse(f"the group is {section.group!r} here, but {groups[name]!r} in the group file")
+                reason = f"the group is {section.group!r} here, but {groups[name]!r} in the group file"
+                section.refuse(f"{reason}; use the same group in both files")
             self._group_of[name] = section.group
         prefix = f"{path}: " if path else ""
         used = {name for kind in scopes for section in by_kind[kind].values() for name in section.lists}
@@ -290,7 +291,7 @@ class _Builder:
     def scope(self, section: Section, lists: Mapping[str, PhraseList]) -> _Scope:
         for name in section.lists:
             if name not in lists:
-                section.refuse(f"the list {name!r} is not defined")
+                section.refuse(f"the list {name!r} is not defined; define it, or correct the name")
         inline = self.phrases(section, {"all": EVERYONE, "group": f"group:{section.name}", "utt": ""}[section.kind])
         return _Scope(tuple(lists[name] for name in section.lists), inline if inline.classes else None)
 

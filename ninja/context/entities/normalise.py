@@ -113,7 +113,7 @@ class Normaliser:
         return None
 
     def _known(self, word: str) -> str | None:
-        """Return the spelling of a word in the table, or None if the word is missing."""
+        """Return the spelling of a word in the symbol table, or None if the table does not contain the word."""
         if self.words is None or not word:
             return None
         cases = (word, word.lower(), word.upper(), word.capitalize()) if self.rules.case == "words" else (word,)

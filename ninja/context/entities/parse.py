@@ -145,7 +145,7 @@ def _sections(text: str, path: str) -> list[Section]:
 
 
 def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
-    """Return the sections in the content of a JSON file; relative paths in it refer to the directory of `path`."""
+    """Return the sections in the content of a JSON file; relative paths are relative to the directory of `path`."""
     if not isinstance(content, Mapping):
         raise FormatError(f"entities must be an object with classes as keys, not {_shown(content)}", path)
     plain, sections = {}, []
@@ -341,7 +341,8 @@ def _set(section: Section, key: str, value: str, more: list[str], location: Loca
     if key == "lists":
         section.lists.append(value)
     elif section.group not in (None, value):
-        section.refuse(f"utterance {section.name!r} is in two groups, {section.group!r} and {value!r}", location)
+        reason = f"utterance {section.name!r} is in two groups, {section.group!r} and {value!r}"
+        section.refuse(f"{reason}; keep only one of these lines", location)
     else:
         section.group = value
 

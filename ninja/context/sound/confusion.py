@@ -58,7 +58,7 @@ _SAME, _VOWEL, _SKIP = 35, 10, -10
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Edit costs of phones. With the articulatory costs, the deletion of a consonant costs 0.79, and of a vowel 0.5.
+    """Edit costs of phones. With the articulatory costs, deleting a consonant costs 0.79 and deleting a vowel 0.5.
 
     Raises:
         OptionError: There are no, too many or duplicate phones, a shape is wrong, or a cost is out of range.
