@@ -89,15 +89,15 @@ def beam_search(
     same tracker in other threads wait until this one ends.
 
     Args:
-        step: The model: a function of states and the units to read, int64 [n]. It returns the natural log-probabilities
-            of the next units, [n, units], and the new states.
+        step: The model: a function that takes states and the last units, int64 [n], and returns the natural
+            log-probabilities of the next units, [n, units], and the new states.
         states: The model's initial states, one per utterance: an array or tensor whose first axis is the utterance, or
             a tuple, list or dict of arrays or tensors. Later calls of `step` receive rows of the states that earlier
             calls returned.
         tracker: The contextual tracker; its states are cleared first.
         lists: The phrase lists for each utterance.
         options: Beams and weights.
-        bos: Unit that `step` reads first.
+        bos: Unit that is passed to `step` before the first unit.
         eos: Unit that ends a hypothesis.
         ctc: Output of a CTC model for each utterance; its columns are the units of `step`.
 
@@ -131,7 +131,7 @@ def _search(
     starts = [tracker.start(of_utterance) for of_utterance in lists]
     count = len(starts)
     if ctc is not None and len(ctc) != count:
-        raise OptionError(f"ctc has {len(ctc)} utterances, but there are phrase lists for {count}")
+        raise OptionError(f"ctc has {len(ctc)} utterances, but lists has {count}; pass both for the same utterances")
     finished: list[list[_Finished]] = [[] for _ in starts]
     active = _Active(
         np.arange(count),

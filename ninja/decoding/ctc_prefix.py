@@ -38,7 +38,7 @@ class CtcPrefixes:
                 f"the matrices have {min(widths)} to {max(widths)} columns, but all must have the same number"
             )
         if widths and not 0 <= blank < min(widths):
-            raise OptionError(f"blank is {blank}, but there are {min(widths)} columns")
+            raise OptionError(f"blank is column {blank}, but the last column is {min(widths) - 1}")
         self.blank = blank
         self._num_units = min(widths, default=0)
         self._frames = np.array([len(matrix) for matrix in matrices], np.int64)

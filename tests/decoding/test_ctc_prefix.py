@@ -131,13 +131,13 @@ def test_utterances_of_a_batch_with_ctc_scores_do_not_affect_each_other():
 
 def test_ctc_outputs_that_do_not_match_are_refused():
     tracker = SpelledTracker(SPELLING)
-    with pytest.raises(OptionError, match="ctc has 2 utterances, but there are phrase lists for 1"):
+    with pytest.raises(OptionError, match="ctc has 2 utterances, but lists has 1; pass both for the same utterances"):
         beam_search(
             steady(-1.0), np.zeros(1), tracker, [[]], bos=BOS, eos=EOS, ctc=CtcPrefixes([output(1, 2), output(2, 3)])
         )
     with pytest.raises(OptionError, match="the matrices have 4 to 5 columns"):
         CtcPrefixes([output(1, 2, 4), output(2, 3)])
-    with pytest.raises(OptionError, match="blank is 7, but there are 5 columns"):
+    with pytest.raises(OptionError, match="blank is column 7, but the last column is 4"):
         CtcPrefixes([output(1, 2)], 7)
     with pytest.raises(OptionError, match="unit 4 is not one of the 4 columns of the CTC model"):
         beam_search(steady(-1.0), np.zeros(1), tracker, [[]], bos=BOS, eos=EOS, ctc=CtcPrefixes([output(1, 2, 4)]))
