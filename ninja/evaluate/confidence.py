@@ -160,7 +160,7 @@ def label_words(
             check_confidence(word, confidence, key)
             labelled.append((confidence, label))
     if not labelled:
-        raise FormatError("the words of the scored utterances have no confidences")
+        raise FormatError("the words of the scored utterances have no confidences; specify hypotheses with confidences")
     return np.array([pair[0] for pair in labelled]), np.array([pair[1] for pair in labelled], np.bool_)
 
 

@@ -124,7 +124,7 @@ def align_at_costs(
     kaldialign breaks ties differently, which affects the errors of individual words.
 
     Raises:
-        OptionError: The product of the numbers of words exceeds 2^31, the largest number of bytes that are allocated.
+        OptionError: The product of the numbers of words exceeds 2^31, the maximum number of bytes that is allocated.
     """
     if (len(reference) + 1) * (len(hypothesis) + 1) > MAX_CELLS:
         sizes = f"a reference of {len(reference)} words with a hypothesis of {len(hypothesis)} words"

@@ -26,7 +26,7 @@ class LatticeFilter:
             len(pattern) > 1 for rules in word_filter.mapping.rules.values() for pattern, _ in rules
         ):
             raise OptionError(
-                "the global mapping file has rules for several words, which cannot be applied to lattices"
+                "the global mapping file has rules for several words, which cannot be applied to lattices; remove them"
             )
         self.filter = word_filter
         self.table = SymbolTable.growing()
@@ -45,8 +45,9 @@ class LatticeFilter:
         self._add({word for _, words in lines for word in words})
         for (key, words), whole in zip(lines, self.filter.lines(lines), strict=True):
             if self.table.intern(whole) != [number for word in words for number in self._changed[word]]:
-                message = "depends on the context of words, so it cannot be applied to lattices"
-                raise OptionError(f"{self.filter.script} {message} (utterance {key})")
+                message = f"depends on the context of words, so it cannot be applied to lattices (utterance {key})"
+                advice = "use a script that changes each word independently of the other words"
+                raise OptionError(f"{self.filter.script} {message}; {advice}")
 
     def lattice(self, lattice: Lattice, words: SymbolTable) -> Lattice:
         """Apply the filter to the words in a lattice; see ``relabel``.

@@ -80,7 +80,7 @@ def test_words_are_labelled_by_the_alignment_of_lexical_words():
 
 
 def test_hypotheses_without_confidences_raise_format_error():
-    with pytest.raises(FormatError, match="have no confidences"):
+    with pytest.raises(FormatError, match="have no confidences; specify hypotheses with confidences"):
         label_words({"a": ["b"]}, {"a": ConfidentWords(["b"], [None])})
     assert np.array_equal(label_words({"a": ["b"]}, {"a": ConfidentWords(["b"], [0.5])})[0], [0.5])
 
