@@ -115,8 +115,8 @@ def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Dou
 def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Return ``(best, simplest)``: the point with the fewest expected errors, and the simplest point near it.
 
-    A point is near if its expected errors are within one standard error of the fewest. Of equally simple points, the
-    point with the fewest expected errors is returned.
+    A point is near if its expected errors exceed the minimum by at most one standard error. Of equally simple points,
+    the point with the fewest expected errors is returned.
     """
     total = outcomes.expected.sum(1)
     best = int(np.lexsort((num_moved, total))[0])

@@ -57,8 +57,8 @@ def rounded_shares(shares: Sequence[float] | Doubles) -> tuple[float, ...]:
 def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) -> tuple[Int64s, bool]:
     """Assign utterances to numbered groups for bootstrap samples and cross-validation.
 
-    Groups are speakers if at least MIN_GROUPS of them are known, else utterances. More than MAX_GROUPS
-    speakers or utterances are assigned to MAX_GROUPS groups in turn, to limit memory.
+    Groups are speakers if at least MIN_GROUPS speakers are known, otherwise utterances. If there are more than
+    MAX_GROUPS speakers or utterances, they are assigned to MAX_GROUPS groups in turn, to limit memory.
 
     Returns:
         The group number of each utterance, int64 [keys], and whether groups consist of speakers.

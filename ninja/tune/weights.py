@@ -113,7 +113,7 @@ def tune_weights(
     """Choose the LM weight, acoustic scale, word penalty and mixture weights with the fewest expected word errors.
 
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
-    `choose` then runs no network, since new weights only change the order of these sentences. The lattices are then
+    `choose` then needs no network, because new weights only change the order of these sentences. The lattices are then
     rescored with the chosen weights, the new n best sentences are added, and weights are chosen again. This is
     repeated, at most four times, until the chosen weights have already been used for rescoring. The default is the
     initial weights, or LM weight 0 if the first pass has fewer expected errors. It is kept unless the set shows that
@@ -346,8 +346,8 @@ def _models_to_choose_from(outcomes: Outcomes, points: Points, start: Weights) -
     """Return the points that use only the best model, or the points with mixtures if these are significantly better.
 
     Returns:
-        The indices of these points, and the index of one of them, which has the initial LM weight, acoustic scale and
-        word penalty.
+        The indices of these points, and the index of the point that has the initial LM weight, acoustic scale and word
+        penalty.
     """
     is_mixed = np.array([max(point.mixture, default=1.0) < 1.0 for point in points])
     total = outcomes.expected.sum(1)
