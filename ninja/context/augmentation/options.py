@@ -31,7 +31,9 @@ class AugmentOptions:
     )
     phone_reward: float = 0.8  # reward for each phone of a phrase if place_weight is set, nats
     beam: float = described(
-        10.0, "Maximum cost of the words that a phrase replaces, in nats above the cost of the best path."
+        10.0,
+        "Maximum cost of the best path through the replaced words, in nats above the cost of the best path of the "
+        "lattice.",
     )
     max_spans: int = 4  # maximum number of state pairs between which a phrase is added
     max_arcs: int = 1000  # maximum number of words added to a lattice; the most probable phrases are added

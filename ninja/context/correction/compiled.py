@@ -152,7 +152,7 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Set the written words of variants without written words, which the identity normalizer produces."""
+    """Set the written words of variants that have no written words because of the identity normalizer."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]

@@ -11,7 +11,7 @@ from ninja.context.entities.lists import PhraseList
 from ninja.lattice.text import NONE, Normalizer
 from ninja.lm.protocol import FIRST_MARK
 
-MAX_UNUSED = 32  # maximum number of unused phrase sets in the cache
+MAX_UNUSED = 32  # maximum number of recent phrase sets that are kept even if they are unused
 
 
 class PhraseSet:

@@ -47,11 +47,11 @@ def genitive_ending(word: str) -> str:
 
 
 def kept_genitive(replaced: Sequence[str], phrase: str, distance: float) -> str:
-    """Return the ``'s`` of the last replaced word if it is a genitive, or "" if it belongs to a misrecognised name.
+    """Return the ``'s`` at the end of the last replaced word if it is a genitive; otherwise, return an empty string.
 
-    The ``'s`` belongs to the name if it makes the letters of the replaced words more similar to the phrase. If it does
-    not affect the similarity, it belongs to the name if the phrase ends with a similar sound: "Davis" can replace
-    "David's".
+    The ``'s`` is not a genitive but part of a misrecognised name if it makes the letters of the replaced words more
+    similar to the phrase, or if it does not affect this similarity and the phrase ends with a similar sound: "Davis"
+    can replace "David's".
 
     Args:
         replaced: The replaced words.
