@@ -140,8 +140,8 @@ def ctc_lattice(
         key: Utterance id.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
-        words: Symbol table that must contain the words; a ``SymbolTable.growing()`` is extended with missing words
-            instead.  [default: a new table of the lattice's words]
+        words: Symbol table that must contain the words, unless it is a ``SymbolTable.growing()``, to which missing
+            words are added.  [default: a new table of the lattice's words]
         unknown: Word in the table that replaces words missing from the table.  [default: raise an error]
         frame_shift: Duration of a frame of `logprob`, in seconds.
 
@@ -202,8 +202,8 @@ def from_ctc(
         never: Units that are never part of words.
         lexicon: The allowed words.  [default: any word]
         options: Beams for the search.
-        words: Symbol table that must contain the words; a ``SymbolTable.growing()`` is extended with missing words
-            instead.  [default: a new table]
+        words: Symbol table that must contain the words, unless it is a ``SymbolTable.growing()``, to which missing
+            words are added.  [default: a new table]
         frame_shift: Duration of a frame of `matrix`, in seconds.
 
     Raises:

@@ -27,8 +27,8 @@ class CtcStream:
         units: Units of the model, one for each column of the output.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
-        words: Symbol table that must contain the words; a ``SymbolTable.growing()`` is extended with missing words
-            instead.
+        words: Symbol table that must contain the words, unless it is a ``SymbolTable.growing()``, to which missing
+            words are added.
         frame_shift: Duration of a frame, in seconds.
     """
 
