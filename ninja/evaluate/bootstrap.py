@@ -180,7 +180,7 @@ def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int
     for begin in range(0, replications, step):
         signs = 2 * generator.integers(0, 2, (min(step, replications - begin), size), np.int8) - 1
         extreme += int((np.abs(signs @ differences) >= observed).sum())
-    return (extreme + 1) / (replications + 1)  # one of the assignments is the observed one
+    return (extreme + 1) / (replications + 1)  # also count the observed assignment
 
 
 def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Counts]:

@@ -33,7 +33,7 @@ class CharacterRate(Counts):
 
     @property
     def cer(self) -> float:
-        """Character error rate in percent. For empty references, it is 0 if there are no errors, else infinity."""
+        """Character error rate in percent. For empty references, it is 0 without errors, and infinity otherwise."""
         return percent(self.errors, self.characters)
 
     def __str__(self) -> str:

@@ -36,8 +36,8 @@ def score_entities(
 ) -> EntityReport:
     """Count the recognised, missed and inserted entities in a test set.
 
-    An entity is *said* where the reference contains its words consecutively. If entities overlap, only the one that
-    begins first is counted; if several begin at the same word, only the longest one is counted. An entity that is said
+    An entity is *said* where the reference contains its words consecutively. If entities overlap, only the first
+    entity is counted; if several begin at the same word, only the longest one is counted. An entity that is said
     n times is *found* each time the hypothesis contains its words consecutively, but at most n times. Further
     occurrences in the hypothesis are *inserted*. The same rules for overlaps apply to hypotheses.
 

@@ -54,7 +54,7 @@ class ErrorRate(Counts):
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent. For empty references, it is 0 if there are no errors, else infinity."""
+        """Word error rate in percent. For empty references, it is 0 without errors, and infinity otherwise."""
         return percent(self.errors, self.words)
 
     @property
@@ -158,7 +158,7 @@ def fraction(errors: int, units: int, insertions: int, deletions: int, substitut
 
 
 def percent(part: int, whole: int) -> float:
-    """Return a percentage; if `whole` is 0, return 0 if `part` is 0, else infinity."""
+    """Return ``100 * part / whole``; if `whole` is 0, return 0 if `part` is 0, and infinity otherwise."""
     if whole:
         return 100.0 * part / whole
     return float("inf") if part else 0.0

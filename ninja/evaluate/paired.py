@@ -56,7 +56,7 @@ class PairedDifference:
 def paired_difference(first: Values, second: Values, words: Values) -> PairedDifference:
     """Estimate the difference between two word error rates from errors on the same groups of utterances.
 
-    Groups are speakers if speakers are known, else utterances; errors within a group can depend on each other. The
+    Groups are speakers if speakers are known, otherwise utterances; errors within a group can depend on each other. The
     variance is estimated as for a ratio of sums. The interval uses the quantile of Student's t for the number of
     groups.
 

@@ -21,7 +21,7 @@ TOLERANCE = 0.05  # maximum difference of start and end times, seconds
 def read_transcripts(
     path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]] | None = None
 ) -> dict[str, list[str]]:
-    """Read transcripts in Kaldi's format (``read_text``) or in STM format; the latter requires `segments`.
+    """Read transcripts in Kaldi's format (``read_text``) or in STM format, which requires `segments`.
 
     Raises:
         FormatError: See ``read_text`` and ``read_stm``.
