@@ -62,11 +62,12 @@ class Choice:
 def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: int, min_words: int) -> Choice:
     """Choose the simplest point that is about as good as the best, or the defaults if they are not significantly worse.
 
-    The best point has the fewest expected errors. Among the points within one standard error of the best point, the
-    simplest points have the fewest weights that differ from the defaults. Of the simplest points, the candidate has the
-    fewest expected errors. The defaults are kept unless (1) the best point has significantly fewer expected errors than
-    the defaults, at 95%, and (2) in cross-validation, the candidates chosen on the other folds have significantly fewer
-    errors than the defaults, at 90% one-sided. Differences are paired by group, and folds consist of whole groups.
+    The best point has the fewest expected errors. The candidate is the simplest point within one standard error of the
+    best point: the point with the fewest weights that differ from the defaults and, of several such points, the point
+    with the fewest expected errors. The defaults are kept unless (1) the best point has significantly fewer expected
+    errors than the defaults, with 95% confidence, and (2) in cross-validation, the candidates chosen on the other folds
+    have fewer errors than the defaults, with a one-sided confidence of 90%. Differences are paired by group, and folds
+    consist of whole groups.
 
     Args:
         outcomes: Errors of all points on a development set.
