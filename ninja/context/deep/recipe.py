@@ -70,7 +70,7 @@ class PointerOptions:
     """Options for training a pointer for a language model."""
 
     positions: int = described(400_000, "Approximate number of words to train on.")
-    common: int = described(5000, "Number of words, from the most frequent, that are not used as one-word phrases.")
+    common: int = described(5000, "Number of the most frequent words to exclude as one-word phrases.")
     steps: int = described(3000, "Number of training steps.")
     batch: int = described(128, "Number of sentences per step.")
     most_phrases: int = described(
