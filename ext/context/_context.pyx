@@ -49,7 +49,7 @@ cdef class Phrases:
                 raise ValueError(f"the arcs of state {at} end before they begin")
         for at in range(num_arcs):
             if not 0 <= target[at] < num_states:
-                raise ValueError(f"arc {at} enters state {target[at]}, but there are {num_states}")
+                raise ValueError(f"arc {at} enters state {target[at]}, but there are {num_states} states")
         self.phrases.arc_begin.assign(begin, begin + num_states + 1)
         self.phrases.word.assign(words, words + num_arcs)
         self.phrases.dst.assign(target, target + num_arcs)

@@ -27,7 +27,7 @@ def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[:
     units.num_units = logprob.shape[1]
     units.blank = blank
     if kind.shape[0] != units.num_units or units.num_units == 0 or not 0 <= blank < units.num_units:
-        raise ValueError("a kind for each unit is needed, and a blank among them")
+        raise ValueError("kind must have one element per column, and the blank must be a column")
     units.kind = &kind[0]
     lexicon.num_states = is_word.shape[0]
     lexicon.child_begin = NULL
@@ -36,7 +36,7 @@ def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[:
     lexicon.is_word = NULL
     if lexicon.num_states:
         if child_begin.shape[0] != lexicon.num_states + 1 or unit.shape[0] == 0 or unit.shape[0] != child.shape[0]:
-            raise ValueError("the arrays of the lexicon do not fit each other")
+            raise ValueError("the arrays of the lexicon have inconsistent lengths")
         lexicon.child_begin = &child_begin[0]
         lexicon.unit = &unit[0]
         lexicon.child = &child[0]
@@ -75,7 +75,7 @@ def lattice(const int64_t[::1] hypothesis not None, const double[::1] logprob no
     input.num_nodes = same.shape[0]
     if (hypothesis.shape[0] == 0 or logprob.shape[0] != hypothesis.shape[0]
             or word_begin.shape[0] != alignment.shape[0] + 1 or kind.shape[0] != same.shape[0]):
-        raise ValueError("the arrays of the hypotheses do not fit each other")
+        raise ValueError("the arrays of the hypotheses have inconsistent lengths")
     input.hypothesis = &hypothesis[0]
     input.logprob = &logprob[0]
     input.word_begin = &word_begin[0]

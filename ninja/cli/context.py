@@ -187,7 +187,7 @@ class PhraseCounts:
         if self.with_phrases or not self.lattices:
             return f"phrases for {self.with_phrases} of {counted(self.lattices, 'lattice')}"
         number = counted(self.lattices, "lattice")
-        return f"phrases for none of {number}; check that their keys match the ids in the phrase list"
+        return f"none of {number} has phrases; check that their keys match the ids in the phrase list"
 
 
 def write_words(path: str | None, stage: Contextual) -> None:

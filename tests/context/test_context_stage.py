@@ -263,7 +263,7 @@ def test_entities_without_matching_keys_are_reported(ninja, archive, write_file,
     entities = write_file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
     code, _, errors = ninja("context", archive, "--entities", entities, "-o", tmp_path / "out.ark")
     assert code == 0
-    assert "phrases for none of 2 lattices; check that their keys match the ids in the phrase list" in errors
+    assert "none of 2 lattices has phrases; check that their keys match the ids in the phrase list" in errors
 
 
 def test_conflicting_output_files_are_a_usage_error(ninja, archive, write_file, tmp_path):
