@@ -27,22 +27,23 @@ class Runs:
 
     pool: npt.NDArray[np.int32]
     begin: npt.NDArray[np.int64]  # [num_rows + 1]; the integers of row r are pool[begin[r] : begin[r + 1]]
-    separator: str  # one ASCII character between the integers of a row
-    may_lack: bool = False  # omit the column and the tab before it in rows without integers
+    separator: str  # ASCII character that separates the integers in a row
+    may_lack: bool = False  # in rows without integers, omit the column and the preceding tab
 
 
 Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 
 
 def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Sequence[Column]) -> list[str]:
-    """Return one string per prefix, with a tab-separated line for each row: the prefix, then the values of the columns.
+    """Format table rows as tab-separated lines; return one string per prefix, with all lines of the prefix.
 
-    Integers must fit into 32 bits. Floats are printed as ``%.7g``, as in Kaldi.
+    A line consists of the prefix and the value of each column. Integers must fit into 32 bits. Floats are formatted
+    with ``%.7g``, as in Kaldi.
 
     Args:
-        prefixes: Line prefixes, such as keys.
+        prefixes: First fields of the lines, such as utterance ids.
         begin: Offsets of the rows, [num_prefixes + 1]; rows ``begin[i] : begin[i + 1]`` belong to prefix i.
-        columns: The columns; each contains the values of all rows.
+        columns: The columns after the prefix; each column contains the values of all rows.
     """
     rows = _tables.Rows(int(begin[-1]))
     for column in columns:

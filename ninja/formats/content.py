@@ -21,13 +21,13 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 LARGEST = 1 << 34  # maximum number of bytes of a file that is read as a whole
 LARGEST_PACKED = 1 << 28  # maximum number of bytes of a decompressed gzip file, ...
-LARGEST_RATIO = 100  # ... or this multiple of its compressed size, if larger; lattices compress to about a tenth
+LARGEST_RATIO = 100  # ... or this multiple of its compressed size, if larger; the ratio for lattices is about 10
 CHUNK = 1 << 20
-FIRST_LINES = 4  # enough to distinguish one document from one document per line
-LARGEST_HEAD = 1 << 26  # maximum number of bytes of the first lines
+FIRST_LINES = 4  # enough lines to distinguish a single JSON document from JSON lines
+LARGEST_HEAD = 1 << 26  # maximum number of bytes that are examined for the first lines
 BLOCK = 1 << 22  # number of bytes read at a time; most entries lie within one block
 LIST_HEAD = 1 << 13  # number of first bytes from which a file list is detected
-_OFFSET_OF = rb"[^\s|]+:\d+"  # archive and offset of a lattice
+_OFFSET_OF = rb"[^\s|]+:\d+"  # archive and byte offset of a lattice in it
 _LONGEST_NAME = 4096  # bytes
 _ROWS = 100  # number of first lines from which a file list is detected
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
@@ -50,7 +50,7 @@ class Content:
         self.name = stream.name  # for messages
         self.path = path
         self.stream = stream
-        self.key = key_of(path)  # for a lattice without a key in the file
+        self.key = key_of(path)  # utterance id for a file that contains no key
         self.num_overlaps = 0  # number of words whose start was moved to the end of the previous word
         self._before_number = "" if _is_nameless(path) else f"{self.key}-"
         self._whole: bytes | None = None
@@ -64,13 +64,13 @@ class Content:
         self.num_overlaps += count
 
     def whole(self) -> bytes:
-        """Return all bytes, decompressed and without a byte order mark.
+        """Return the whole content, decompressed and without a byte order mark.
 
-        The size limit is 16 GB. For a gzip file with a known compressed size (not standard input or command output), it
-        is 256 MB or 100 times the compressed size, whichever is larger. The bytes are cached.
+        The size limit is 16 GB. For a gzip file with a known compressed size (not standard input or command output),
+        the limit is 256 MB or 100 times the compressed size, whichever is larger. The content is cached.
 
         Raises:
-            FormatError: The limit is exceeded, or the gzip stream is damaged.
+            FormatError: The content exceeds the size limit, or the gzip stream is damaged.
         """
         if self._whole is None:
             pieces = io.BytesIO()  # getvalue() does not copy
@@ -86,10 +86,10 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Return the complete lines at the start of the file, at least four, without consuming them.
+        """Return at least four complete lines from the start of the file without consuming them.
 
-        The lines are those in the first 1, 4, 16 or 64 MB, whichever is the smallest size that contains four complete
-        lines. The result is b"" if no such size exists, or if the file is smaller than this size.
+        These are all complete lines in the first 1, 4, 16 or 64 MB; the smallest size that contains four complete lines
+        is used. Return b"" if the first 64 MB contain fewer lines, or if the file is smaller than the required size.
         """
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
@@ -101,7 +101,7 @@ class Content:
     def readings(self) -> Callable[[], Iterable[bytes]]:
         """Return a function for reading the content several times, in blocks of complete lines.
 
-        Each call of the function returns a new iterable over all blocks. A local file is read again for each call; the
+        Each call to the function returns a new iterable over all blocks. A local file is read again for each call; the
         content of a pipe or remote file stays in memory.
         """
         if self._whole is None and os.path.isfile(self.path):
@@ -114,7 +114,7 @@ class Content:
             yield from Content(stream, self.path).blocks()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes that `whole` would return, in chunks; call this only once, because it consumes the stream."""
+        """Yield the bytes that `whole` returns, in chunks; call this only once, because it consumes the stream."""
         if self._whole is not None:
             yield self._whole
             return
@@ -126,10 +126,10 @@ class Content:
             yield bytes(buffer[:count])
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes that `whole` would return, in blocks of complete lines; the last line may lack a newline.
+        """Yield the bytes that `whole` returns, in blocks of complete lines; the last line may lack a newline.
 
         Raises:
-            FormatError: A line exceeds the limit of ``whole``, or the gzip stream is damaged.
+            FormatError: A line exceeds the size limit of `whole`, or the gzip stream is damaged.
         """
         largest, reason = self._largest()
         pending: list[bytes] = []  # parts of an incomplete line
@@ -165,7 +165,7 @@ class Content:
 def key_of(path: str) -> str:
     """Return the utterance id for a lattice in a file without keys: the file name without ``.gz`` and the extension.
 
-    For standard input, and for ``<(command)``, which has a different file name in each run, the id is "stdin".
+    The id is "stdin" for standard input and for ``<(command)``, whose file name differs in each run.
     """
     if _is_nameless(path):
         return "stdin"
@@ -178,9 +178,9 @@ def _is_nameless(path: str) -> bool:
 
 
 def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
-    """Convert the function that reads a format with one lattice per file to a function that yields entries.
+    """Convert a function that reads a single-lattice file to a function that yields the entries of a file.
 
-    The returned function yields one entry, ``(key, lattice)`` or ``(key, error)``.
+    The returned function yields exactly one entry, ``(key, lattice)`` or ``(key, error)``.
     """
 
     def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
@@ -191,7 +191,7 @@ def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
             error.key = error.key or key
             yield key, error
         else:
-            yield lattice.key, lattice  # the key may come from the file
+            yield lattice.key, lattice  # `read` may have replaced `key` with a key from the file
 
     return entries
 
@@ -203,13 +203,13 @@ def keyed(results: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
 
 
 def is_list(head: bytes) -> bool:
-    """Return whether at least half of the first lines in a file are names of existing files, or URLs."""
+    """Return whether at least half of the first lines in a file are URLs or names of existing files."""
     rows = first_rows(head)
     return 2 * sum(map(names_file, rows)) >= len(rows) > 0
 
 
 def names_script(head: bytes) -> bool:
-    """Return whether each of the first lines is a key and an existing file, a URL, or an archive with an offset."""
+    """Return whether each of the first lines is a key, followed by an existing file, a URL or an archive offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
     return bool(rows) and all(len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or names_file(row[1])) for row in rows)
 
@@ -218,7 +218,7 @@ def first_rows(head: bytes) -> list[bytes]:
     """Return the first 100 lines of a file, stripped, without blank lines; return an empty list for binary data.
 
     Args:
-        head: First bytes of the file. If they are 8 KB or more, the last line is dropped, as it may be incomplete.
+        head: First bytes of the file. If it has 8 KB or more, its last line is dropped, because it may be incomplete.
     """
     rows = head.split(b"\n")
     rows = rows[:-1] if len(head) >= LIST_HEAD else rows
@@ -226,7 +226,7 @@ def first_rows(head: bytes) -> list[bytes]:
 
 
 def names_file(name: bytes) -> bool:
-    """Return whether a line in a file list is the name of an existing file, or a URL without whitespace."""
+    """Return whether a string is the name of an existing file, or a URL without whitespace."""
     if len(name) > _LONGEST_NAME:
         return False
     return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
@@ -234,11 +234,11 @@ def names_file(name: bytes) -> bool:
 
 Pieces = bytes | Iterable[bytes]  # a whole file, or blocks of complete lines; the last line may lack a newline
 
-LEAST = 64  # minimum number of bytes by which a window grows; readers never look further ahead
+LEAST = 64  # minimum number of bytes by which a window grows; readers never look more than this number of bytes ahead
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield ``(1-based number, line without its newline, whether it ended with a newline)`` for each line."""
+    """Yield ``(1-based line number, line without its newline, whether the line has a newline)`` for each line."""
     number = 0
     for block in _pieces(content):
         lines = block.split(b"\n")
@@ -251,9 +251,9 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A window into a file from which entries, such as lattices, are read in order.
+    """A buffer that contains a part of a file, from which entries, such as lattices, are read in order.
 
-    The window grows at its end, and drops the bytes of the entries that have been read.
+    Bytes are added at its end, and the bytes of entries that have been read are dropped.
 
     Args:
         pieces: The content of the file, in chunks of any size.
@@ -266,7 +266,7 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry, and read at least as many new bytes as remain in the window.
+        """Drop the bytes of entries that have been read, and read at least as many new bytes as remain in the window.
 
         Returns:
             False if the file has no more bytes; the window is then unchanged.

@@ -95,14 +95,14 @@ ALL_FIELDS = frozenset(FIELDS) - {"fields"}
 
 
 class Read(NamedTuple):
-    """The reader of a format."""
+    """The reader function of a file format, its options and its properties."""
 
     # (content, symbol table or None for a new one, options) -> entries of the file
     entries: Callable[..., Iterator[Entry]]
     options: type | None = None  # dataclass for ``--from NAME:OPTION=VALUE``
-    ids: bool = False  # words may be ids of a symbol table that is in the file or supplied by the user
+    ids: bool = False  # files may contain word ids; the symbol table is in the file or is set by the user
     single: bool = False  # a file contains one lattice, so there is nothing to read ahead
-    lazy: bool = False  # lattices are read on first use if ``content.late`` is set
+    lazy: bool = False  # if ``content.late`` is set, a lattice is read when it is first used
 
 
 class WriteSettings(NamedTuple):
@@ -131,12 +131,12 @@ class NotingEncoder(Encoder, Protocol):
     """Encoder that also returns messages for the user."""
 
     def notes(self) -> list[str]:
-        """Return the messages; called when the file is complete."""
+        """Return the messages, after the whole file has been encoded."""
         ...
 
 
 class Write(NamedTuple):
-    """The writer of a format.
+    """The writer function of a file format, its options and its properties.
 
     Exactly one of the first three fields is set. For Kaldi archives, none is set, because they have a separate writer,
     which can resume an incomplete archive.
@@ -147,12 +147,16 @@ class Write(NamedTuple):
     encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # file name -> bytes to append
     options: Callable[..., Any] | None = None  # dataclass for ``--to NAME:OPTION=VALUE``
     files: Literal["one", "each", "named"] = "one"  # one file, one per lattice, or as named by ``encode_files``
-    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # fields stored with these options
-    also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # other losses of an item, as messages
+    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = (
+        None  # (format fields, options) -> stored fields
+    )
+    also_lost: Callable[[Any, WriteSettings], list[str]] | None = (
+        None  # returns names of other properties that are lost
+    )
     key_is_field: bool = False  # keys must not contain whitespace
     unique_keys: bool = False
     encoded_keys: bool = False  # keys are text in the encoding of the file; otherwise they may be any bytes
-    rewrites_files: bool = False  # changes words in a file of this format; see `ninja.formats.hypotheses.document`
+    rewrites_files: bool = False  # changes words in an existing file; see `ninja.formats.hypotheses.document`
     restores: bool = False  # rewrites only the words of lists that were read from files of this format
 
 
@@ -160,13 +164,13 @@ class Format(NamedTuple):
     """A file format: names, detection, reader and writer."""
 
     name: str
-    about: str  # one line for help and documentation
+    about: str  # one-line description for help texts and documentation
     holds: Literal["lattice", "nbest", "network"] = "lattice"
-    extensions: tuple[str, ...] = ()  # new files get the first one
+    extensions: tuple[str, ...] = ()  # the first is used for new files
     aliases: tuple[str, ...] = ()
-    mark: Callable[[bytes], object] | None = None  # returns whether a file has this format, given its first bytes
-    in_folder: Callable[[bytes], object] | None = None  # stricter test for files in a folder  [default: `mark`]
-    of_folder: Callable[[str], bool] | None = None  # returns whether a folder is one source of this format
+    mark: Callable[[bytes], object] | None = None  # detects the format from the first bytes of a file
+    in_folder: Callable[[bytes], object] | None = None  # stricter detection for files in a folder  [default: `mark`]
+    of_folder: Callable[[str], bool] | None = None  # returns whether a folder as a whole is a source in this format
     results: bool = False  # files are recogniser results, which are skipped if their folder also contains lattices
     keeps: frozenset[Field] = frozenset()  # fields that a file can store
     read: Read | None = None
@@ -179,14 +183,14 @@ class Format(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """A format with the options for reading it."""
+    """A file format together with reader options."""
 
     format: Format
     options: Any
 
     @classmethod
     def of(cls, format: Format, values: dict[str, str], encoding: str = "utf-8") -> Reader:
-        """Create a reader from option values in text form.
+        """Create a reader; the values of its options are strings, as on the command line.
 
         Raises:
             OptionError: An option is unknown, or its value is invalid.
@@ -206,7 +210,7 @@ class Reader(NamedTuple):
         """
         assert self.format.read is not None
         if self.format.read.ids and words is not None and words.grows:
-            words = None  # a growing table has no ids for this file yet; its words are added later
+            words = None  # the caller adds the words of the file to the growing table later
         return self.format.read.entries(content, words, self.options)
 
 
@@ -269,7 +273,7 @@ def by_mark(head: bytes) -> Format | None:
 
 
 def detect(head: bytes, name: str) -> Format | None:
-    """Detect the format of a file from its first bytes, or else from its extension; return None if it is unknown.
+    """Detect the format of a file from its first bytes, or else from its extension; return None if it is not known.
 
     Args:
         head: The first ``HEAD`` decompressed bytes of the file, or all bytes of a shorter file.
@@ -287,8 +291,8 @@ def detect(head: bytes, name: str) -> Format | None:
 
 
 def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the reader for a folder that forms a single source, or None if the files in it are separate sources."""
-    if is_remote(path) or not listing(path)[1]:  # the formats read local folders with subfolders only
+    """Return the reader for a folder that forms a single source, or None if its files are separate sources."""
+    if is_remote(path) or not listing(path)[1]:  # such a format requires a local folder that has subfolders
         return None
     format = next((format for format in formats() if format.of_folder is not None and format.of_folder(path)), None)
     return None if format is None else Reader.of(format, {}, encoding)
@@ -305,7 +309,7 @@ def reader(text: str, encoding: str = "utf-8") -> Reader:
 
 
 class OutputFormat(NamedTuple):
-    """The files and the format of an output, resolved from its name."""
+    """The files and the format of an output, as determined by its name and the option ``--to``."""
 
     name: str
     to: str | None  # format with its options, as the user specified it
@@ -320,17 +324,17 @@ class OutputFormat(NamedTuple):
 
     @property
     def writes_words(self) -> bool:
-        """Whether words are written instead of word ids."""
+        """Whether the output contains words as text rather than word ids."""
         assert self.format.write is not None
         options = fill_options(self.format.write.options, self.options, self.format.name)
         return "ids" not in self.format.stored_fields(options)
 
 
 def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputFormat:
-    """Resolve the name of an output.
+    """Determine the files and the format of an output.
 
     Args:
-        name: Path, ``-`` or Kaldi wspecifier, as parsed by ``target``.
+        name: Path, ``-`` or Kaldi wspecifier; see ``target``.
         to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``.  [default: the format of the extension, or else a binary Kaldi
             archive]
 
@@ -398,10 +402,10 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
 def fill_options(
     options: Callable[..., Options] | None, values: Mapping[str, str], name: str, **defaults: Any
 ) -> Options | None:
-    """Create an options dataclass from values in text form; return None if the format has no options.
+    """Create an instance of an options dataclass from strings; return None if the format has no options.
 
-    In the value of an option, items of a list are separated by ``+``, and ``none`` means None. Options that are not in
-    `values` are set from `defaults`; names in `defaults` that are not options of the format are ignored.
+    In the value of an option, the items of a list are separated by ``+``, and ``none`` means None. Options that are not
+    in `values` are set from `defaults`; names in `defaults` that are not options of the format are ignored.
 
     Raises:
         OptionError: An option is unknown, or its value is invalid.
@@ -411,7 +415,7 @@ def fill_options(
             raise OptionError(f"{name} has no option {next(iter(values))!r}; remove the option")
         return None
     fields = {field.name for field in dataclasses.fields(typing.cast(Any, options))}
-    kinds = typing.get_type_hints(options) if values else {}  # takes longer than reading a small lattice
+    kinds = typing.get_type_hints(options) if values else {}  # slow: it takes longer than reading a small lattice
     arguments = {field: value for field, value in defaults.items() if field in fields}
     for option, text in values.items():
         if option not in fields:
@@ -425,7 +429,7 @@ def fill_options(
 
 
 def _value(text: str, kind: Any) -> Any:
-    """Convert text to a value of the given type."""
+    """Convert the text of an option value to the type of the option."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         if text.lower() == _NONE and type(None) in parts:

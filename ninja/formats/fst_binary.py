@@ -22,7 +22,7 @@ from ninja.lattice.fst import Fst
 from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
-MAGIC = b"\xd6\xfd\xb2\x7e"  # Kaldi's lattices also begin with it, but have other arc types
+MAGIC = b"\xd6\xfd\xb2\x7e"  # binary Kaldi lattices also begin with these bytes, but have other arc types
 SYMBOLS_MAGIC = 2125658996
 
 CostName = Literal["total", "graph", "acoustic"]
@@ -34,7 +34,7 @@ Float64 = npt.NDArray[np.float64]
 class OpenfstOptions:
     """Options for reading an OpenFst file."""
 
-    words: Side = "output"  # side whose labels become the words; the labels of the other side are dropped
+    words: Side = "output"  # which labels become the words; the other labels are dropped
 
     def __post_init__(self) -> None:
         check_choice("words", self.words, "output", "input")
@@ -44,8 +44,9 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     """Read a lattice from the bytes of an OpenFst file.
 
     By default, output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic
-    costs are 0. An output symbol table in the file becomes the symbol table of the lattice; so does an input symbol
-    table if both labels of every arc are equal. Arcs with an infinite weight (the semiring's zero) are dropped.
+    costs are 0. The output symbol table in the file becomes the symbol table of the lattice. If there is none, and the
+    two labels of each arc are equal, the input symbol table is used. Arcs with an infinite weight (the zero of the
+    semiring) are dropped.
 
     Raises:
         FormatError: The file is damaged or incomplete, continues after the FST, or is not a vector or const FST with
@@ -63,13 +64,13 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
 
 
 def read_fst_at(content: bytes, begin: int, key: str, path: str | None = None) -> tuple[Lattice | LatticeError, int]:
-    """Read a lattice from the FST image that begins at a byte offset.
+    """Read a lattice from the binary FST that begins at a byte offset.
 
     Returns:
-        The lattice or its error, and the offset at which the image ends.
+        The lattice or its error, and the byte offset at which the FST ends.
 
     Raises:
-        FormatError: The image is damaged or not supported; its end is therefore unknown.
+        FormatError: The FST is damaged or not supported; its end is therefore unknown.
     """
     image, end = parse_image_at(content, begin, key, path)
     if isinstance(image, LatticeError):
@@ -86,14 +87,16 @@ def _lattice(image: Image, key: str, path: str | None, side: Side = "output") ->
     symbols, others = image.output_symbols, image.input_symbols
     if side == "input":
         symbols, others = others, symbols
-    # Use the table of the other side if the labels of both sides are equal.
+    # If input and output labels are equal, the symbol table of either side is valid for both.
     if symbols is None and np.array_equal(fst.ilabel, fst.olabel):
         symbols = others
     words = None if symbols is None else _table(symbols, key, path)
     # Costs that exceed float32, which only log64 can have, become infinite and are then rejected.
     with np.errstate(over="ignore"):
         graph, final_graph = fst.cost.astype(np.float32), fst.final_cost.astype(np.float32)
-    if (large := np.isposinf(final_graph) & np.isfinite(fst.final_cost)).any():  # the state would not be final
+    if (
+        large := np.isposinf(final_graph) & np.isfinite(fst.final_cost)
+    ).any():  # with an infinite cost, the state would not be final
         state = int(np.flatnonzero(large)[0])
         message = f"state {state} has the final weight {fst.final_cost[state]:g}, which exceeds the range of float32"
         raise LatticeError(message, path, key=key or None)
@@ -127,9 +130,9 @@ def write_fst(
     Args:
         lattice: Any lattice.
         arc_type: Arc type, which determines the semiring and the precision of weights.
-        costs: Weight of an arc: "total" for ``acoustic_scale * acoustic + graph``, else the "graph" or "acoustic" cost.
-        acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 otherwise.
-        symbols: Symbol table to write as the input and the output symbols.  [default: none]
+        costs: Cost that becomes the arc weight: "total" (``acoustic_scale * acoustic + graph``), "graph" or "acoustic".
+        acoustic_scale: Factor for acoustic costs in "total"; must be 1 otherwise.
+        symbols: Symbol table to write as both the input and the output symbol table.  [default: none]
 
     Raises:
         OptionError: An argument has an invalid value.
@@ -186,12 +189,12 @@ def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
 
 @lru_cache(maxsize=1)  # consecutive lattices usually share a table
 def _table_image(symbols: SymbolTable, count: int) -> bytes:
-    """Encode a symbol table; its size `count` is part of the cache key, because a table can grow."""
+    """Encode a symbol table with `count` words; `count` is part of the cache key, because a table can grow."""
     name = b"words"
-    # OpenFst stores the id of the next symbol.
+    # The header contains the id that OpenFst would assign to the next new symbol.
     next_id = max((number for _, number in symbols), default=-1) + 1
     pieces = [struct.pack(f"<ii{len(name)}sqq", SYMBOLS_MAGIC, len(name), name, next_id, count)]
-    # The ids from 0 without a gap must come first and in order, as OpenFst's reader assumes.
+    # OpenFst's reader assumes that consecutive ids, starting at 0, come first and in increasing order.
     for word, number in sorted(symbols, key=itemgetter(1)):
         spelled = word.encode()
         pieces.append(struct.pack(f"<i{len(spelled)}sq", len(spelled), spelled, number))
@@ -217,7 +220,7 @@ class FstWriteOptions(OneCost):
 class OpenfstWriteOptions(FstWriteOptions):
     """Options for writing an OpenFst file."""
 
-    symbols: bool = False  # attach the symbol table of the words
+    symbols: bool = False  # whether to write the symbol table of the words, too
 
 
 def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:

@@ -1,4 +1,4 @@
-"""Conversion between ``Fst`` and OpenFst's binary images (vector or const; standard, log or log64)."""
+"""Conversion between ``Fst`` and OpenFst's binary format (vector or const FSTs; arc types standard, log and log64)."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ Symbols = list[tuple[bytes, int]]  # names and ids
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An acyclic FST parsed from an OpenFst image."""
+    """An acyclic FST parsed from OpenFst's binary format."""
 
     fst: Fst  # with states in topological order
-    end: int  # byte offset of the end of the image
+    end: int  # byte offset at which the FST ends
     input_symbols: Symbols | None
     output_symbols: Symbols | None
 
 
 def write_image(fst: Fst, arc_type: ArcType = "standard", symbols: bytes = b"") -> bytes:
-    """Encode an FST with start state 0 as a binary image."""
+    """Encode an FST whose start state is 0 in OpenFst's binary format."""
     return _core.write_image(
         arc_type, fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.cost, fst.final_cost, symbols
     )
 
 
 def parse_image(content: bytes, key: str = "", path: str | None = None) -> Image:
-    """Parse the image of an acyclic FST.
+    """Parse an acyclic FST in OpenFst's binary format.
 
     If states are not in topological order, the reachable states are sorted. Arcs with an infinite weight (the zero
     of the semiring) are dropped, because no path can take them.
 
     Raises:
-        FormatError: The image is damaged or not supported.
+        FormatError: The FST is damaged or not supported.
         LatticeError: The FST has a cycle, no start state, a weight of NaN or -infinity, or a negative label.
     """
     image, _ = parse_image_at(content, 0, key, path)
@@ -49,7 +49,11 @@ def parse_image(content: bytes, key: str = "", path: str | None = None) -> Image
 
 
 def parse_image_at(content: bytes, begin: int, key: str, path: str | None) -> tuple[Image | LatticeError, int]:
-    """Parse an image as `parse_image` does; return ``(image or LatticeError, byte offset of its end)``."""
+    """Parse the FST that begins at a byte offset; return ``(FST or LatticeError, byte offset at which it ends)``.
+
+    Raises:
+        FormatError: The FST is damaged or not supported.
+    """
     error, byte, size, fields = _core.parse_image(content, begin)
     if error and byte >= 0:
         raise FormatError(error, path, key=key or None, byte=begin + byte)

@@ -1,4 +1,4 @@
-"""Reader and writer for OpenFst's text format (of fstprint and fstcompile), with or without symbol tables.
+"""Reader and writer for OpenFst's text format (see fstprint and fstcompile), with or without symbol tables.
 
 Input labels of transducers are ignored.
 """
@@ -31,7 +31,9 @@ _STATE_ID = re.compile(rb"\d{1,10}")
 _WEIGHT = re.compile(
     rb"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN]|BadNumber)"
 )
-_PAIR = re.compile(rb"(?=.*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?")  # costs of Kaldi's lattices
+_PAIR = re.compile(
+    rb"(?=.*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?"
+)  # the two costs, and optionally the labels, of an arc in a Kaldi lattice
 _FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # error codes of the kernel
 
 
@@ -77,7 +79,7 @@ def read_fst_text(
 
     Raises:
         FormatError: A line is neither an arc nor a final state, a weight is NaN, acceptor and transducer lines are
-            mixed, names are followed by integers that may be weights or word ids, or the file is truncated.
+            mixed, integers after names may be weights or word ids, or the file is truncated.
         LatticeError: The FST has a cycle, no final state, a weight of -infinity, or a weight that exceeds the range of
             float32.
         SymbolError: A word is not in ``words``.
@@ -116,8 +118,8 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
 def _is_acceptor(content: bytes, naming: Naming, options: FstTextOptions, line: int) -> bool:
     """Return whether arcs have one label instead of two, as set by an option or else inferred from the lines.
 
-    Lines with four fields are ambiguous: they can contain two labels, or a label and a weight. They contain two labels
-    if both are equal in all lines.
+    Lines with four fields are ambiguous: they can contain two labels, or a label and a weight. They are assumed to
+    contain two labels if the last two fields are equal in all lines.
     """
     if options.acceptor is not None:
         return options.acceptor
@@ -159,7 +161,7 @@ def _ids(
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         null = EPSILON_NAME.encode()
         id_of_name, table = naming.table([(label, line) for label, line in labels if label != null])
-        word = np.zeros(len(labels) + 1, np.int32)  # 0 = epsilon
+        word = np.zeros(len(labels) + 1, np.int32)  # the first element is epsilon, 0
         word[[index for index, (label, _) in enumerate(labels, start=1) if label != null]] = id_of_name[1:]
         return word, table
     for label, line in labels:
@@ -177,8 +179,8 @@ def _ids(
 class FstTextWriteOptions(textual.OneCost):
     """Options for ``write_fst_text``."""
 
-    labels: Literal["ids", "words"] = "ids"  # word ids, or words, with <eps> for epsilon
-    acceptor: bool = False  # write one label per arc, for fstcompile --acceptor, instead of the word twice
+    labels: Literal["ids", "words"] = "ids"  # whether labels are word ids or words; for words, epsilon is <eps>
+    acceptor: bool = False  # write the word of an arc once (for fstcompile --acceptor) instead of twice
 
 
 def write_fst_text(
@@ -190,7 +192,7 @@ def write_fst_text(
     """Encode a lattice as an FST in text format: a word acceptor with one cost per arc, without alignments or times.
 
     Each weight is written as the shortest decimal number that is read back as the same cost. As in fstprint, a weight
-    of 0 is omitted, except in a first line that would be that of an archive.
+    of 0 is omitted, unless the first line of the file could then be mistaken for the key of an archive entry.
 
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """
@@ -216,16 +218,16 @@ def write_fst_text(
             label = names[arc] if options.acceptor else f"{names[arc]}\t{names[arc]}"
             rows.append(f"{state}\t{dst[arc]}\t{label}{cost[arc]}\n")
         if state in end_of:
-            # Without a weight, a first line would look like the key in an archive.
+            # Without a weight, the first line would look like the key of an archive entry.
             zero = "\t0" if not rows and lattice.num_states > 1 else ""
             rows.append(f"{state}{end_of[state] or zero}\n")
         elif begin[state] == begin[state + 1]:
-            rows.append(f"{state}\tInfinity\n")  # a dead end, which may have no other line
+            rows.append(f"{state}\tInfinity\n")  # write a line for a dead end even if it has no arc
     return "".join(rows).encode(encoding)
 
 
 def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
-    """Return each cost preceded by a tab, or an empty string if the cost is 0."""
+    """Format each cost as text that begins with a tab; the text is empty if the cost is 0."""
     return [f"\t{value!s}" if value else "" for value in cost.astype(np.float32)]
 
 

@@ -27,7 +27,7 @@ from ninja.lattice.arrays import offsets
 from ninja.lattice.lattice import SHIFTS, frozen
 from ninja.lattice.symbols import SymbolTable
 
-FINAL = -1  # k2's label of arcs into the final state
+FINAL = -1  # label of arcs into the final state in k2
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
@@ -41,7 +41,7 @@ class K2Options:
     """Options for reading a k2 file."""
 
     costs: Literal["acoustic", "graph"] = "acoustic"  # type of cost that scores become in a file without lm_scores
-    words: Literal["auto", "aux_labels", "labels"] = "auto"  # labels with the words; auto: aux_labels, if present
+    words: Literal["auto", "aux_labels", "labels"] = "auto"  # attribute with the words; auto: aux_labels, else labels
 
     def __post_init__(self) -> None:
         check_choice("costs", self.costs, "acoustic", "graph")
@@ -74,7 +74,7 @@ def read_k2s(
 
 
 def k2_lattices(fsa: Any, options: K2Options = K2Options(), keys: Sequence[str] | None = None) -> list[Lattice]:
-    """Convert a ``k2.Fsa``, or the dictionary that its ``as_dict()`` returns, to lattices, as ``read_k2s`` does.
+    """Convert a ``k2.Fsa``, or the dictionary that its ``as_dict()`` returns, to lattices; see ``read_k2s``.
 
     Raises:
         OptionError: The number of keys differs from the number of lattices.
@@ -112,7 +112,7 @@ class _Reader:
         self._options = options
         aux = machines.attributes.get("aux_labels")
         if options.words == "aux_labels" and aux is None:
-            raise FormatError("the file has no aux_labels; use words=labels to read the labels as words", path)
+            raise FormatError("the file has no aux_labels; use words=labels to read words from labels", path)
         self.extras = _read_extras(machines, path)
         self._from_labels = aux is None or options.words == "labels"
         self._machines, self._word = k2_file.one_word_each(machines, None if self._from_labels else aux, path)
@@ -151,7 +151,7 @@ def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
     final = np.flatnonzero(lattice.is_final)
     num_arcs = lattice.num_arcs + len(final)
     src = lattice.src
-    place = np.arange(lattice.num_arcs) + np.searchsorted(final, src)  # index, counting final arcs of earlier states
+    place = np.arange(lattice.num_arcs) + np.searchsorted(final, src)  # row index after final arcs are inserted
     end = lattice.arc_begin[final + 1] + np.arange(len(final))
     arcs = np.empty((num_arcs, 4), np.int32)
     word = np.full(num_arcs, FINAL, np.int32)
@@ -171,7 +171,7 @@ def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
 
 
 def _labels(lattice: Lattice) -> Int32:
-    """Return k2's labels: the alignment for a raw lattice, the words for any other."""
+    """Return the labels for k2: the alignment labels of a raw lattice, or the words of a compact lattice."""
     length = np.diff(lattice.ali_begin)
     if lattice.kind != "raw" or not len(lattice.ali) or length.max(initial=0) > 1 or lattice.ali.min() < 0:
         return lattice.word
@@ -192,7 +192,7 @@ def _is_k2(head: bytes) -> bool:
 class K2WriteOptions:
     """Options for writing a k2 file."""
 
-    extras: bool = True  # write keys, alignments and times as an attribute, which k2 preserves
+    extras: bool = True  # whether to write keys, alignments and times as an attribute, which k2 preserves
 
 
 class K2Encoder:
@@ -237,7 +237,7 @@ def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
 def _joined(
     lattices: Sequence[Lattice], tables: Sequence[tuple[Int32, Int32, Float32, Float32]]
 ) -> tuple[Int32, dict[str, npt.NDArray[Any]]]:
-    """Return ``(arcs, attributes)`` for lattices: the arc tensor of an FsaVec, and the arc attributes."""
+    """Concatenate lattices; return ``(arcs, attributes)``: the arc tensor of an FsaVec, and its arc attributes."""
     empty = np.zeros((0, 4), np.int32)
     arcs = np.concatenate([empty, *(table[0] for table in tables)])
     columns = {
@@ -313,7 +313,7 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
     return {
         "version": VERSION,
         "fingerprint": _fingerprint(arcs),
-        # A single string, because torch is slow with many small ones.
+        # All keys are in a single string, because torch is slow with many small strings.
         "lattices": json.dumps([[one.key, one.kind, one.frame_shift, one.time is not None] for one in lattices]),
         "arcs": joined([np.array([lattice.num_arcs]) for lattice in lattices]),
         "states": joined([np.array([lattice.num_states]) for lattice in lattices]),
@@ -326,9 +326,9 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
 
 
 def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
-    """Return the attribute ``ninja`` of a file, or None if it is missing or does not apply.
+    """Return the attribute ``ninja`` of a file, or None if it is missing or outdated.
 
-    It does not apply if its version is not supported, or if the arcs have changed since it was written.
+    The attribute is outdated if its version is not supported, or if the arcs have changed since it was written.
     """
     fields = machines.others.get(EXTRAS)
     if not isinstance(fields, dict) or fields.get("version") != VERSION:
@@ -346,7 +346,9 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
 
     def numbers(name: str, length: int) -> Int32:
         tensor = fields[name]
-        if not isinstance(tensor, Tensor) or not tensor.is_plain:  # strides of 0 could declare any length
+        if (
+            not isinstance(tensor, Tensor) or not tensor.is_plain
+        ):  # with strides of 0, a small tensor could have any length
             raise ValueError(f"{name} is not a contiguous tensor")
         array: Int32 = tensor.array()
         if array.dtype != np.int32 or array.shape != ((length,) if length >= 0 else array.shape) or array.ndim != 1:
@@ -360,7 +362,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
             raise ValueError("the lengths of the alignments do not sum to the number of labels")
         return begin
 
-    # A row is an arc unless it enters the final state, which is not a state of the lattice.
+    # In k2, arcs into the final state represent final costs; the lattice has neither these arcs nor this state.
     states, arcs = numbers("states", count), numbers("arcs", count)
     rows = machines.arcs.reshape(-1, 4)
     ends = np.concatenate([[0], np.cumsum(rows[:, 2] == -1)])[machines.arc_begin]
@@ -401,7 +403,9 @@ def _fingerprint(arcs: Int32) -> int:
     """Return a checksum of arcs, int32 [num_arcs, 4], that covers states and labels, but not scores."""
     from isal import isal_zlib
 
-    ends = np.ascontiguousarray(np.ascontiguousarray(arcs).view(np.int64)[:, 0])  # source and destination at once
+    ends = np.ascontiguousarray(
+        np.ascontiguousarray(arcs).view(np.int64)[:, 0]
+    )  # source and destination as one integer
     return int(isal_zlib.crc32(np.ascontiguousarray(arcs[:, 2]), isal_zlib.crc32(ends)))
 
 

@@ -1,4 +1,4 @@
-"""Reader and writer for k2 FSAs saved by ``torch.save`` as dictionaries; k2 is not used, and torch only for writing."""
+"""Reader and writer for k2 FSAs saved as dictionaries by ``torch.save``; k2 is not required, torch only for writing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ninja.libraries import needed_for
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-Refuse = Callable[[str], FormatError]  # creates an error that names the file
+Refuse = Callable[[str], FormatError]  # function that creates an error with the given message and the file name
 _STANDARD = ("arcs", "scores", "labels", "properties")
 _RAGGED = ("_k2.ragged.RaggedTensor", "k2.ragged.RaggedTensor")
 _TABLE = "k2.symbol_table.SymbolTable"
@@ -39,7 +39,7 @@ class Ragged:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """FSAs whose states and arcs are concatenated."""
+    """One or more FSAs, with their states and arcs in concatenated arrays."""
 
     arcs: Int32  # [4 * num_arcs], source, destination, label and bits of the score of each arc
     state_begin: Int64  # [num_fsas + 1], offsets of the states of each FSA
@@ -151,7 +151,7 @@ def _numbers(value: Any, name: str, refuse: Refuse) -> Array:
 
 
 def _array(tensor: Any, name: str, size: int, refuse: Refuse) -> Array:
-    """Convert a tensor to an array; refuse a tensor that is larger than the file because of strides of 0."""
+    """Convert a tensor to an array; reject a tensor that is larger than the file because of strides of 0."""
     if not isinstance(tensor, Tensor):
         raise refuse(f"{name} is not a plain tensor")
     if tensor.size * tensor.storage.itemsize > size:
@@ -213,7 +213,7 @@ def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.fl
         return None
     if isinstance(values, Ragged) or values.ndim != 1 or values.dtype.kind != "f":
         raise FormatError(f"{name} must have one score per arc", path)
-    with np.errstate(over="ignore"):  # the kernel reports infinite scores
+    with np.errstate(over="ignore"):  # if a score overflows, the kernel reports the infinite value
         return np.ascontiguousarray(values, np.float32)
 
 
@@ -238,7 +238,7 @@ def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | 
         return machines, np.ascontiguousarray(small)
     arc = np.repeat(np.arange(machines.num_arcs), np.diff(words.begin))
     is_final = machines.arcs.reshape(-1, 4)[:, 2] == -1
-    is_word = (small != 0) & ~((small == -1) & is_final[arc])  # k2 also ends the words of a path with -1
+    is_word = (small != 0) & ~((small == -1) & is_final[arc])  # -1 is the label of final arcs in k2, not a word
     small, arc = small[is_word], arc[is_word]
     if len(arc) < 2 or (np.diff(arc) > 0).all():
         word = np.where(is_final, np.int32(-1), np.int32(0))
@@ -269,7 +269,7 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
     rows[~is_last, 2] = 0
     later = np.flatnonzero(step > 0)
     rows[later, 0] = between[later - 1]
-    rows[later, 3] = 0  # the bits of 0.0
+    rows[later, 3] = 0  # score 0.0, whose bits are all 0
     attributes: dict[str, Array | Ragged] = {}
     order = np.lexsort((rows[:, 0], owner))
     for name in ("lm_scores", "am_scores"):

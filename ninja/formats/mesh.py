@@ -37,11 +37,11 @@ from ninja.lattice.times import is_timed, state_times
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
 _BLANK = re.compile(r"[ \t\n\v\f\r\0]")  # as in SRILM; words may have other Unicode spaces
 _LAST_FRAME = 2**31 - 1
-MAX_DIGITS = 17  # significant digits of a float64
+MAX_DIGITS = 17  # number of significant digits that distinguish all float64 values
 
 NO_WORD = "*DELETE*"
-LARGEST_POSTERIOR = 1.01  # may exceed 1 by rounding
-SAME_TOTAL = 0.001  # largest difference from 1 of a sum of rounded posteriors
+LARGEST_POSTERIOR = 1.01  # a posterior may exceed 1 slightly because of rounding
+SAME_TOTAL = 0.001  # maximum difference between 1 and a sum of rounded posteriors
 Word = tuple[str | None, float, float | None, float | None]  # word (None for no word), posterior, start, duration
 Block = list[tuple[int, bytes]]  # (line number, line) of a mesh
 _BEGIN = (b"name", b"numaligns")
@@ -53,7 +53,7 @@ Column = list[tuple[int, float]]  # (word id, negative logarithm of its posterio
 class MeshOptions:
     """Options for reading a word mesh as a lattice."""
 
-    least: float = 0.0  # drop words whose posterior is not above this
+    least: float = 0.0  # only words with a posterior above this value are read
     frame_shift: float = 0.01  # seconds per frame
     encoding: str = "utf-8"
 
@@ -137,9 +137,9 @@ def _lattice(mesh: Mesh, naming: Naming, options: MeshOptions) -> Lattice:
 
 
 def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each boundary of a position, int32 [num_positions + 1].
+    """Return the frame of each boundary between positions, int32 [num_positions + 1].
 
-    If words have no times, or times are inconsistent or out of range, return None.
+    Return None if words have no times, or if times are inconsistent or out of range.
     """
     frame: list[int | None] = [None] * (len(bins) + 1)
     timed = untimed = 0
@@ -164,10 +164,10 @@ def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] 
 
 @dataclass(slots=True)
 class Mesh:
-    """A word mesh under construction; its memory is proportional to the number of lines read."""
+    """A word mesh that is being read; its memory is proportional to the number of lines read so far."""
 
     path: str | None
-    line: int  # number of the last line
+    line: int  # number of the last line that was read
     name: str | None = None
     size: int | None = None
     total: float = 1.0
@@ -367,7 +367,7 @@ def _row_text(lattice: Lattice) -> str:
 
 
 def _words_give_times(columns: list[Column], time: list[int]) -> bool:
-    """Return whether the word times determine the times of all boundaries."""
+    """Return whether the times of all boundaries between positions follow from the word times."""
     frame: list[int | None] = [None] * len(time)
     for index, column in enumerate(columns):
         if any(word != EPSILON for word, _ in column):
@@ -387,7 +387,7 @@ def _posterior(cost: float) -> str:
 
 
 def _head(key: str, size: int) -> list[str]:
-    """Return the first lines of a mesh with `size` positions."""
+    """Return the header lines of a mesh with `size` positions."""
     if key.split() != [key]:
         message = f"the name of a word mesh cannot be empty or contain whitespace, but is {key!r}; write JSON instead"
         raise SymbolError(message, key=key)
@@ -403,12 +403,12 @@ def _spelled(word: str | None) -> str:
 
 
 def _number(value: float) -> str:
-    return str(np.float32(value)).removesuffix(".0")  # the fewest digits that are read as the same float32
+    return str(np.float32(value)).removesuffix(".0")  # the fewest digits that distinguish the float32 value
 
 
 @dataclass(frozen=True, slots=True)
 class MeshWriteOptions:
-    """Scales for computing the confusion network of a lattice."""
+    """Options for writing word meshes: the scales for computing a confusion network from a lattice."""
 
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0

@@ -25,8 +25,8 @@ from ninja.lattice.lattice import SHIFTS
 from ninja.lattice.symbols import SymbolTable
 
 Check = Literal["use", "all", "none"]
-TOGETHER = 64  # number of lattices that are created in one call
-BATCH = 1 << 25  # number of bytes of arrays after which a record batch is written
+TOGETHER = 64  # number of lattices that a kernel call creates
+BATCH = 1 << 25  # a record batch is written when the arrays of its lattices reach this number of bytes
 BATCH_LATTICES = 1 << 12  # maximum number of lattices in a record batch at the end of a file
 _DAMAGED = "not a lattice file, or damaged"
 _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
@@ -167,7 +167,7 @@ def _mapped(pyarrow: Any, path: str) -> Any:
     if os.path.isdir(path):
         raise IsADirectoryError(21, "Is a directory")
     if os.path.getsize(path) == 0:
-        return pyarrow.py_buffer(b"")  # cannot be mapped
+        return pyarrow.py_buffer(b"")  # an empty file cannot be memory-mapped
     with pyarrow.memory_map(path, "r") as file:
         return file.read_buffer()
 
@@ -184,7 +184,7 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
     shifts = _whole(table.column("frame_shift"), path)
     known = native_schema.present(shifts)
     shift = np.where(known, native_schema.plain(shifts, np.float64), np.nan)
-    if not ((np.clip(shift, *SHIFTS) == shift) | (known == 0)).all():  # nan is not equal
+    if not ((np.clip(shift, *SHIFTS) == shift) | (known == 0)).all():  # also false for NaN
         raise FormatError("a frame shift is not a number from 1e-6 to 1e6", path)
     offsets, lists = [], []
     for name, dtype in COLUMNS.items():
@@ -256,7 +256,7 @@ class NativeEncoder:
         if _NO_KEY.fullmatch(lattice.key):
             message = f"the key {lattice.key!r} is empty or contains a control character; use another key"
             raise LatticeError(message, key=lattice.key)
-        lattice.key.encode()  # fails here for this lattice, not later for its whole batch
+        lattice.key.encode()  # raise an error for this lattice now, not for its whole batch later
         if self._words is None:
             self._words = lattice.words
         grows = self._words is not None and self._words.grows
@@ -273,7 +273,7 @@ class NativeEncoder:
         return self._buffer.take()
 
     def end(self) -> bytes:
-        """Encode the remaining lattices and the footer; a file without a footer cannot be read."""
+        """Encode the remaining lattices and the footer, without which the file cannot be read."""
         if self._writer is None:
             self._begin()
         for begin in range(0, len(self._pending), BATCH_LATTICES):

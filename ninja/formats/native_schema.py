@@ -26,7 +26,7 @@ WORDS = b"ninja.words"  # metadata key of a symbol table whose ids are too spars
 WORDS_SUM = b"ninja.words.crc32"  # metadata key of the checksum of the symbol table
 CHECKSUM = "crc32"  # optional column of checksums
 GAP = 64  # maximum number of bytes between blocks of an Arrow file
-GAPS = 4  # maximum number of dictionary entries per entry of the symbol table
+GAPS = 4  # maximum number of dictionary entries per word; more gaps between word ids would waste space
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 Strings = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]
@@ -50,7 +50,7 @@ MEANING = {
     "key": "utterance id",
     "kind": "compact (any number of labels per arc) or raw (Kaldi's Lattice, at most one label per arc)",
     "frame_shift": "duration of a frame in seconds, or null if unknown",
-    "arc_begin": "[states + 1] the arcs of state s are arc_begin[s] : arc_begin[s + 1]; state 0 is the start",
+    "arc_begin": "[states + 1] the arcs of state s are arc_begin[s] : arc_begin[s + 1]; state 0 is the start state",
     "dst": "[arcs] destination state, larger than the source state",
     "word": "[arcs] word id, 0 = epsilon; the dictionary is the symbol table",
     "graph": "[arcs] graph cost, natural logarithm, lower is better, unscaled",
@@ -101,11 +101,11 @@ class OutputBuffer(io.BytesIO):
     _num_taken = 0
 
     def tell(self) -> int:
-        """Return the number of bytes written, including those that were taken."""
+        """Return the total number of bytes written, including the bytes that `take` has returned."""
         return self._num_taken + super().tell()
 
     def take(self) -> bytes:
-        """Return the bytes written since the last call."""
+        """Return the bytes written since the last call of `take`."""
         content = self.getvalue()
         self._num_taken += len(content)
         self.seek(0)
@@ -165,7 +165,7 @@ def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def words_sum(values: Any) -> int:
-    """Return the CRC-32 of the word offsets (int32), the bytes of the words, and the mask of used ids (bytes)."""
+    """Return a CRC-32 over the word offsets (int32), the bytes of the words, and the mask of used ids (uint8)."""
     begin, content = strings(values)
     checksum = isal_zlib.crc32(np.ascontiguousarray(begin - begin[0]))
     checksum = isal_zlib.crc32(content[begin[0] : begin[-1]], checksum)

@@ -21,11 +21,11 @@ from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 from ninja.lattice.word_ids import used_names
 
 NULL = "NULL"
-SCALE = 10000.5  # costs are natural logarithms multiplied by this, as integers
-SILENT = frozenset({"<s>", "</s>"})  # written by SRILM at the first and last node, as is NULL
-SILENCES = "words that readers interpret as silence (<s> or </s>)"  # message about a loss
+SCALE = 10000.5  # costs in a PFSG are natural logarithms multiplied by this number and rounded to integers
+SILENT = frozenset({"<s>", "</s>"})  # words without sound that SRILM writes at the first and last node
+SILENCES = "words that readers interpret as silence (<s> or </s>)"  # listed in messages about lost fields
 _LARGEST = 2**31 - 1
-_DURATION = re.compile(r"\(duration=[^()]*\)$")  # appended to names by SRILM
+_DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM appends the duration to names
 _FIRST = re.compile(rb"\s*name[ \t]+(\S+)\s+nodes\s+\d+\s")
 _BLANK = re.compile(rb"\s+")
 _DEFAULTS = OneCost()
@@ -93,7 +93,7 @@ def read_pfsgs(
         first = False
         try:
             result = _parse_next(window, line, path, options)
-        except LatticeError as error:  # raised after parsing, so that the end of the lattice can be found
+        except LatticeError as error:  # yielded only after parsing, which finds the end of the lattice
             line += _skip(window, error, options)
             yield error
             continue
@@ -106,7 +106,7 @@ def read_pfsgs(
 
 
 def _parse_next(window: Window, line: int, path: str | None, options: PfsgOptions) -> dict[str, Any]:
-    """Parse the next lattice, enlarging the window until it contains the whole lattice."""
+    """Parse the next lattice; enlarge the window until it contains the whole lattice."""
     message = ""
     while True:
         try:
@@ -184,7 +184,7 @@ def _entries(content: Content, words: SymbolTable | None, options: PfsgOptions) 
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report a loss if a reader would interpret some words as NULL."""
+    """Return a loss message if the lattice contains words that readers interpret as NULL."""
     return [SILENCES] if {*SILENT, EPSILON_NAME} & used_names(lattice, settings.words) else []
 
 

@@ -32,7 +32,8 @@ _KINDS: dict[str, int] = {"auto": 0, "log": 1, "probability": 2, "score": 3}
 class PlfOptions:
     """Options for reading a PLF lattice."""
 
-    # log: log-probabilities; score: any natural logarithms; auto: log or probability, detected for each line
+    # Meaning of scores. "log": log-probabilities; "score": any natural logarithms; "auto": detect for each line whether
+    # scores are log-probabilities or probabilities.
     scores: Literal["auto", "log", "probability", "score"] = "auto"
     graph: int | None = 0  # index of the score that becomes the graph cost, if any
     acoustic: int | None = None  # index of the score that becomes the acoustic cost
@@ -122,7 +123,7 @@ def read_plfs(
 class PlfWriteOptions:
     """Options for ``write_plf``."""
 
-    # total: acoustic_scale * acoustic + graph; both: graph score and acoustic score, unscaled
+    # Scores to write. "total": acoustic_scale * acoustic + graph; "both": the unscaled graph and acoustic scores.
     scores: Literal["total", "graph", "acoustic", "both"] = "total"
     acoustic_scale: float = 1.0
 

@@ -37,18 +37,18 @@ Fold = Literal["never", "null", "silent"]
 
 NULL = "!NULL"
 SILENT = frozenset({"!ENTER", "!EXIT", "!SENT_START", "!SENT_END", "<s>", "</s>"})
-SILENCES = "words that readers interpret as silence (<s> or !ENTER)"  # message about a loss
-LARGEST = 700.0  # largest cost that is written as a probability, so that float64 can represent it
+SILENCES = "words that readers interpret as silence (<s> or !ENTER)"  # listed in messages about lost fields
+LARGEST = 700.0  # largest absolute cost whose probability, exp(-cost), is safely within the range of float64
 _SPECIAL = re.compile(rb"[\x00-\x1f][0-7]?|[\x20\x7f\\]")
 _FOLDS: dict[str, int] = {"never": 0, "null": 1, "silent": 2}
 _POSITIONS: dict[str, int] = {"auto": 0, "begin": 1, "end": 2}
 _COST = re.compile(r"([A-Za-z0-9_]+)(?:\[(\d{1,3})\])?")
 _NO_COSTS = {"t", "time", "W", "WORD", "S", "START", "E", "END", "L", "SUBLAT", "I", "J"}
-_FIRST = re.compile(  # start of the first line of a file
+_FIRST = re.compile(  # how the first line of a file begins
     rb"(VERSION|V|UTTERANCE|U|SUBLAT|S|base|start|end|dir|lmname|ngname|vocab|hmms|wdpenalty|(t|ac|lm|ng|pr|du|am|x\d)scale"
     rb"|N|NODES|L|LINKS)="
 )
-_DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM appends it to names
+_DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM appends the duration to names
 _SCALES = {b"acscale": "acoustic", b"lmscale": "lm", b"wdpenalty": "word_penalty"}
 
 
@@ -56,14 +56,14 @@ _SCALES = {b"acscale": "acoustic", b"lmscale": "lm", b"wdpenalty": "word_penalty
 class SlfOptions:
     """Options for reading an HTK lattice."""
 
-    # fields whose sum is the graph cost, or () for a cost of 0  [default: l and r, if present]
+    # Fields whose sum is the graph cost; () sets this cost to 0.  [default: l and r, if present]
     graph: tuple[str, ...] | None = None
-    acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost, or ()  [default: a]
-    frame_shift: float = 0.01  # seconds; times are rounded to multiples of it
+    acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost, or () for 0  [default: a]
+    frame_shift: float = 0.01  # seconds per frame; times are rounded to frames
     silent: frozenset[str] = SILENT  # words that become epsilon, in addition to !NULL
-    words_on: WordPosition = "auto"  # whether the words of nodes begin or end at their node
-    fold: Fold = "null"  # links into the end that become final costs: none, !NULL links, or also silent links
-    key: Literal["file", "utterance"] = "file"  # source of the key: the file name, or UTTERANCE= if present
+    words_on: WordPosition = "auto"  # whether the word on a node begins or ends at the node
+    fold: Fold = "null"  # links into the end node that become final costs: none, !NULL links, or also silent links
+    key: Literal["file", "utterance"] = "file"  # whether the key is the file name, or UTTERANCE= if present
     missing_score: float | None = None  # natural-log score for links without a score  [default: raise an error]
     encoding: str = "utf-8"
 
@@ -87,7 +87,7 @@ class SlfOptions:
             raise OptionError(f"each field can be used only once, and at most 30 in all, but the fields are {names}")
         graph, acoustic = self._fields()
         shared = next((name for name in graph if name in acoustic), None)
-        if shared is not None:  # named for one cost, and a default field of the other
+        if shared is not None:  # the user set this field for one cost, but it is a default field of the other cost
             other = "acoustic" if self.acoustic is None else "graph"
             message = f"the field {shared!r} would be part of both costs; set the fields of the {other} cost, too"
             raise OptionError(f"{message} ({other}=… or, for no fields, {other}=)")
@@ -95,7 +95,7 @@ class SlfOptions:
     def costs(self) -> list[tuple[bytes, int, bool]]:
         """Return ``(name, index, is acoustic)`` for each field that is part of a cost.
 
-        If the value of a field is a list, the index selects one of its elements, as in ``name[2]``; otherwise it is -1.
+        If the value of a field is a list, the index selects an element, as in ``name[2]``; otherwise the index is -1.
         """
         result = []
         for names, is_acoustic in zip(self._fields(), (False, True), strict=True):
@@ -106,7 +106,7 @@ class SlfOptions:
         return result
 
     def _fields(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of the fields of the graph cost, and of those of the acoustic cost."""
+        """Return ``(graph fields, acoustic fields)``: the names of the fields that are summed for each cost."""
         return (
             ("l", "r", "language") if self.graph is None else self.graph,
             ("a", "acoustic") if self.acoustic is None else self.acoustic,
@@ -178,7 +178,7 @@ def header_scales(head: bytes) -> Scales:
         base = float(fields.get(b"base", 0.0))
         penalty = -values.pop("word_penalty", 0.0) * (math.log(base) if base > 0 and base != 1 else 1.0)
         return Scales(**values, word_penalty=penalty + 0.0)
-    except (ValueError, OptionError):  # reported when the lattice is read
+    except (ValueError, OptionError):  # ``read_slf`` reports the invalid header
         return Scales()
 
 
@@ -211,7 +211,7 @@ class SlfWriteOptions:
     """Options for ``write_slf``."""
 
     base: float | None = None  # base of the logarithms; 0 for probabilities  [default: e]
-    frame_shift: float | None = None  # seconds  [default: that of the lattice, else 0.01]
+    frame_shift: float | None = None  # seconds per frame  [default: the frame shift of the lattice, else 0.01]
 
     def __post_init__(self) -> None:
         if self.base is not None and not (self.base == 0 or 1 <= self.base < math.inf):
@@ -248,7 +248,7 @@ def write_slf(
     place, names = textual.spelled(lattice, words, NULL, encoding)
     time = textual.frames(lattice)
     last = textual.plain_end(lattice)
-    end = last is None or textual.would_fold(lattice, last)  # final costs need an end node
+    end = last is None or textual.would_fold(lattice, last)  # whether final costs require an additional end node
     lines = _formats.slf_lines(
         lattice,
         place,
@@ -279,13 +279,13 @@ def _header(lattice: Lattice, base: float, encoding: str, *, end: bool) -> bytes
 def _check_probabilities(lattice: Lattice) -> None:
     final = lattice.is_final
     for cost in (lattice.graph, lattice.acoustic, lattice.final_graph[final], lattice.final_acoustic[final]):
-        if np.abs(cost).max(initial=0) > LARGEST:  # exp(-cost) would be 0 or infinite
+        if np.abs(cost).max(initial=0) > LARGEST:  # float64 cannot represent exp(-cost)
             worst = float(cost[np.abs(cost).argmax()])
             raise LatticeError(f"the cost {worst:g} is too large for a probability; write logarithms", key=lattice.key)
 
 
 def _decimals(shift: float) -> int:
-    """Return the number of decimals that distinguish the multiples of a frame shift."""
+    """Return the number of decimal places that distinguish the multiples of a frame shift."""
     return next((places for places in range(2, 10) if abs(round(shift, places) - shift) < 1e-12), 9)
 
 
@@ -310,7 +310,7 @@ def _quoted(text: bytes) -> bytes:
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report a loss if a reader would interpret some words as silence."""
+    """Return a loss message if the lattice contains words that readers interpret as silence."""
     return [SILENCES] if {*SILENT, EPSILON_NAME} & used_names(lattice, settings.words) else []
 
 

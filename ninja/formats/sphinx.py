@@ -25,7 +25,9 @@ from ninja.lattice.word_ids import used_names
 SILENT = frozenset({"<s>", "</s>", "<sil>"})
 NULL = "<sil>"
 BASE = 1.0001  # base of the logarithms in Sphinx files
-_FILLER = re.compile(r"\[.*\]|\+\+.*\+\+|.+\(0*[1-9][0-9]*\)", re.DOTALL)  # noise, or a pronunciation
+_FILLER = re.compile(
+    r"\[.*\]|\+\+.*\+\+|.+\(0*[1-9][0-9]*\)", re.DOTALL
+)  # noise, or a word with a pronunciation number
 _LARGEST = 2**31 - 1
 _FIRST = re.compile(rb"Frames[ \t]+\d+")
 
@@ -35,9 +37,9 @@ class SphinxOptions:
     """Options for reading a Sphinx lattice."""
 
     silent: frozenset[str] = SILENT  # words that become epsilon
-    bracketed: bool = True  # words in [] or ++, such as [NOISE], also become epsilon
+    bracketed: bool = True  # whether words in [] or ++ ++, such as [NOISE], also become epsilon
     base: float | None = None  # base of the logarithms in a file without "# -logbase"  [default: raise an error]
-    frame_shift: float = 0.01  # seconds per frame; times in the file are frames
+    frame_shift: float = 0.01  # seconds per frame; times in the file are frame numbers
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -115,7 +117,7 @@ def write_sphinx(
     time = np.zeros(lattice.num_states, np.int32) if frames is None else np.maximum(frames, 0)
     last = textual.end_frame(lattice, time)
     begin = np.append(time, last)[nodes.state]
-    # A word ends in the frame before the next word begins; without links, it ends in its first frame.
+    # A word ends one frame before the next word begins; a node that no link leaves ends in its first frame.
     first_end, last_end = np.full(len(begin), _LARGEST, np.int64), begin.astype(np.int64)
     ends = begin[nodes.dst].astype(np.int64) - 1
     np.minimum.at(first_end, nodes.src, ends)
@@ -137,7 +139,7 @@ def write_sphinx(
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report a loss if a reader would interpret some words as fillers or pronunciations."""
+    """Return a loss message if the lattice contains words that readers interpret as fillers or pronunciations."""
     names = used_names(lattice, settings.words)
     if any(name in SILENT or _FILLER.fullmatch(name) for name in names):
         return ["words that readers interpret as fillers or pronunciations ([NOISE] or to(2))"]

@@ -76,7 +76,7 @@ def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
 
 
 def end_frame(lattice: Lattice, time: npt.NDArray[np.int32]) -> int:
-    """Return the last frame of a lattice: the largest sum of a final state's time and the length of its alignment."""
+    """Return the end frame of a lattice: the largest sum of a final state's time and the length of its alignment."""
     final = lattice.is_final
     length = np.diff(lattice.final_ali_begin)
     return max(0, int((time[final] + length[final]).max(initial=0)))
@@ -103,7 +103,7 @@ def would_fold(lattice: Lattice, last: int) -> bool:
 
 
 def encoded(text: str, encoding: str, key: str) -> bytes:
-    """Encode a string; bytes of a key that were not valid UTF-8 are restored."""
+    """Encode a string; restore bytes that were not valid UTF-8 when a key was read."""
     try:
         return text.encode(encoding, "surrogateescape")
     except UnicodeEncodeError as error:
@@ -114,7 +114,7 @@ def encoded(text: str, encoding: str, key: str) -> bytes:
 class OneCost:
     """Options for formats that store one cost per arc."""
 
-    costs: Literal["total", "graph", "acoustic"] = "total"  # total: acoustic_scale * acoustic + graph
+    costs: Literal["total", "graph", "acoustic"] = "total"  # cost to write; total: acoustic_scale * acoustic + graph
     acoustic_scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -144,8 +144,8 @@ def one_cost(
     Args:
         graph: Graph costs.
         acoustic: Acoustic costs.
-        costs: "total" for ``acoustic_scale * acoustic + graph``, else "graph" or "acoustic".
-        acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 otherwise.
+        costs: Cost to return: "total" (``acoustic_scale * acoustic + graph``), "graph" or "acoustic".
+        acoustic_scale: Factor for acoustic costs in "total"; must be 1 otherwise.
 
     Raises:
         OptionError: ``costs`` or ``acoustic_scale`` has an invalid value.
@@ -171,11 +171,11 @@ def refuse_empty(lattice: Lattice) -> None:
 
 
 def refuse_pathless(lattice: Lattice) -> None:
-    """Raise LatticeError for a lattice without a path to a final state, which readers of the format refuse."""
+    """Raise LatticeError for a lattice without a path to a final state, which readers of the format reject."""
     refuse_empty(lattice)
     arcs = lattice.arc_begin, lattice.dst, lattice.word, lattice.graph, lattice.acoustic
     times, _ = _core.state_times(Lattice.unlabelled("", *arcs, lattice.final_graph, lattice.final_acoustic))
-    if not (times[lattice.is_final] >= 0).any():  # -1 if a state cannot be reached
+    if not (times[lattice.is_final] >= 0).any():  # the time of an unreachable state is -1
         raise LatticeError(
             "no path leads from the start to a final state, so there is nothing to write", key=lattice.key
         )

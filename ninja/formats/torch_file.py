@@ -31,7 +31,7 @@ FLOATS = frozenset(f"torch.{name}Storage" for name in ("Float", "Double", "Half"
 _BFLOAT16 = "torch.BFloat16Storage"
 _TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"
 _DICT, _SIZE, _ENCODE = "collections.OrderedDict", "torch.Size", "_codecs.encode"
-PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names of tensors and plain objects
+PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names for rebuilding tensors and plain objects
 _LOCAL_HEADER = 30  # bytes
 
 
@@ -128,7 +128,7 @@ def opened(content: bytes | memoryview) -> Saved:
         file: Any = whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-    except Exception as error:  # zipfile raises many types
+    except Exception as error:  # zipfile raises many types of exceptions
         raise FormatError(f"the file was not saved by torch, or is damaged: {str(error)[:200]}") from error
     if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
         raise FormatError("the zip file has a compressed entry, which torch does not write")
@@ -161,7 +161,7 @@ def load(saved: Saved, names: Collection[str], only: str) -> Any:
         return _Interpreter(saved, names, only).run(bytes(saved.part("data.pkl")))
     except FormatError:
         raise
-    except Exception as error:  # raised by opcodes that do not match the stack
+    except Exception as error:  # opcodes that do not match the stack raise exceptions of many types
         raise FormatError(f"the file was not saved by torch, or is damaged: {str(error)[:200]}") from error
 
 
@@ -179,7 +179,7 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
     bytes_left = len(image)
 
     def convert(value: Any, name: str) -> Any:
-        """Return a copy of `value` in which all tensors, also in nested containers, are arrays.
+        """Return a copy of `value` in which all tensors, also in nested containers, are converted to arrays.
 
         `name` is the path of `value` in the saved object, such as ``encoder.weight``; it is used in messages.
         """
@@ -206,7 +206,7 @@ class _Interpreter:
         self._names = names
         self._only = only
         self._stack: list[Any] = []
-        self._marks: list[list[Any]] = []  # the outer stacks, one for each open mark
+        self._marks: list[list[Any]] = []  # for each open mark, the stack below the mark
         self._memo: dict[Any, Any] = {}
         self._storages: dict[tuple[str, str], _Storage] = {}
 
@@ -233,7 +233,7 @@ class _Interpreter:
         raise FormatError("the pickle has no end")
 
     def _marked(self) -> list[Any]:
-        """Pop the last mark and the items above it from the stack, and return these items."""
+        """Pop the last mark and the items above it from the stack; return the items."""
         marked, self._stack = self._stack, self._marks.pop()
         return marked
 
@@ -247,14 +247,16 @@ class _Interpreter:
     def _append(self, values: list[Any]) -> None:
         target = self._stack[-1]
         if type(target) is not list:
-            raise ValueError("an element is outside a list")
+            raise ValueError("an element is appended to an object that is not a list")
         target.extend(values)
 
     def _set(self, values: list[Any]) -> None:
         target, keys = self._stack[-1], values[::2]
         # Only simple keys are allowed, because hashing deeply nested tuples could overflow the stack.
         if type(target) is not dict or not all(type(key) in (str, int) for key in keys):
-            raise ValueError("an entry is outside a dictionary, or its key is neither a string nor an integer")
+            raise ValueError(
+                "an entry is added to an object that is not a dictionary, or its key is neither a string nor an integer"
+            )
         target.update(zip(keys, values[1::2], strict=True))
 
     def _import(self, argument: str) -> None:
@@ -281,21 +283,23 @@ class _Interpreter:
     def _call(self) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
         if type(function) is not _Name or type(arguments) is not tuple:
-            raise ValueError("a call has no function")
+            raise ValueError("a call refers to an object that is not a function")
         self._stack.append(_build(function.name, arguments))
 
     def _instance(self) -> None:
         arguments, cls = self._stack.pop(), self._stack.pop()
         if type(cls) is not _Name or cls.name in PLAIN or cls.name in STORAGES or arguments != ():
-            raise ValueError("an instance has no class")
+            raise ValueError("an instance refers to an object that is not a class")
         self._stack.append(Instance(cls.name))
 
     def _set_state(self) -> None:
         state, target = self._stack.pop(), self._stack[-1]
         if type(target) is Instance:
             target.state = state
-        elif type(target) is not dict:  # an OrderedDict may have a state, which torch uses for versions
-            raise ValueError("an object has a state, but cannot have one")
+        elif (
+            type(target) is not dict
+        ):  # an OrderedDict may have a state: torch stores versions in it; the state is ignored
+            raise ValueError("an object of this type cannot have a state, but a state is stored for it")
 
 
 def _build(name: str, arguments: tuple[Any, ...]) -> Any:

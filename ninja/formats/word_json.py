@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-DIGITS = 4  # decimal places of confidences
-TIME_DIGITS = 3  # decimal places of times
+DIGITS = 4  # number of decimal places of confidences
+TIME_DIGITS = 3  # number of decimal places of times in seconds
 
 
 def word_entries(

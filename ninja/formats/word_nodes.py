@@ -12,14 +12,14 @@ from ninja.errors import LatticeError
 from ninja.formats.textual import plain_end
 from ninja.lattice import Lattice
 
-GROWTH = 64  # maximum number of links per arc
+GROWTH = 64  # maximum number of links in the result per arc of the lattice
 
 
 @dataclass(frozen=True, slots=True)
 class WordNodes:
     """A graph with words on nodes and costs on links."""
 
-    state: npt.NDArray[np.int64]  # [num_nodes], state at which the word begins (or ends); num_states for the end node
+    state: npt.NDArray[np.int64]  # [num_nodes], state at which the node's word begins (or ends); num_states: end node
     word: npt.NDArray[np.int64]  # [num_nodes], index of an arc with the word of the node; -1 for no word
     src: npt.NDArray[np.int64]  # [num_links]
     dst: npt.NDArray[np.int64]  # [num_links]
@@ -46,7 +46,7 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
     src, dst, word = lattice.src.astype(np.int64), lattice.dst.astype(np.int64), lattice.word.astype(np.int64)
     graph, acoustic = lattice.graph, lattice.acoustic
     end_state = plain_end(lattice)
-    # SRILM reads the word of the end node as </s>, so the end node must have no word; links to it are final costs.
+    # SRILM reads the word of the end node as </s>, so the end node must have no word. Links to it have the final costs.
     if end_state is None or (words == "end" and end_state > 0):
         end_state = lattice.num_states
         src = np.concatenate((src, final))
@@ -84,7 +84,7 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
     froms, tos = (near, far) if words == "begin" else (far, near)
     graph, acoustic = graph[arc], acoustic[arc]
     start, end = int(first[0]), int(first[end_state])
-    if words == "begin" and count[0] != 1:  # several words begin the sentence: add a node before them
+    if words == "begin" and count[0] != 1:  # several words can begin the sentence, so add a start node before them
         start = len(state)
         begins = first[0] + np.arange(count[0])
         froms = np.concatenate((froms, np.full(len(begins), start)))

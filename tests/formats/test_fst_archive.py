@@ -96,8 +96,8 @@ def test_text_errors_contain_their_line() -> None:
 CUT: list[tuple[bytes, str]] = [
     (b" x", "x.ark, byte 0: an entry has no key"),
     (b"abc", "x.ark, byte 0: an entry has no key"),
-    (b"abc ", "x.ark, byte 4, key 'abc': neither an OpenFst image nor text"),
-    (b"abc def", "neither an OpenFst image nor text follows the key"),
+    (b"abc ", "x.ark, byte 4, key 'abc': the key is followed by neither a binary nor a text FST"),
+    (b"abc def", "the key is followed by neither a binary nor a text FST; the rest"),
     (b"abc   0 1\n", "text follows the key on its line"),
     (b"abc \n0 1 2 3\n1\n", "the archive ends inside this FST; is it truncated"),
     (b"abc \xd6\xfd\xb2\x7e\1", "byte 8, key 'abc': the image ends within the header"),

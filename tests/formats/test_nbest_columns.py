@@ -40,9 +40,9 @@ def test_options_select_the_columns():
     ("content", "message"),
     [
         (b"", "there are no hypotheses"),
-        (b"utt-0 1 2 HERE\n", "f:1: expected utt-1, scores, a bar and words, found 'utt-0 1 2 HERE'"),
-        (b"utt 1 2 | HERE\n", "f:1: expected utt-1, scores"),
-        (b"utt-0 | HERE\n", "f:1: expected utt-1, scores"),
+        (b"utt-0 1 2 HERE\n", "f:1: expected a key such as utt-1, scores, a bar and words, found 'utt-0 1 2 HERE'"),
+        (b"utt 1 2 | HERE\n", "f:1: expected a key such as utt-1, scores"),
+        (b"utt-0 | HERE\n", "f:1: expected a key such as utt-1, scores"),
         (b"utt-0 1 x | HERE\n", "f:1, key 'utt': expected a score"),
         (b"utt-0 1 nan | HERE\n", "f:1, key 'utt': expected a score"),
         (b"utt-0 1 2 | A\nutt-1 1 | B\n", "f:2, key 'utt': the line has 1 score, but the first line has 2"),

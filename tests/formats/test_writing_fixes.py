@@ -109,8 +109,8 @@ COLUMNS = "u-0 1 2 | a b\nu-1 1 2 | a\n{}w-0 1 2 | b\n"
         ("v-0 1 x | a\n", "f:3, key 'v': expected a score, found 'x'"),
         ("v-0 1 2 | a\nv-1 1 | a\nv-2 1 2 | b\n", "f:4, key 'v': the line has 1 score, but the first line has 2"),
         ("v-0 1 nan | a\nv-1 1 2 | a\n", "f:3, key 'v': expected a score"),
-        ("v-0 1 2 | a\nnonsense\nv-1 1 2 | a\n", "f:4, key 'v': expected utt-1, scores, a bar and words"),
-        ("nonsense\n", "f:3: expected utt-1"),
+        ("v-0 1 2 | a\nnonsense\nv-1 1 2 | a\n", "f:4, key 'v': expected a key such as utt-1, scores, a bar and words"),
+        ("nonsense\n", "f:3: expected a key such as utt-1"),
         ("v-0 1 2 | \udcff\n", "f:3: not UTF-8"),
     ],
 )

@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-MOST_EDITS = 400  # maximum number of edits of an exact comparison, whose time grows with the square of the edits
+MOST_EDITS = 400  # maximum number of edits in an exact comparison, which takes quadratic time in this number
 
 
 class Change(NamedTuple):
-    """The replacement of the old words ``begin : end`` with new words."""
+    """A replacement of the old words ``begin : end`` with new words."""
 
     begin: int
     end: int  # equal to ``begin`` if words are inserted
@@ -53,7 +53,7 @@ def changed_words(old: Sequence[str], new: Sequence[str]) -> list[Change]:
 
 
 def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Return the words that result from applying changes to old words."""
+    """Apply changes to old words, and return the new words."""
     words: list[str] = []
     at = 0
     for begin, end, replacement in changes:
@@ -73,9 +73,9 @@ class Correspondence:
 
     def __init__(self, words: Sequence[str], others: Sequence[str], least_share: float = 0.0) -> None:
         self.is_equal = list(words) == list(others)
-        # index of the first other word after each boundary, if known
+        # For each boundary between words: index in `others` at which the counterpart of the next word begins, if known.
         self._after: list[int | None] = [None] * (len(words) + 1)
-        # index after the last other word before each boundary, if known
+        # For each boundary between words: index in `others` at which the counterpart of the last word ends, if known.
         self._before: list[int | None] = [None] * (len(words) + 1)
         if self.is_equal:
             self._after = self._before = list(range(len(words) + 1))
@@ -94,8 +94,8 @@ class Correspondence:
     def stretch(self, begin: int, end: int) -> tuple[int, int] | None:
         """Return the span ``(start, end)`` in `others` that corresponds to ``words[begin:end]``, or None if unknown.
 
-        If ``begin == end``, start and end are the boundary in `others` after the preceding word or, if this is unknown,
-        before the next word.
+        If ``begin == end``, the span is empty. It is located after the counterpart of the preceding word or, if that is
+        unknown, before the counterpart of the next word.
         """
         if begin == end:
             at = self._before[begin] if self._before[begin] is not None else self._after[begin]
@@ -126,7 +126,7 @@ def blocks(
     """Yield alternating matching and differing spans in two sequences; words are compared by `form(word)`."""
     at = other = 0
     matches = _matches([form(word) for word in old], [form(word) for word in new], 0, 0)
-    begin = first = length = 0  # starts and length of a common span
+    begin = first = length = 0  # start in each sequence, and length, of the current common span
     for place, other_place, size in chain(matches, [(len(old), len(new), 0)]):
         if size and (place, other_place) == (begin + length, first + length):
             length += size
@@ -194,7 +194,7 @@ def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int
 
 
 def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return the diagonal, next to `diagonal`, from which the last edit reaches furthest along `diagonal`."""
+    """Return the neighbour of a diagonal from which the last edit reaches the furthest point on the diagonal."""
     if diagonal == -edits or (diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]):
         return diagonal + 1
     return diagonal - 1
@@ -217,8 +217,8 @@ def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
     """Return the longest increasing sequence of index pairs of words that occur exactly once in both sequences."""
     places, others = _unique(old), _unique(new)
     pairs = [(place, others[word]) for word, place in places.items() if word in others]
-    least: list[int] = []  # for each length, the smallest last index of an increasing sequence
-    ends: list[int] = []  # the pairs with these last indices
+    least: list[int] = []  # for each length, the smallest last index in `new` of an increasing sequence
+    ends: list[int] = []  # positions in `pairs` of the pairs with these last indices
     previous: list[int] = []
     for index, (_, other) in enumerate(pairs):
         length = bisect_left(least, other)
@@ -237,7 +237,7 @@ def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
 
 
 def _unique(words: list[Hashable]) -> dict[Hashable, int]:
-    """Map the words that occur exactly once to their indices, in order."""
+    """Return the index of each word that occurs exactly once, in the order of the words."""
     places: dict[Hashable, int] = {}
     for place, word in enumerate(words):
         places[word] = -1 if word in places else place

@@ -1,4 +1,4 @@
-"""Rewriting of input files with only the corrected words changed."""
+"""Rewriting of input files: the corrected words are replaced, and all other content is kept."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Document:
 
     name: str  # for messages
     format: str  # name of the format
-    content: bytes | None  # the whole file; None if it is read again from its path
+    content: bytes | None  # the whole file; None if the file will be read again from its path
     path: str
     encoding: str = "utf-8"
-    has_lines: bool = False  # entries are lines, numbered from 1; else the whole file is entry 0
+    has_lines: bool = False  # True: each line is an entry, numbered from 1; False: the whole file is entry 0
     options: Any = None  # options of the reader
 
     @classmethod
@@ -45,7 +45,7 @@ class Document:
         if has_lines and os.path.isfile(content.path):
             return document
         has_mark = content.stream.head(len(BOM)) == BOM
-        if has_mark:  # the byte order mark is written again, so skip it without a warning
+        if has_mark:  # skip the byte order mark without a warning, because the output keeps it
             content.stream.readinto(memoryview(bytearray(len(BOM))))
         whole = content.whole()
         return replace(document, content=BOM + whole if has_mark else whole)
@@ -80,14 +80,14 @@ class Rewritten(NamedTuple):
     """An entry of a document after correction."""
 
     content: bytes
-    num_utterances: int  # number of utterances of the entry
-    num_unmatched: int = 0  # number of changes to texts that do not agree with the words of their utterance
+    num_utterances: int  # number of utterances in the entry
+    num_unmatched: int = 0  # number of corrections that were skipped because a text differs from its utterance's words
 
 
 # New hypotheses of utterances, best first, keyed by the index of the utterance in the entry.
 Corrections = Mapping[int, NBest]
-# Maps an entry, its new hypotheses and its document to the entry with the new words; an entry without new hypotheses
-# is returned unchanged.
+# Function of an entry, its new hypotheses and its document that returns the entry with the new words. An entry without
+# new hypotheses is returned unchanged.
 Rewrite = Callable[[bytes, Corrections, Document], Rewritten]
 
 
@@ -140,7 +140,7 @@ class DocumentEncoder:
         return self._rest() + self._before(None)
 
     def notes(self) -> list[str]:
-        """Return notes about utterances that keep their words, and about corrections that were not made."""
+        """Return messages about utterances that keep their words, and about corrections that were not applied."""
         notes = []
         if self._num_kept:
             subject = counted(self._num_kept, "utterance keeps its", "utterances keep their")
@@ -155,7 +155,8 @@ class DocumentEncoder:
     def _begin(self, document: Document) -> None:
         if document.path in self._written:
             raise OutputError(
-                "utterances of another file were written between the utterances of this file", document.name
+                "utterances of another file were written between the utterances of this file; write one file at a time",
+                document.name,
             )
         self._document = document
         self._written.add(document.path)
@@ -184,7 +185,7 @@ class DocumentEncoder:
         except FormatError as error:
             if self._corrections:
                 raise InputError(CHANGED, self._document.name) from error
-            rewritten = Rewritten(content, 1)  # a damaged line, which was reported when it was read
+            rewritten = Rewritten(content, 1)  # keep a damaged line, which was reported when the file was read
         self._num_kept += rewritten.num_utterances - len(self._corrections)
         self._num_unmatched += rewritten.num_unmatched
         self._corrections = {}
@@ -199,7 +200,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the contents of files that are not written yet: those before `document`, or all if it is None."""
+        """Return the contents of unwritten files: the files before `document`, or all files if `document` is None."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:

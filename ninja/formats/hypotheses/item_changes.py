@@ -25,7 +25,7 @@ from ninja.formats.hypotheses.texts import form_of, text_splices, word_like
 from ninja.formats.hypotheses.values import NANOS, SECONDS, seconds_of, unit_of
 from ninja.formats.nbest.text_rows import split
 
-_CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item without the spaces around it
+_CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item without leading and trailing spaces
 
 
 class ItemRevision:
@@ -51,7 +51,7 @@ class ItemRevision:
         self._entries = entries
         self._words = words
         self._places = places
-        self._begins = {begin for begin, _ in entries.bounds}  # indices of the first items of words
+        self._begins = {begin for begin, _ in entries.bounds}  # for each word, the index of its first item
         self._forms: dict[str | int, Callable[[str], str]] = {}
         self._least_share = least_share
 
@@ -67,10 +67,12 @@ class ItemRevision:
                 self._change(*stretch, change.words, old if len(old) == len(change.words) else change.words)
 
     def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
-        """Replace the words ``first : last`` of the list with `new`, without words that all fields would leave empty.
+        """Replace the words ``first : last`` of the list with the words `new`.
+
+        A new word is omitted if it would be empty in the spelling of each field, such as a lone punctuation mark.
 
         Args:
-            old: The replaced words as the utterance spells them, or `new` if their number differs.
+            old: The replaced words in the spelling of the utterance, or `new` if the number of words changes.
         """
         bounds, items = self._entries.bounds, self._entries.items
         if items:
@@ -79,7 +81,7 @@ class ItemRevision:
             new = tuple(word for word in new if any(form(word) for form in forms))
         begin = bounds[first][0] if first < len(bounds) else len(items)
         end = bounds[last - 1][1] if last else 0
-        if first == last and begin >= end:  # not within an item
+        if first == last and begin >= end:  # insertion between two items
             if new:
                 self._insert(first, new)
         elif (first and bounds[first - 1][1] > begin) or (last < len(bounds) and bounds[last][0] < end):
@@ -99,12 +101,12 @@ class ItemRevision:
             texts = [text for item in self._entries.items for place, text in item.texts if _is_named(place, name)]
             others = [word for text in texts for word in split(text)]
             if self._entries.fields.join != "words":
-                others = self._entries.words  # items are parts of words
+                others = self._entries.words  # an item may be only a part of a word
             self._forms[name] = form_of(self._words, others)
         return self._forms[name]
 
     def _set_word(self, item: Item, word: str, former: str | None = None) -> None:
-        """Change the word of an item, keeping the spaces around it; `former` is the old word in the utterance."""
+        """Change the word of an item, but keep the spaces around it; `former` is the old word in the utterance."""
         for path, text in item.texts:
             core = _CORE.search(text)
             begin, end = core.span() if core is not None else (len(text), len(text))
@@ -126,7 +128,7 @@ class ItemRevision:
                 self.edits.strings.setdefault(texts[place][0], []).extend(string_splices)
 
     def _change_parts(self, begin: int, end: int, word: str) -> None:
-        """Change a word that consists of several items, keeping those first and last items that match the new word."""
+        """Change a word that consists of several items; keep the items at its start and end that match the new word."""
         items = self._entries.items
         texts = ["".join(split(piece_of(item.texts[0][1]))) for item in items[begin:end]]
         word = self._form(items[begin].texts[0][0])(word)
@@ -187,7 +189,7 @@ class ItemRevision:
     def _copy(self, item: Item, number: int, word: str, times: Times | None) -> str:
         """Copy an item with a new word and new times; return the copy as JSON text.
 
-        If each field of the items has a list of its own, only the value in list `number` is copied.
+        If each field of the items is a separate list, copy only the item's value in list `number`.
         """
         path = item.paths[number]
         raw = self._places.raw(path)
@@ -223,7 +225,7 @@ def _is_named(path: Path, name: str | int) -> bool:
 
 
 def _is_time(value: Any) -> bool:
-    """Return whether a value is a time; only the first of several fields for the same time is checked when read."""
+    """Return whether a value is a valid time; readers check only the first of several fields for the same time."""
     try:
         seconds_of(value, 1.0, ())
     except FormatError:

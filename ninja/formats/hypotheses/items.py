@@ -1,4 +1,4 @@
-"""Reading of the word lists (words, times, confidences, speakers) in JSON written by recognisers."""
+"""Reader for word lists (words, times, confidences, speakers) in JSON written by recognisers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ninja.formats.nbest.json_hypotheses import shown
 from ninja.formats.nbest.text_rows import split
 
 Times = tuple[float, float]
-PIECE_MARK = "▁"  # represents a space
-GOES_ON = "@@"  # follows each piece of a word except the last
+PIECE_MARK = "▁"  # represents a space in a subword piece, as in SentencePiece
+GOES_ON = "@@"  # ends each subword piece of a word except the last piece
 _NUMBERS = re.compile(r"\s*\[\s*(?:(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,9})?\s*(?:,\s*(?=[0-9])|(?=\])))*\]\s*")
 _PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
 
@@ -39,8 +39,8 @@ _PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
 class Item:
     """An entry in a list of words."""
 
-    texts: list[Text]  # only the first is read
-    paths: list[Path]  # path of the item, or of each of its fields if fields are lists
+    texts: list[Text]  # variants of the text; only the first is read
+    paths: list[Path]  # path of the item; if each field is a separate list, paths of the item's value in each list
     times: Times | None
     confidence: float | None
     speaker: str | None
@@ -63,7 +63,7 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
         value: The hypothesis or the document.
         begin: Path of `value` in the document.
         fields: Path of the list in `value`, and the fields of its items.
-        words: Words of the text, needed to join items that contain only a part of a word.  [default: unknown]
+        words: Words of the text, which are required for joining items that contain parts of words.  [default: unknown]
 
     Raises:
         FormatError: An item is invalid.
@@ -167,13 +167,13 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
         if words is not None and bounds is not None:
             entries.words, entries.bounds = list(words), bounds
             return entries
-    is_begin = True  # whether the item begins a word
+    is_begin = True  # whether the current item begins a word
     for number, item in enumerate(entries.items):
         text = item.texts[0][1]
         is_begin |= join == "words" or (join == "punctuation" and item.times is not None)
         is_begin |= join == "text" and text.startswith(_PIECE_BEGIN)
         parts = split(piece_of(text) if join == "text" else text)
-        if not parts:  # an empty piece begins the next word
+        if not parts:  # an empty piece only marks the start of the next word
             continue
         if not is_begin:
             entries.words[-1] += parts.pop(0)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-Path = tuple[str | int, ...]  # names of fields and indices of items, starting at the document
+Path = tuple[str | int, ...]  # names of fields and indices of items that lead from the document to a value
 _BLANK = re.compile(r"[ \t\n\r]*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SCALAR = re.compile(r"[^\s,\]}]+")
@@ -36,9 +36,9 @@ class ItemSplice(NamedTuple):
 class Edits:
     """Changes to a document, keyed by the path of the changed value."""
 
-    strings: dict[Path, list[Splice]] = field(default_factory=dict)  # in the order of the string
-    values: dict[Path, str] = field(default_factory=dict)  # new JSON texts
-    items: dict[Path, list[ItemSplice]] = field(default_factory=dict)  # replacements in lists, in order
+    strings: dict[Path, list[Splice]] = field(default_factory=dict)  # replacements in string values, in text order
+    values: dict[Path, str] = field(default_factory=dict)  # new values as JSON text
+    items: dict[Path, list[ItemSplice]] = field(default_factory=dict)  # replacements in lists, in list order
 
     def __bool__(self) -> bool:
         return bool(self.strings or self.values or self.items)
@@ -50,7 +50,7 @@ class Edits:
         self.items.update(others.items)
 
     def below(self, path: Path) -> Edits:
-        """Return the changes with paths relative to the value at `path`, which must contain all changed values."""
+        """Return the changes with paths relative to the value at `path`; all changed values must be in this value."""
         depth = len(path)
         return Edits(
             {inner[depth:]: splices for inner, splices in self.strings.items()},
@@ -164,7 +164,7 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
 
 
 def list_begin(text: str, begin: int) -> int:
-    """Return the start of a list; the list can be inside a string such as "[0.5, 1]"."""
+    """Return the index of a list's opening bracket; the value at `begin` is a list or a string such as "[0.5, 1]"."""
     return _after_blank(text, begin + 1) if text[begin] == '"' else begin
 
 
@@ -246,7 +246,7 @@ def _item_splices(
         num_replaced = min(last - first, len(new))
         for index in range(num_replaced):
             yield Splice(*items[first + index], new[index])
-        if num_replaced < last - first:  # remove the remaining items, each with a separator
+        if num_replaced < last - first:  # remove the remaining items, each together with a separator
             num_before = first + num_replaced
             if num_before:
                 yield Splice(items[num_before - 1][1], items[last - 1][1], "")

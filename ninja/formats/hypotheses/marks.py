@@ -8,9 +8,9 @@ from functools import lru_cache
 _BEGIN = re.compile(rb"\s*[{\[]")
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)("?)(\s*:)?|[\[\]{}]', re.DOTALL)
 MOST_TOKENS = 20_000
-LONGEST_PATH = 200  # characters; detection stops at a longer path
-CUT = "…"  # suffix of the path of a text that is truncated at the end of the first bytes
-LONG = 1 << 15  # minimum number of first bytes that may end within a text
+LONGEST_PATH = 200  # maximum length of a path in characters; detection stops at a longer path
+CUT = "…"  # appended to the path of a string that extends beyond the first bytes of the file
+LONG = 1 << 15  # minimum number of first bytes; if fewer are available, a string that extends beyond them is ignored
 
 
 def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
@@ -27,12 +27,12 @@ def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
     return any(fields.issuperset(paths) for paths in marks)
 
 
-@lru_cache(maxsize=2)  # all formats examine the same file
+@lru_cache(maxsize=2)  # cached, because each format examines the same file
 def fields_of(head: bytes) -> frozenset[str]:
     """Return the paths of the fields that occur in the first bytes of a JSON or JSON Lines file."""
     fields: set[str] = set()
-    prefixes = [""]  # path of each open value
-    name = ""  # path of the next value
+    prefixes = [""]  # path of each object or list that is still open
+    name = ""  # path of the value that follows
     for count, token in enumerate(_TOKEN.finditer(head)):
         text = token[0]
         if count > MOST_TOKENS or len(name) > LONGEST_PATH:

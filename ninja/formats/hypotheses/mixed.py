@@ -1,4 +1,4 @@
-"""Encoder that rewrites files in a format, or writes a new file with lists that were read from other formats."""
+"""Encoder that rewrites files of its format, or writes n-best lists from other formats to a new file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ninja.formats.format import FIELDS, Encoder
 from ninja.formats.hypotheses.document import DocumentEncoder
 from ninja.lattice.nbest import NBest
 
-TIMES_OF_WORDS = "times of single words"  # name in messages about losses
+TIMES_OF_WORDS = "times of single words"  # listed in messages about lost fields
 
 
 class MixedEncoder:
@@ -41,17 +41,17 @@ class MixedEncoder:
 
     def end(self) -> bytes:
         """Return the last bytes of the file."""
-        if self._is_document is None:  # all utterances had errors, or there are none
+        if self._is_document is None:  # nothing was added: all utterances had errors, or there are none
             return self._documents.end() or self._others.end()
         return self._documents.end() if self._is_document else self._others.end()
 
     def notes(self) -> list[str]:
-        """Return notes about utterances that keep their words, and about corrections that were not made."""
+        """Return messages about utterances that keep their words, and about corrections that were not applied."""
         return [] if self._is_document is False else self._documents.notes()
 
 
 def lost_others(nbest: NBest, form: str, *stored: str) -> list[str]:
-    """Report a loss if the record of a list has fields other than `stored`; lists from files of this format lose none.
+    """Return a loss message if an n-best list from another format has fields that the output does not store.
 
     Args:
         nbest: The list.

@@ -38,11 +38,11 @@ class PlacedHypothesis:
 
     path: Path
     words: list[str]
-    texts: list[list[Text]]  # forms of the text, each of one or several strings
+    texts: list[list[Text]]  # variants of the text, each of which consists of one or more strings
     lists: list[ItemList]
     score: float | None = None  # natural log-probability
-    value: Any = None  # its JSON value in the document
-    all_words: ItemList | None = None  # part of a list with the words of all utterances, used if `lists` is empty
+    value: Any = None  # JSON value of the hypothesis in the document
+    all_words: ItemList | None = None  # used if `lists` is empty: its part of a list with the words of all utterances
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class PlacedUtterance:
     key: str | None
     hypotheses: list[PlacedHypothesis]
     list_path: Path | None = None  # path of the hypotheses, if there may be several
-    times: tuple[float | None, float | None] = (None, None)  # start and end time
+    times: tuple[float | None, float | None] = (None, None)  # start and end of the utterance in seconds
     speaker: str | None = None
     channel: str | None = None
 
@@ -68,8 +68,8 @@ class PlacedDocument:
     """The utterances in a document (or their errors), and the texts and word lists that span all utterances."""
 
     utterances: list[PlacedUtterance | FormatError]
-    texts: list[list[Text]]  # texts of all utterances
-    lists: list[ItemList]  # lists of the words of all utterances
+    texts: list[list[Text]]  # variants of the text that spans all utterances
+    lists: list[ItemList]  # word lists that span all utterances
 
 
 def placed(document: Any, preset: Preset) -> PlacedDocument:
@@ -96,7 +96,7 @@ def placed(document: Any, preset: Preset) -> PlacedDocument:
 
 
 def _share(entries: ItemList, utterances: Sequence[PlacedUtterance]) -> None:
-    """Divide a list that contains the words of all utterances among the utterances."""
+    """Divide a word list that spans all utterances among the utterances."""
     hypotheses = [utterance.hypotheses[0] for utterance in utterances]
     if [word for one in hypotheses for word in map(lexical, one.words)] != [*map(lexical, entries.words)]:
         return
@@ -222,7 +222,7 @@ def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
             times += [None] * size if whole is None else divided(whole, size)
         for stretch in stretches:
             items = [entries.items[number] for word in range(*stretch) for number in range(*entries.bounds[word])]
-            if entries.fields.join == "punctuation":  # punctuation has no confidence
+            if entries.fields.join == "punctuation":  # ignore punctuation, which has no confidence
                 items = [item for item in items if item.times is not None] or items
             numbers = [item.confidence for item in items if item.confidence is not None]
             confidences.append(min(numbers) if numbers else None)

@@ -37,7 +37,7 @@ def _has(name: str) -> Callable[[Any], bool]:
 
 
 def _of_words(name: str) -> Callable[[Any], bool]:
-    """Return a function that tests whether the texts in a list are single words, or empty, but not all empty."""
+    """Return a function that tests whether all texts in a list are empty or single words, but not all are empty."""
 
     def applies(document: Any) -> bool:
         items = document.get(name) if isinstance(document, dict) else None
@@ -197,7 +197,7 @@ _SHERPA = Preset(
         ),
     ),
 )
-_TICK = 1e-7  # seconds, the unit of Azure's times
+_TICK = 1e-7  # unit of times in Azure's results, in seconds
 _AZURE = Preset(
     "azure",
     "detailed results of Azure's speech service, for single requests or batches",
@@ -407,13 +407,13 @@ _WORDS = Preset(
     words=(WordFields("words[]", confidence=("confidence",)),),
     in_order=False,
 )
-# Presets in the order of detection; variants of a format are adjacent, and the last one has no condition.
+# Presets in the order of detection; variants of a format are adjacent, and the last variant has no condition.
 PRESETS = (
     _WORDS,
     _WHISPERX,
     replace(_WHISPER, utterances="[]", all_text=(), all_words=(), marks=_LISTED_SEGMENTS, applies=_is_list),
     _WHISPER,
-    # If the text is long, the fields after it are not among the first bytes, so the file may also be from the pipeline.
+    # If a long text fills the first bytes, the fields after it are unknown, and the file may also be from the pipeline.
     replace(_PIPELINE, name=_WHISPER.name, marks=()),
     replace(_PIPELINE_CHUNKS, name=_WHISPER.name, marks=()),
     replace(_WHISPER, utterances="", words=_WHISPER.all_words, all_text=(), all_words=(), marks=(), applies=_always),
@@ -455,7 +455,7 @@ PRESETS = (
 
 
 def _format(presets: Sequence[Preset]) -> Format:
-    """Create a format whose reader chooses among several variants of a preset."""
+    """Create a format whose reader selects one of several variants of a preset."""
     first = presets[0]
 
     def read(content: Content, options: PresetOptions) -> Iterator[NBest | NinjaError]:

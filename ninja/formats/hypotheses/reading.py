@@ -39,7 +39,7 @@ OTHERS = frozenset({"fields of the file"})
 class PresetOptions:
     """Options for reading JSON written by recognisers."""
 
-    frame_shift: float = 0.01  # seconds; times are rounded to frames
+    frame_shift: float = 0.01  # seconds per frame; times are rounded to frames
     missing_score: float | None = None  # log-probability of alternatives without a score  [default: raise an error]
     key: str | None = None  # field with the utterance id
     text: str | None = None  # field with the text
@@ -51,7 +51,7 @@ class PresetOptions:
 
 
 def chosen_preset(document: Any, presets: Sequence[Preset], options: PresetOptions | None) -> Preset:
-    """Return the first preset that applies to a document, updated with field names set by the user."""
+    """Return the first preset that applies to a document, with the field names that the user has set."""
     preset = next((preset for preset in presets if preset.applies(document)), presets[0])
     if options is not None and options.key is not None:
         preset = replace(preset, key=(options.key,))
@@ -60,17 +60,19 @@ def chosen_preset(document: Any, presets: Sequence[Preset], options: PresetOptio
     return preset
 
 
-Placed = tuple[int | None, int, PlacedUtterance | FormatError]  # line, index in the entry, utterance
+Placed = tuple[int | None, int, PlacedUtterance | FormatError]  # line number, index in the entry, utterance or error
 
 
 class HypothesisReader:
-    """Reader for one file."""
+    """Reader for the utterances in one JSON or JSON Lines file."""
 
     def __init__(self, content: Content, options: PresetOptions, presets: Sequence[Preset]) -> None:
         self._content = content
         self._options = options
         self._presets = presets
-        self._begins: dict[tuple[Path, str | None], float] = {}  # start of the last utterance of each list and channel
+        self._begins: dict[
+            tuple[Path, str | None], float
+        ] = {}  # (list, channel) -> start of the last utterance, in seconds
         self._keys: set[str] = set()
 
     def lists(self) -> Iterator[NBest | NinjaError]:
@@ -106,7 +108,7 @@ class HypothesisReader:
     def _of_whole(self) -> Iterator[Placed]:
         content, encoding = self._content, self._options.encoding
         try:
-            # Recognisers may split the bytes of a character between tokens; other texts are checked when they are read.
+            # Tokens need not be valid UTF-8, because recognisers may split the bytes of a character between tokens.
             if encoding == UTF_8:
                 text = content.whole().decode(UTF_8, "surrogateescape")
             else:
@@ -128,7 +130,7 @@ class HypothesisReader:
     def _of_lines(self, why: ValueError) -> Iterator[Placed]:
         """Yield the utterances in JSON lines; if no line is an object, raise a single error for the file."""
         name = self._content.name
-        pending: list[Placed] | None = []  # errors of the lines before the first object
+        pending: list[Placed] | None = []  # errors of the lines before the first object; then None
         for line, row in each_row(self._content.blocks(), name, self._options.encoding, marked=True):
             if isinstance(row, str) and not row.strip():
                 continue
@@ -136,7 +138,9 @@ class HypothesisReader:
                 if isinstance(row, FormatError):
                     raise row
                 value, doubled = parsed(row)
-                if not isinstance(value, dict | list) or row[0] not in "{[":  # a line within a document
+                if (
+                    not isinstance(value, dict | list) or row[0] not in "{["
+                ):  # the line may be a part of a document that spans several lines
                     raise FormatError(f"expected an object, found {shown(value)}")
                 if pending is not None:
                     yield from pending

@@ -1,4 +1,4 @@
-"""Rewriting of JSON written by recognisers, with only the corrected words changed."""
+"""Rewriting of JSON written by recognisers: the corrected words are replaced, and all other content is kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ninja.formats.nbest.writing import ListOptions, spelled
 from ninja.lattice.nbest import NBest
 
 CUT_LETTERS = "surrogateescape"  # keeps the bytes of characters that a recogniser split between tokens
-LEAST_SHARE = 0.75  # fraction of the words of all utterances that the text of a whole file must contain
+LEAST_SHARE = 0.75  # minimum fraction of the words of all utterances that a text spanning them must contain
 
 
 def rewrite(
@@ -77,18 +77,18 @@ class _Ranked(NamedTuple):
 class _Form(NamedTuple):
     """A variant of an utterance's text, for example with punctuation, before and after the correction."""
 
-    old: list[str]  # its strings
+    old: list[str]  # strings of the variant before the correction
     new: list[str]
-    # Splices of the old strings; None if the text of another alternative replaces them.
+    # Splices for the old strings; None if the text of another alternative replaces the strings.
     splices: dict[int, list[Splice]] | None = None
 
     @property
     def words(self) -> tuple[list[str], list[str]]:
-        """The words before and after the correction."""
+        """The words of the variant before and after the correction."""
         return [word.text for word in words_of(self.old)], [word.text for word in words_of(self.new)]
 
 
-Forms = list[_Form]  # first the form with the words of the utterance
+Forms = list[_Form]  # text variants; the first contains the words of the utterance
 
 
 class _Revision:
@@ -116,7 +116,7 @@ class _Revision:
             distinct = _distinct([] if utterance is None else utterance.hypotheses, document, preset)
             ranked = _ranked(nbest, distinct, options)
             if utterance is None or not utterance.hypotheses:
-                self.num_unmatched += any(words for words, _ in ranked)  # there is no text to change
+                self.num_unmatched += any(words for words, _ in ranked)  # the file has no text that could be changed
                 continue
             first = utterance.hypotheses[0]
             origin = None if nbest.record is None else nbest.record.origin
@@ -251,7 +251,7 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:
-        return [Splice(len(string[:begin].rstrip()), end, "")]  # also removes the spaces before it
+        return [Splice(len(string[:begin].rstrip()), end, "")]  # also remove the spaces before the old text
     if form.splices is not None:
         shift = begin - (len(form.old[0]) - len(form.old[0].lstrip()))
         return [Splice(first + shift, last + shift, text) for first, last, text in form.splices.get(0, ())]
@@ -311,7 +311,7 @@ def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document, pres
 
 
 def _ranked(nbest: NBest, distinct: list[list[str]], options: ListOptions) -> list[_Ranked]:
-    """Return the sentences in a list, best first; sentences of equal cost keep the order in the file."""
+    """Return the sentences in a list, best first; sentences of equal cost keep their order in the file."""
     places = {tuple(words): index for index, words in enumerate(distinct)}
     sentences = []
     for hypothesis in nbest.hypotheses:

@@ -1,4 +1,4 @@
-"""Writer for SegLST, a list of segments with session, speaker, times and text; each utterance becomes a segment."""
+"""Writer for SegLST: a JSON list of segments with session, speaker, times and text; an utterance becomes a segment."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ninja.lattice.nbest import NBest
 
 
 class SeglstEncoder:
-    """Encoder that writes the best hypotheses of n-best lists from other formats as a list of segments.
+    """Encoder that writes the best hypothesis of each n-best list as a segment, for lists from other formats.
 
     The session is the recording from the segments file (option ``segments``), or else the key. Times are taken from the
-    words, or else from the utterance; unknown times, speakers and channels are omitted.
+    words, or else from the utterance. Unknown times, speakers and channels are omitted.
 
     Source: fgnt/meeteval, meeteval/io/seglst.py.
     """
@@ -54,7 +54,7 @@ class SeglstEncoder:
 
 
 def lost_elsewhere(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
-    """Report the fields that SegLST cannot store; a list that was read from SegLST loses no fields."""
+    """Return the names of the fields that SegLST cannot store; a list that was read from SegLST loses no fields."""
     if is_of(nbest, form):
         return []
     lost = [TIMES_OF_WORDS] if any(hypothesis.begin for hypothesis in nbest.hypotheses) else []

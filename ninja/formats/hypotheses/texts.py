@@ -16,7 +16,7 @@ _BLANKS = re.compile(r"\s*")
 class Word(NamedTuple):
     """A word in one of several strings."""
 
-    string: int  # index of the string
+    string: int  # index of the string that contains the word
     begin: int
     end: int
     text: str
@@ -32,14 +32,14 @@ def words_of(strings: Sequence[str]) -> list[Word]:
 
 
 def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]:
-    """Return a function that converts new words from the style of `words` to that of `others`.
+    """Return a function that converts new words from the spelling of `words` to the spelling of `others`.
 
     If `others` differ from `words`, are in lower case, and have no leading or trailing punctuation, the function
-    converts a word to this style; otherwise it returns the word unchanged.
+    converts words to lower case and removes such punctuation; otherwise it returns the word unchanged.
 
     Args:
         words: Words of an utterance.
-        others: The same words as another text or a word list spells them.
+        others: The same words in the spelling of another text or of a word list.
     """
     if list(words) != list(others) and others and all(word == lexical(word) for word in others):
         return lexical
@@ -47,7 +47,7 @@ def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]
 
 
 def word_like(old: str, other: str, new: str) -> str:
-    """Convert a new word to the style in which a list or a text spells the old word.
+    """Convert a new word to the spelling that a word list or another text uses for the old word.
 
     Args:
         old: The word before its change.
@@ -144,7 +144,7 @@ def _splices(
         if present:
             return [(present[0].string, Splice(present[0].begin, present[0].begin, f"{new} "))]
         return [(0, Splice(len(strings[0]), len(strings[0]), new))] if strings else []
-    range_of: dict[int, tuple[int, int]] = {}  # first and last word of each string
+    range_of: dict[int, tuple[int, int]] = {}  # string number -> indices of its first and last word
     for index in range(begin, end):
         first, _ = range_of.get(present[index].string, (index, index))
         range_of[present[index].string] = first, index

@@ -1,4 +1,4 @@
-"""Parsing and checks of values in JSON written by recognisers: texts, numbers, times and names."""
+"""Parsing and checking of values in JSON written by recognisers: texts, numbers, times and names."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Entry = TypeVar("Entry")
 _SECONDS = re.compile(r"(?:PT)?(?:([0-9]+)H)?(?:([0-9]+)M)?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)?[sS]?")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _CLOCK = re.compile(r"([0-9]+):([0-5][0-9]):([0-5][0-9](?:[.,][0-9]+)?)")
-SECONDS, NANOS = "seconds", "nanos"  # fields of a time in Google's protocol buffers
-LATEST = 1e9  # seconds, the largest time
+SECONDS, NANOS = "seconds", "nanos"  # fields of a Duration in Google's protocol buffers
+LATEST = 1e9  # largest valid time in seconds
 
 
 def parsed(text: str) -> tuple[Any, bool]:
@@ -30,7 +30,7 @@ def parsed(text: str) -> tuple[Any, bool]:
 
 
 def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield the values that match a path; the values before ``[]`` must be lists, and the outermost list must exist."""
+    """Yield the values that match a path; values before ``[]`` must be lists, and the outermost list must exist."""
     steps = parsed_path(path)
     last = max((place for place, part in enumerate(steps) if part == -1), default=None)
     if last is None:
@@ -59,7 +59,7 @@ def texts_of(value: Any, begin: Path, name: str) -> list[Text]:
 
 
 def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
-    """Return a value after checking that it is a valid string; `may_be_cut` also allows bytes of split characters."""
+    """Check that a value is a valid string and return it; `may_be_cut` also allows parts of split UTF-8 characters."""
     try:
         if not isinstance(value, str):
             raise ValueError
@@ -73,7 +73,7 @@ def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
 
 
 def by_channel(document: Any, entries: Sequence[Entry], paths: Sequence[Path]) -> list[Entry]:
-    """Sort entries by channel; entries of the same channel keep their order, and those without a channel come first.
+    """Sort entries by channel; entries without a channel come first, and entries of the same channel keep their order.
 
     Args:
         paths: For each entry, the path of the object in `document` whose field ``channel`` applies to it.
@@ -111,7 +111,7 @@ def number_of(value: Any, path: Path) -> float:
 
 
 def seconds_of(value: Any, unit: float, path: Path) -> float:
-    """Convert a number of units (12 or "12"), or a text such as "1.2s" or "00:00:01,200", to a time in seconds.
+    """Convert a time to seconds: a number of units (12 or "12"), or a text such as "1.2s" or "00:00:01,200".
 
     Raises:
         FormatError: The value is not a time, is negative, or is too large.

@@ -27,25 +27,25 @@ from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch, num_cores, read_ahead
 from ninja.lattice.symbols import SymbolTable
 
-KALDI = "kaldi"  # name of the format
+KALDI = "kaldi"  # name of the format in requests to the server
 MAGIC = b"\xd6\xfd\xb2\x7e"
 # Matches the first bytes of a binary archive.
 KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
-CHUNK = 1 << 19  # number of bytes read at a time, which fit in the processor cache together with their lattices
-FLUSH = 1 << 19  # bytes buffered before they are written
+CHUNK = 1 << 19  # number of bytes read at a time; the bytes and their lattices fit in the processor cache
+FLUSH = 1 << 19  # number of bytes that are buffered before they are written
 LARGEST_QUEUE = 3  # maximum number of buffers that wait while another buffer is being written
 AHEAD = 1 << 21  # number of bytes of a plain file that are read ahead; more would not fit in the cache
 TABLE_NAMES = ("words.txt", "words.txt.gz")
 BESIDE = ".words.txt"
-_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # path relative to a Kaldi decode folder
-LARGEST_ENTRY = 1 << 31  # number of bytes above which an entry is considered damaged
+_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # pattern relative to a Kaldi decode folder
+LARGEST_ENTRY = 1 << 31  # maximum size of an entry in bytes; a larger entry is considered damaged
 
 
 class Vocabulary(NamedTuple):
     """A symbol table, and a mask of its ids for the parser."""
 
     words: SymbolTable | None = None
-    known: npt.NDArray[np.bool_] | None = None  # [largest id + 1]
+    known: npt.NDArray[np.bool_] | None = None  # [largest id + 1], True for ids that are in the table
 
     @classmethod
     def of(cls, words: SymbolTable | None) -> Vocabulary:
@@ -83,7 +83,7 @@ def table_beside(archive: str) -> str:
 
 
 def find_table(source: Sequence[str]) -> str:
-    """Return the path of the symbol table that belongs to one or more files of lattices.
+    """Return the path of the symbol table that belongs to one or more lattice files.
 
     For ``lat.ark``, candidates are ``lat.ark.words.txt``, ``words.txt`` and ``words.txt.gz`` in the same folder, then
     ``../graph*/words.txt``, relative to this folder (the decoding graphs in Kaldi's layout).
@@ -92,7 +92,7 @@ def find_table(source: Sequence[str]) -> str:
         source: Names of one or more sources; ``-`` has no symbol table.
 
     Raises:
-        OptionError: A source has no symbol table, or the tables found differ.
+        OptionError: No symbol table was found for a source, or the sources have different symbol tables.
     """
     candidates = {name: _tables_of(name) for name in source}
     tables = list(dict.fromkeys(table for paths in candidates.values() for table in paths))
@@ -104,7 +104,7 @@ def find_table(source: Sequence[str]) -> str:
             message = f"{message}, but one next to {second}"
         raise OptionError(f"{message}; set the symbol table with --words", without)
     for second in tables[1:]:
-        import filecmp  # for several tables only
+        import filecmp  # rarely used: only for several tables
 
         if not filecmp.cmp(tables[0], second, shallow=False):
             raise OptionError(f"the symbol tables {tables[0]} and {second} differ; choose one with --words")
@@ -123,7 +123,7 @@ def _tables_of(source: str) -> list[str]:
 
 
 def batches(stream: Stream, path: str, vocabulary: Vocabulary, *, ahead: bool) -> Iterator[Batch]:
-    """Yield the lattices in an archive, or the lattice in a file that contains a single lattice without a key.
+    """Yield batches of the lattices in an archive, or the lattice in a file with a single lattice and no key.
 
     Args:
         stream: The file, positioned at its start.
@@ -140,13 +140,13 @@ def batches(stream: Stream, path: str, vocabulary: Vocabulary, *, ahead: bool) -
     if has_mark or not stream.is_local:
         lattices = archive(stream, vocabulary)
         return read_ahead(lattices) if ahead else lattices
-    if ahead and num_cores() > 1:  # with one core, the kernel's read-ahead is sufficient
+    if ahead and num_cores() > 1:  # with one core, the operating system already reads ahead
         return plain_file(stream, vocabulary)
     return archive(stream, vocabulary)
 
 
 def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Yield the lattices in an uncompressed archive file; a thread reads ahead without holding the GIL."""
+    """Yield batches of the lattices in an uncompressed archive; a thread reads ahead without holding the GIL."""
     with starting_threads():
         reader = FileBatches(
             stream.name,
@@ -167,7 +167,7 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Yield the lattices in an archive that is read from a stream of any type."""
+    """Yield batches of the lattices in an archive that is read from a stream of any type."""
     reader = vocabulary.reader(stream.name)
     reader.skip(stream.begin)
     count = 1
@@ -184,10 +184,10 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 def fill(reader: TableReader, stream: Stream, chunk: int) -> int:
     """Read bytes from a stream into the buffer of a reader; return the number of bytes read.
 
-    The limit is `chunk` bytes or, if this is larger, the number of unparsed bytes that the buffer already contains.
+    At most `chunk` bytes are read or, if this is larger, as many bytes as the buffer contains unparsed bytes.
 
     Raises:
-        FormatError: There are more than ``LARGEST_ENTRY`` unparsed bytes, which belong to a single lattice.
+        FormatError: The buffer contains more than ``LARGEST_ENTRY`` unparsed bytes, so a lattice is too large.
     """
     pending = reader.pending
     if pending > LARGEST_ENTRY:
@@ -208,7 +208,7 @@ def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
         pass
     size = reader.pending
     lattice = reader.parse_one(key, 0)
-    assert lattice is not None  # the whole file was read
+    assert lattice is not None  # the reader has the whole file, so it never needs more bytes
     return Batch.of_entries([(key, lattice)], size=size, position=stream.position)
 
 
@@ -237,7 +237,7 @@ class WriteQueue:
         self._spare = spare
         # A signal handler may raise an exception in any call. It could leave the lock of a `Queue` acquired forever.
         self._buffers: SimpleQueue[TableWriter | None] = SimpleQueue()
-        self._free: SimpleQueue[None] = SimpleQueue()  # an item for each buffer that may be added
+        self._free: SimpleQueue[None] = SimpleQueue()  # contains an item for each buffer that may still be added
         for _ in range(LARGEST_QUEUE):
             self._free.put(None)
         self._thread: threading.Thread | None = None
@@ -275,7 +275,7 @@ class WriteQueue:
                 with buffer.view() as content:
                     if self._error is None:
                         self._file.write(content)
-            except BaseException as error:  # raised in the caller's thread
+            except BaseException as error:  # `put` or `wait` raises the error in the caller's thread
                 self._error = error
             buffer.clear()
             self._spare.append(buffer)
@@ -419,7 +419,7 @@ def read_entries(content: Content, words: SymbolTable | None, options: None) -> 
         yield from batch.entries()
 
 
-# Times are stored as the lengths of alignments.
+# An archive has no times, but times follow from the lengths of alignments.
 KALDI_KEEPS: frozenset[Field] = frozenset(
     {"key", "paths", "graph", "acoustic", "apart", "unscaled", "alignments", "raw", "ids"}
 )

@@ -24,7 +24,7 @@ from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import SymbolTable
 
 LONGEST_KEY = 4096  # bytes
-_HEAD = LONGEST_KEY + 8  # number of bytes of a key and the magic number of an image
+_HEAD = LONGEST_KEY + 8  # number of bytes that contain the first key and the magic number of a binary FST
 _SYMBOLS = "a symbol table declares"
 _BLANK = re.compile(rb"[ \t\r\n]")
 _MARK = re.compile(
@@ -34,7 +34,7 @@ _MARK = re.compile(
     + rb"|\s*\S{1,4096}[ \t\r]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t\r]*\n)*"
     rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t]+(?:[-+\d.][-+\d.eE]*|[Ii]nfinity|NaN|BadNumber)[ \t\r]*(?:\n|\Z)"
 )
-_END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
+_END = re.compile(rb"\n[ \t\r]*\n")  # an empty line, which ends an FST in text format
 
 
 def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple[str, Lattice | NinjaError]]:
@@ -84,7 +84,7 @@ def _machine(window: Window, offset: int, line: int, key: str, path: str | None)
     """
     if not window.content.startswith(MAGIC, window.at + offset):
         if not _BLANK.match(window.content, window.at + offset):
-            message = "neither an OpenFst image nor text follows the key; the rest of the archive is not read"
+            message = "the key is followed by neither a binary nor a text FST; the rest of the archive is not read"
             raise FormatError(message, path, key=key, byte=window.begin + window.at + offset)
         end = _end_of_text(window, offset, key, path)
         return _text(window.content[window.at + offset : end], line, key, path), end
@@ -94,13 +94,13 @@ def _machine(window: Window, offset: int, line: int, key: str, path: str | None)
             lattice, end = read_fst_at(window.content, window.at + offset, key, path)
         except FormatError as error:
             error.byte = None if error.byte is None else error.byte + window.begin
-            # If the message stays the same after the window has grown, the error is not due to the end of the window,
-            # unless it is about the number of symbols.
+            # If the message stays the same after the window has grown, the cause is not the end of the window, unless
+            # the message is about the number of symbols.
             if (message == str(error) and _SYMBOLS not in message) or not window.grow():
                 raise
             message = str(error)
         else:
-            if end < len(window.content) or not window.grow():  # an image without a state count extends to the end
+            if end < len(window.content) or not window.grow():  # a binary FST without a state count extends to the end
                 if isinstance(lattice, NinjaError) and lattice.byte is not None:
                     lattice.byte += window.begin
                 return lattice, end
@@ -127,15 +127,15 @@ def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | Ni
         # Kaldi's text FSTs are transducers with integer labels.
         options = FstTextOptions(acceptor=False, labels="ids")
         return read_fst_text(content, key, path, None, options, line=line)
-    except NinjaError as error:  # the next FST begins after the empty line
+    except NinjaError as error:  # the next FST can still be read, because it begins after the empty line
         return error
 
 
 @dataclass(frozen=True, slots=True)
 class FstArchiveWriteOptions(FstWriteOptions):
-    """Options for ``fst_entry``. Kaldi's tools expect FSTs with the arc type "standard"."""
+    """Options for writing Kaldi archives of FSTs. Kaldi's tools expect FSTs with the arc type "standard"."""
 
-    text: bool = False  # write text, as for ark,t: or a file name with .txt
+    text: bool = False  # whether to write text, which is also written for ark,t: and file names that end in .txt
 
 
 def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWriteOptions()) -> bytes:
@@ -177,7 +177,7 @@ def _weight(cost: float) -> str:
 
 
 def as_image(fst: Fst, key: str) -> bytes:
-    """Encode an FST as an entry of a binary archive: the key followed by an OpenFst image."""
+    """Encode an FST as an entry of a binary archive: the key, followed by the FST in OpenFst's binary format."""
     return key.encode("utf-8", "surrogateescape") + b" " + write_image(fst)
 
 

@@ -17,7 +17,8 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
 
     Args:
         stream: The archive.
-        on_error: Called with the error of a damaged matrix that can be skipped.  [default: raise the error]
+        on_error: Function that is called with the error of a damaged matrix, which is then skipped, if the next entry
+            can be found.  [default: raise the error]
 
     Raises:
         FormatError: The archive is damaged, and the next entry cannot be found.
@@ -29,7 +30,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
         try:
             matrix = reader.matrix()
         except FormatError as error:
-            if on_error is None or reader.binary or reader.place == begin:  # its end is known only in a text archive
+            if on_error is None or reader.binary or reader.place == begin:  # the end of a binary matrix is unknown
                 raise
             on_error(error)
         else:
@@ -37,7 +38,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
 
 
 def read_one(stream: Stream, key: str) -> Array:
-    """Read the matrix at the current position in a stream; `key` is used in messages."""
+    """Read the matrix at the current position in a stream; `key` is the key for error messages."""
     reader = ObjectReader(stream)
     reader.begin_entry(key)
     return reader.matrix()

@@ -37,7 +37,7 @@ _MARK = re.compile(
     + rb"\S+)"
     + COSTS
 )
-_CACHED = 2  # maximum number of parts of a file that is read only once
+_CACHED = 2  # maximum number of parts that are kept in memory; a file with more parts is read twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,9 @@ class NamedTextOptions:
     """Options for reading a text archive with words in place of ids."""
 
     words: Literal["auto", "names", "ids"] = "auto"  # auto: names if a word is <eps> or most words are not integers
-    keys: Literal["line", "first", "join"] = "line"  # key of several words: the line, first word, or all joined by _
+    keys: Literal["line", "first", "join"] = (
+        "line"  # from a key line, use the whole line, its first word, or all with _
+    )
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -90,7 +92,7 @@ def read_named_text(
 
 def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool]]:
     """Yield ``(lines, number of the first line, is last)`` for each group of complete entries."""
-    pending: list[bytes] = []  # lines of an incomplete entry
+    pending: list[bytes] = []  # lines of the last, incomplete entry
     first, tail = 1, b""
     for block in blocks:
         lines = block.split(b"\n")
@@ -111,7 +113,7 @@ def _lattices(
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     vocabulary = Vocabulary() if named else Vocabulary.of(words)
     for place, result in parse(archive.text(named), vocabulary, archive.path or "a text archive"):
-        # Numbers replace the keys for the parser, so that keys may be any text and occur twice.
+        # The parser sees numbers instead of keys, because keys may contain spaces and may occur twice.
         entry = int(place)
         key = archive.keys[entry]
         fault = archive.faults.get(entry)
@@ -145,7 +147,7 @@ class _Words:
         self._words = words
         self.number_of: dict[str, int] = {EPSILON_NAME: EPSILON}
         self.id: dict[bytes, bytes] = {}
-        self.names = self.integers = 0  # numbers of distinct words that are names, and that are integers
+        self.names = self.integers = 0  # number of distinct words that are names, or integers
 
     @property
     def named(self) -> bool:
@@ -165,14 +167,14 @@ class _Words:
             elif ends:
                 ends = False
             elif count >= 3 and fields[column := _column(fields, count)] not in id_of:
-                with suppress(NinjaError):  # reported when the lattices are read
+                with suppress(NinjaError):  # the error is reported when the lattices are read
                     self.new(fields, column, 0)
 
     def new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
         """Assign an id to a new word and return the id as text; the parser reports invalid words later."""
         name = fields[column]
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
-        if weight or len(fields) > 5:  # lattices do not have single weights
+        if weight or len(fields) > 5:  # an FST with single weights, not a lattice
             return b"?"
         word = Naming("", self.path, None, self.options.encoding).decoded(name, line)
         self.integers += name.isdigit()
@@ -200,7 +202,9 @@ class _Archive:
     def __init__(self, rows: list[bytes], first: int, last: bool, known: _Words) -> None:
         self.path = known.path
         self.keys: list[str] = []
-        self.faults: dict[int, NinjaError] = {}  # entry -> its first error, such as a word without an id
+        self.faults: dict[
+            int, NinjaError
+        ] = {}  # entry number -> first error in the entry, such as a word without an id
         self._rows = rows
         self._before = first - 1  # number of lines of the file before `rows`
         self._known = known

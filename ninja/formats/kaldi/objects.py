@@ -25,7 +25,7 @@ from ninja.files.stream import Place, Stream, open_stream
 from ninja.lattice import Array
 
 BINARY = b"\0B"
-ARRAYS = (b"FM ", b"DM ", b"CM ", b"CM2", b"CM3", b"FV ", b"DV ")  # marks of binary vectors and matrices
+ARRAYS = (b"FM ", b"DM ", b"CM ", b"CM2", b"CM3", b"FV ", b"DV ")  # first bytes of binary vectors and matrices
 BLANK = b" \t\n\r\f\v"
 CHUNK = 1 << 18  # number of bytes read at a time; the file may continue after the last object
 LONGEST_TOKEN = 1000  # bytes
@@ -34,14 +34,14 @@ DAMAGED = "the file is damaged; copy it again"
 _BLANK = re.compile(rb"[ \t\n\r\f\v]")
 _NO_BLANK = re.compile(rb"[^ \t\n\r\f\v]")
 Number = TypeVar("Number", int, float)
-_ITEM = np.dtype([("size", "i1"), ("value", "<i4")])  # element of a table of integers
+_ITEM = np.dtype([("size", "i1"), ("value", "<i4")])  # a binary integer, preceded by its size in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A number of unknown type."""
 
-    content: bytes  # 4 or 8 bytes if binary, else its digits
+    content: bytes  # the 4 or 8 bytes of a binary number, or the characters of a number in text
     binary: bool
 
     def integer(self) -> int | None:
@@ -89,7 +89,7 @@ class ObjectReader:
         self._stream = stream
         self._hint = hint
         self._buffer = bytearray()
-        self._at = 0  # offset in the buffer
+        self._at = 0  # offset of the next unparsed byte in the buffer
         self._before = begin  # offset of the buffer in the file
         self._ended = False
         self._counts_lines = not begin
@@ -229,7 +229,7 @@ class ObjectReader:
         return value
 
     def count(self, of: str) -> int:
-        """Read a count, which must be 0 or more; the error message describes the counted objects as `of`."""
+        """Read a count, which must not be negative; `of` names the counted objects in the error message."""
         place, value = self.place, self.integer()
         if value < 0:
             self.fail(f"the file declares {value} {of}", place)
@@ -305,7 +305,7 @@ class ObjectReader:
         self.fail(f"expected a vector or a matrix, found {mark!r}", place)
 
     def matrix(self) -> Array:
-        """Read a matrix as `array` does; text without line breaks is a single row."""
+        """Read a matrix [num_rows, num_columns]; see `array`. Text without line breaks is a single row."""
         self.skip_spaces()
         place, array = self.place, self.array()
         if array.ndim != 2 and self.binary:
@@ -313,7 +313,7 @@ class ObjectReader:
         return array if array.ndim == 2 else array[None] if array.size else array.reshape(0, 0)
 
     def take(self, size: int, what: str) -> bytes:
-        """Read `size` bytes; error messages describe the object as `what`."""
+        """Read `size` bytes; `what` names the object in error messages."""
         if not self._has(size):
             self.cut_short(what)
         self._at += size
@@ -381,7 +381,7 @@ class ObjectReader:
             self.cut_short(f"the numbers before {end.decode()}")
         content = bytes(self._buffer[self._at : stop])
         self._at = stop
-        return content.replace(b"_", b"?")  # numpy would accept "_" between digits
+        return content.replace(b"_", b"?")  # make "1_0" invalid, which numpy would accept as a number
 
     def _find(self, end: bytes) -> int:
         """Return the index of `end` in the buffer, reading as needed; -1 if the file does not contain it."""
@@ -395,7 +395,7 @@ class ObjectReader:
     def _end_of_word(self, longest: int) -> int:
         """Return the index in the buffer of the next whitespace, or of the end of the input if there is none.
 
-        At most the index that is `longest` + 1 bytes after the current position is returned.
+        The result is at most `longest` + 1 bytes after the current position.
         """
         searched = self._at
         while not (match := _BLANK.search(self._buffer, searched)):

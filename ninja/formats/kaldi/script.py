@@ -15,17 +15,17 @@ from ninja.formats.kaldi.archive import CHUNK, Vocabulary, fill
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 
-SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time at an offset from a script file
+SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time for a lattice at an offset in an archive
 
 
 class NonKaldiReader(Protocol):
-    """Reader for script file entries in other formats; its methods return None for Kaldi archives."""
+    """Reader for script file entries in non-Kaldi formats; its methods return None for Kaldi archives."""
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
         """Return a lattice from the most recently read file."""
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice from a new file, and take ownership of its stream unless the file is a Kaldi archive."""
+        """Return a lattice from a newly opened file; take ownership of its stream unless it is a Kaldi archive."""
 
     def close(self) -> None:
         """Close the last file."""
@@ -44,12 +44,12 @@ def script(
     Args:
         script: The script file.
         vocabulary: Function that returns the symbol table; it is called when the first Kaldi archive is read.
-        foreign: Reader for other formats; it is closed at the end.
+        foreign: Reader for non-Kaldi formats, which is closed at the end.
         permissive: Skip lattices that cannot be read.
-        guard: Registers each file that is read, to prevent an output from replacing it.
+        guard: Guard that registers each file that is read, so that no output replaces it.
     """
     entries: list[Entry] = []
-    position = size = 0  # byte offset in the script file, and number of bytes of lattices
+    position = size = 0  # byte offset in the script file; total size of the lattices in bytes
     with closing(_LastFile(script.name, vocabulary, foreign, guard)) as last_file:
         for number, line in rows(script):
             position += len(line) + 1
@@ -133,7 +133,7 @@ class _LastFile:
             if self._guard is not None:
                 self._guard.read(place.name, self._stream.identity)
             if place.offset == 0 and (lattice := self._foreign.first(self._stream, place, key)) is not None:
-                self._stream = None  # the other reader closes it
+                self._stream = None  # the reader for non-Kaldi formats closes the stream
                 return lattice
             self._reader = self._vocabulary().reader(place.path)
             self._path = place.path

@@ -1,6 +1,6 @@
 """Readers for Kaldi text tables, such as ``text``, ``utt2spk`` and ``segments``: lines with a key and fields.
 
-Fields are separated only at ASCII spaces, because some vocabularies contain words with Unicode spaces.
+Only ASCII whitespace separates fields, because some vocabularies contain words with Unicode spaces.
 
 Source: Kaldi, "Data preparation".
 """
@@ -17,7 +17,7 @@ from ninja.files.text import read_named
 Name = str | os.PathLike[str]
 Row = tuple[int, list[str]]  # line number and fields
 _JSON = re.compile(r'(?:\[ ?)?\{(?: ?"|$)|\[$')
-_COMMENT = ";;"  # marks comments in formats of NIST
+_COMMENT = ";;"  # prefix of comments in NIST formats
 _TRN_ID = re.compile(r"\(([^()]+)\)")
 _ID_MARK = re.compile(r"[0-9-]")
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")

@@ -15,7 +15,7 @@ from ninja.lattice import Array
 from ninja.lattice.lattice import frozen
 from ninja.lattice.transition_model import NO_PDF, TransitionModel
 
-MAX_PHONES = 1 << 26  # limit for phone ids; kernels store flags in the higher bits
+MAX_PHONES = 1 << 26  # upper bound of phone ids, because kernels store flags in the higher bits
 Topology = list[list[int]]  # destinations of the transitions of each state; the last state is final
 
 
@@ -68,7 +68,7 @@ def _model(reader: ObjectReader, path: str) -> TransitionModel:
             )
         states.append(entry[hmm_state])
     num_transitions = [len(state) for state in states]
-    if 1 + sum(num_transitions) != log_prob.size:  # checked before arrays of that size are allocated
+    if 1 + sum(num_transitions) != log_prob.size:  # check before allocating arrays with one element per transition
         message = f"there are {log_prob.size} probabilities, but there must be {1 + sum(num_transitions)}"
         reader.fail(f"{message}; the file is damaged", after)
     if not np.isfinite(log_prob[1:]).all() or (log_prob[1:] > 0).any():
@@ -80,7 +80,9 @@ def _model(reader: ObjectReader, path: str) -> TransitionModel:
     is_self_loop = to == hmm_state
     last = np.array([len(entry_of[phone]) - 1 for phone in table[:, 0].tolist()], np.int64)
 
-    def indexed(values: Array, dtype: npt.DTypeLike, unused: int) -> Array:  # transition ids begin at 1
+    def indexed(
+        values: Array, dtype: npt.DTypeLike, unused: int
+    ) -> Array:  # element 0 is unused, because transition ids begin at 1
         return frozen(np.concatenate([[unused], values]), dtype)
 
     log_prob[0] = 0.0
@@ -137,7 +139,7 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
     """Read the topology of each phone; the final state is the last one."""
     phones, entry_number = reader.integers(), reader.integers()
     place, num_entries = reader.place, reader.integer()
-    two_classes = num_entries == -1  # marks a topology with separate densities for self-loops
+    two_classes = num_entries == -1  # -1 means that self-loops have separate densities
     if two_classes:
         num_entries = reader.integer()
     if num_entries < 0:
@@ -147,7 +149,7 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
         entry: Topology = []
         for _ in range(reader.count("states")):
             for _ in range(2 if two_classes else 1):
-                reader.integer()  # density class, which is only used in training
+                reader.integer()  # skip the density class, which is used only in training
             to = []
             for _ in range(reader.count("transitions")):
                 to.append(reader.integer())

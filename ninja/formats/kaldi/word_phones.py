@@ -10,7 +10,7 @@ from ninja.errors import FormatError
 from ninja.files.stream import text_of
 from ninja.lattice.word_phones import KINDS, AlignLexicon, WordBoundary
 
-LARGEST_ID = 2**31 - 4  # kernels reserve larger ids
+LARGEST_ID = 2**31 - 4  # larger ids have special meanings in kernels
 
 
 def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:

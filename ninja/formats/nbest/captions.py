@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-# Netflix, Timed Text Style Guide: General Requirements and English (42 characters, two lines, 7 seconds, 20 characters
-# per second).
+# Source: Netflix, Timed Text Style Guide, General Requirements and English (42 characters, two lines, 7 seconds, 20
+# characters per second).
 LINE = 42  # maximum number of characters per line, unless a word is longer
 LINES = 2  # maximum number of lines of a caption
 LONGEST = 7.0  # maximum duration of a caption in seconds, unless a word is longer
-SHORTEST = 1.0  # minimum duration of a caption in seconds, if the next one begins late enough
+SHORTEST = 1.0  # minimum duration of a caption in seconds, if the next caption begins late enough
 SPEED = 20.0  # maximum number of characters per second, if the next caption begins late enough
 PAUSE = 1.0  # minimum duration of a pause that ends a caption, in seconds
 _SENTENCE_END = re.compile(r".*[.?!…。？！؟।][\"'”’»)\]]*", re.DOTALL)
@@ -37,9 +37,9 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
     (or semicolon, colon or dash) in its second half, if there is one. The end of a sentence does not end a caption if
     the next word begins within a second of the caption's start.
 
-    A caption is shown from the start of its first word to the end of its last word. If another caption follows, this
-    time is extended to a second per 20 characters (at least 1 and at most 7 seconds), but not beyond the start of the
-    next caption.
+    A caption is shown from the start of its first word to the end of its last word. If another caption follows, a
+    shorter time is extended to one second per 20 characters (at least 1 and at most 7 seconds), but not beyond the
+    start of the next caption.
 
     Args:
         words: The words.

@@ -20,10 +20,10 @@ _LARGEST_COLUMN = 1000
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """Options for reading columns: 0-based column indices of the log-probabilities (higher is better) used as costs."""
+    """Options for reading columns: the 0-based indices of the columns whose log-probabilities become costs."""
 
-    acoustic: int | None = 0  # column of the acoustic score, if any
-    graph: int | None = 1  # column of the graph score, if any
+    acoustic: int | None = 0  # index of the column with the acoustic score; None for an acoustic cost of 0
+    graph: int | None = 1  # index of the column with the graph score; None for a graph cost of 0
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
 
     def key_of(fields: list[str]) -> str:
         match = _KEY.fullmatch(fields[0]) if fields else None
-        return match[1] if match else key  # the line probably has the key of the previous line
+        return match[1] if match else key  # a line without a key probably belongs to the previous utterance
 
     for line, row in each_row(content, path, options.encoding, key_of=key_of):
         if isinstance(row, FormatError):
@@ -74,7 +74,9 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
         key = match[1] if match else ""
         try:
             if not bar or match is None or len(fields) < 2:
-                raise FormatError(f"expected utt-1, scores, a bar and words, found {row[:60]!r}", path, line=line)
+                raise FormatError(
+                    f"expected a key such as utt-1, scores, a bar and words, found {row[:60]!r}", path, line=line
+                )
             scores = [number(field, "a score", path, line, key) for field in fields[1:]]
             columns = columns or len(scores)
             if len(scores) != columns:

@@ -20,8 +20,8 @@ from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import EPSILON_NAME
 
 LAST_FRAME = 2**31 - 2
-# File, channel, start, duration, a word that is not a weight, and optionally a confidence. The start or the duration
-# has a decimal point.
+# A line with a file, a channel, a start, a duration, a word that is not a number and optionally a confidence. The start
+# or the duration has a decimal point.
 _MARK = re.compile(
     rb"\s*(?:;;[^\n]*\n\s*)*\S+[ \t]+\S+[ \t]+(?:\d*\.\d+[ \t]+[\d.]+|\d+[ \t]+\d*\.\d+(?![ \t]+\d+\s))"
     rb"[ \t]+(?!(?:[-+]|\d*\.\d|\d+[eE])[-+\d.eE]*\s*(?:\n|\Z))\S+(?:[ \t]+\S+)?[ \t\r]*(?:\n|\Z)"
@@ -34,7 +34,7 @@ class CtmOptions:
     """Options for reading a CTM file."""
 
     frame_shift: float = 0.01  # seconds per frame; times are rounded to frames
-    keys: Literal["file", "file-channel"] = "file"  # fields of the utterance id
+    keys: Literal["file", "file-channel"] = "file"  # fields that form the utterance id
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class _Word(NamedTuple):
     word: str
     confidence: float | None
     row: str
-    comments: tuple[str, ...]  # lines without a word that precede this line
+    comments: tuple[str, ...]  # lines without a word that directly precede this line
 
 
 def read_ctm(
@@ -97,7 +97,7 @@ def _lines(content: Pieces, path: str | None, options: CtmOptions, comments: lis
     key = ""
 
     def key_of(fields: list[str]) -> str:
-        return "-".join(fields[:parts]) if len(fields) >= parts else key  # probably as in the previous line
+        return "-".join(fields[:parts]) if len(fields) >= parts else key  # probably the key of the previous line
 
     for line, row in each_row(content, path, options.encoding, comment=_COMMENT, key_of=key_of):
         if isinstance(row, FormatError):

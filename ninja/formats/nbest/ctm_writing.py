@@ -17,9 +17,11 @@ from ninja.formats.textual import encoded
 from ninja.lattice.nbest import NBest
 
 CHANNEL = "1"
-UNKNOWN = "NA"  # an unknown confidence
+UNKNOWN = "NA"  # stands for an unknown confidence
 KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})
-_TO_WORD = re.compile(r"([ \t\v\f]*(?:[^ \t\v\f]+[ \t\v\f]+){4})[^ \t\v\f]+")  # four fields, and the word
+_TO_WORD = re.compile(
+    r"([ \t\v\f]*(?:[^ \t\v\f]+[ \t\v\f]+){4})[^ \t\v\f]+"
+)  # four fields and the spaces after them, and the word
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class CtmLine:
     """A line in a CTM file."""
 
     row: str
-    has_word: bool  # False for <eps>
-    comments: tuple[str, ...] = ()  # lines without a word that precede this line
+    has_word: bool  # False for <eps>, which represents silence
+    comments: tuple[str, ...] = ()  # lines without a word that directly precede this line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +40,7 @@ class CtmLines:
     name: str  # file name
     key: str
     lines: tuple[CtmLine, ...]
-    below: tuple[str, ...]  # comments below the last utterance
+    below: tuple[str, ...]  # comments below the last utterance of the file
     encoding: str
     format: str
 
@@ -101,10 +103,10 @@ class CtmEncoder:
         """Return the CTM lines from which an n-best list was read, with the new words in place of the old ones."""
         old = [line for line in lines.lines if line.has_word]
         fields = [split(line.row) for line in old]
-        now: list[list[str]] = [[line.row] for line in old]  # lines that replace each line with a word
-        before: list[str] = []  # lines before the first word
+        now: list[list[str]] = [[line.row] for line in old]  # for each old line with a word, the lines that replace it
+        before: list[str] = []  # new lines before the first old word
         timing = None
-        shift = 0  # number of words added so far
+        shift = 0  # number of words added minus number of words removed so far
         for begin, end, new in changed_words([row[4] for row in fields], words):
             if len(new) == end - begin:
                 for place, word in zip(range(begin, end), new, strict=True):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ninja.formats.hypotheses.alignment import changed_words
 
-_BLANK = " \t\r\n\v\f"  # other Unicode spaces are parts of words
+_BLANK = " \t\r\n\v\f"  # ASCII whitespace; other Unicode spaces are parts of words
 _NOTHING = r"(?!)"
 _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
 _TIME_TAG = re.compile(r"<((?:[0-9]{1,9}:)?[0-9]{1,2}:[0-9]{1,2}\.[0-9]{1,3})>")
@@ -17,7 +17,7 @@ _TIME_TAG = re.compile(r"<((?:[0-9]{1,9}:)?[0-9]{1,2}:[0-9]{1,2}\.[0-9]{1,3})>")
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """The markup in a format: the parts of a text that are not words."""
+    """The markup of a subtitle format: the parts of a text that are not words."""
 
     tags: str  # regular expression of tags, which players do not show
     escapes: bool = False  # whether the text may contain HTML character references
@@ -42,9 +42,9 @@ class Token:
     """A word in a text."""
 
     word: str
-    spans: tuple[tuple[int, int], ...]  # ranges of its characters; more than one if tags divide it
-    time: str | None = None  # last time tag before it
-    segment: int = 0  # number of time tags before it
+    spans: tuple[tuple[int, int], ...]  # character ranges of the word; more than one if tags divide the word
+    time: str | None = None  # last time tag before the word
+    segment: int = 0  # number of time tags before the word
 
 
 def tokens(text: str, markup: Markup) -> list[Token]:
@@ -61,7 +61,7 @@ def _tokens(text: str, markup: Markup) -> Iterator[Token]:
         begin, end = piece.span()
         if piece["tag"] is not None:
             if markup.times and (match := _TIME_TAG.fullmatch(piece[0])) is not None:
-                if spans:  # a time tag within a word begins a new word
+                if spans:  # a time tag within a word divides the word into two words
                     yield Token("".join(letters), tuple(spans), time, segment)
                     letters, spans = [], []
                 time, segment = match[1], segment + 1
@@ -90,13 +90,13 @@ def voice(text: str, markup: Markup) -> str | None:
 
 
 def escaped(word: str, markup: Markup) -> str:
-    """Escape a word as the format requires."""
+    """Replace ``&``, ``<`` and ``>`` in a word with character references if the format has such references."""
     if not markup.escapes:
         return word
     return word.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-Edit = tuple[int, int, str]  # start and end of a range of a text, and its replacement
+Edit = tuple[int, int, str]  # start and end of a character range, and the text that replaces it
 
 
 def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
         if begin < end:
             new_texts.update(dict.fromkeys(range(begin, end)))
             new_texts[begin] = written or None
-        else:  # insert after the previous word, or else before the first word
+        else:  # insert the new words after the previous word or, if there is none, before the first word
             place = max(begin - 1, 0)
             original = new_texts.get(place, _spelled(text, old[place]))
             new_texts[place] = " ".join(filter(None, [original, written] if begin else [written, original]))
@@ -127,7 +127,7 @@ def _spelled(text: str, token: Token) -> str:
 
 def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int, str | None]) -> Iterator[Edit]:
     """Yield the edits that replace the words of a text, in order."""
-    opens = True  # whether the edited text of the current line still has no word or tag
+    opens = True  # whether the edited line contains no word or tag so far
     at = 0
     for index, token in enumerate(old):
         (begin, end), *others = token.spans

@@ -18,15 +18,15 @@ from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
 from ninja.lattice.nbest import NBest
 
-TAGS = "words that players interpret as tags"  # message about a loss
+TAGS = "words that players interpret as tags"  # listed in messages about lost fields
 
 
 def cue_format(
     syntax: Syntax, about: str, mark: Callable[[bytes], object], extension: str, aliases: tuple[str, ...] = ()
 ) -> Format:
-    """Return the format of subtitles with a syntax.
+    """Create the format for subtitle files with a given syntax.
 
-    Its encoder replaces the words in files of the same format, and writes captions for other lists.
+    The encoder replaces the words in files that were read from this format, and writes captions for other lists.
     """
 
     def encoder(settings: WriteSettings) -> MixedEncoder:
@@ -42,7 +42,7 @@ def cue_format(
         mark=mark,
         results=True,
         read=Read(list_entries(partial(read_document, syntax=syntax)), CueOptions),
-        keeps=frozenset({"key", "times", "frame shift", "names", "fields"}),  # of rewritten files
+        keeps=frozenset({"key", "times", "frame shift", "names", "fields"}),  # fields that rewritten files keep
         write=Write(
             encoder=encoder, options=TimedOptions, also_lost=partial(lost_of_cues, syntax=syntax), restores=True
         ),
@@ -129,7 +129,10 @@ class CaptionEncoder:
 
 
 def lost_of_cues(nbest: NBest, settings: WriteSettings, syntax: Syntax) -> list[str]:
-    """Report words that players would hide, and fields that captions cannot store; rewritten files lose no fields."""
+    """Return loss messages: words that players would hide, and fields that captions cannot store.
+
+    Rewritten files lose no fields.
+    """
     words = spelled(nbest.hypotheses[0], settings.words, nbest.key)
     shown = tokens(escaped(" ".join(words), syntax.markup), syntax.markup)
     lost = [] if [token.word for token in shown] == words else [TAGS]

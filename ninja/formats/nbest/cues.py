@@ -31,8 +31,8 @@ _TIMES = re.compile(rb"[ \t]*(\S+)[ \t]+-->[ \t]*(\S+)(?:[ \t].*)?", re.DOTALL)
 class CueOptions:
     """Options for reading cues."""
 
-    order: Literal["rising", "any"] = "rising"  # any: a cue may begin before the previous cue
-    frame_shift: float = 0.001  # seconds per frame; times of words are rounded to frames
+    order: Literal["rising", "any"] = "rising"  # order of start times; any: a cue may begin before the previous cue
+    frame_shift: float = 0.001  # seconds per frame; word times are rounded to frames
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -45,10 +45,10 @@ class CueOptions:
 class Cue:
     """The position of a cue in its file."""
 
-    line: int  # line number of the times
-    head: bytes  # line with the times
-    times: tuple[bytes, bytes] | None  # start and end as in the file; None if the line has no times
-    text_line: int  # number of the first line of the text
+    line: int  # number of the line that contains the times
+    head: bytes  # line that contains the times
+    times: tuple[bytes, bytes] | None  # start and end as text; None if the line has no times
+    text_line: int  # line number of the first line of the text
     begin: int  # byte offset of the text
     end: int  # byte offset of the end of the text
 
@@ -64,9 +64,9 @@ class Syntax:
     markup: Markup
     scan: Scan
     header: bytes  # first bytes of a new file
-    cue: Callable[[int, int, int, Sequence[str]], str]  # (number, start and end in milliseconds, lines) -> new cue
+    cue: Callable[[int, int, int, Sequence[str]], str]  # (number, start in ms, end in ms, lines) -> encoded cue
     has_voices: bool = False  # whether cues may specify their speaker
-    is_ended_by_arrow: bool = False  # whether "-->" in a text ends it
+    is_ended_by_arrow: bool = False  # whether a line with "-->" ends the text of a cue
 
 
 def milliseconds(text: bytes) -> int:
