@@ -187,7 +187,9 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
         if isinstance(value, Tensor):
             bytes_left -= value.size * value.storage.itemsize
             if value.size > len(value.storage) or bytes_left < 0:
-                raise FormatError(f"{name} uses the same bytes repeatedly, so it is larger than its data")
+                raise FormatError(
+                    f"{name} has more elements than the file stores for it; save a contiguous copy of the tensor"
+                )
             return value.array()
         if isinstance(value, dict):
             return {key: convert(inner, f"{name}.{key}" if name else str(key)) for key, inner in value.items()}

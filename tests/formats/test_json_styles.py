@@ -221,7 +221,7 @@ def test_the_error_for_a_duplicate_key_suggests_group():
         lists(flat(("u", "a", -1), ("u", "b", -2)), nbest=None)
     with pytest.raises(FormatError, match="f:3, key 'u': the utterance occurs twice, with other utterances in between"):
         lists(flat(("u", "a", -1), ("v", "a", -1), ("u", "b", -2)), **FLAT)
-    with pytest.raises(OptionError, match="group=true requires the field with the key; set key"):
+    with pytest.raises(OptionError, match="group=true requires the name of the key field; set key=NAME"):
         ObjectFields(key=None, group=True)
 
 
@@ -296,7 +296,8 @@ def test_model_score_options_take_precedence_over_the_total_score():
 
 def test_a_missing_model_score_raises_format_error_with_its_name(folder):
     message = (
-        r"one model's score, but no 'lm_score'; specify the score to use \(score=…\), or set the missing one to none"
+        r"the score of one model, but no 'lm_score'; "
+        r"specify the score to use \(score=…\), or set the missing one to none"
     )
     with pytest.raises(FormatError, match=message):
         lists(ICEFALL, **ICEFALL_NAMES)

@@ -59,7 +59,7 @@ def keys(results):
         ('{"key": "v", "nbest": {}}', "f:2, key 'v': expected a list of hypotheses"),
         ('{"key": "v", "nbest": [{"text": "a", "score": "x"}]}', "f:2, key 'v': expected a number"),
         ('{"key": "v", "nbest": [{"text": "a", "score": NaN}]}', "f:2: not JSON: NaN is not a number"),
-        ('{"key": "v", "key": "w", "nbest": []}', "f:2: not JSON: an object has a field twice"),
+        ('{"key": "v", "key": "w", "nbest": []}', "f:2: not JSON: an object contains the same field twice"),
         ("[1]", "f:2, key '2': expected an object, found a list of 1 item"),
         (ROW % "u", "f:2, key 'u': the utterance occurs twice"),
         ("\udcff", "f:2: not UTF-8"),
@@ -89,7 +89,7 @@ def test_an_invalid_entry_of_a_json_document_affects_no_other():
     duplicate = read_entries(
         f'[{{"key": "u", "nbest": {row}}}, {{"key": "v", "nbest": [{{"a": 1, "a": 2}}]}}]'.encode(), "f"
     )
-    assert keys(duplicate) == ["u", "f: not JSON: an object has a field twice (object 2)"]
+    assert keys(duplicate) == ["u", "f: not JSON: an object contains the same field twice (object 2)"]
 
 
 @pytest.mark.parametrize(

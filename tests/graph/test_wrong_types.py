@@ -102,7 +102,7 @@ def test_arguments_that_are_not_decoded_words_are_refused(
 
 def test_arguments_that_are_not_nbest_lists_are_refused() -> None:
     for argument, kind in ((LATTICE, "a Lattice"), (("a", LATTICE), r"a \(key, lattice\) pair")):
-        with pytest.raises(OptionError, match=f"^expected an NBest, but got {kind}; lattice_nbest converts"):
+        with pytest.raises(OptionError, match=f"^expected an NBest, but got {kind}; use lattice_nbest to convert"):
             graph.nbest_lattice(argument)  # type: ignore[arg-type]
 
 

@@ -281,7 +281,12 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
         ("words", ["state", "c0 <LinearParams>"], None, "<LinearParams> is missing"),
         ("words", ["state", "c0 <LinearParams>"], torch.ones(2), "<LinearParams> is not a non-empty matrix"),
         ("words", ["state", "c0 <LinearParams>"], torch.ones(8, 6).half(), "is of type float16"),
-        ("words", ["state", "c0 <LinearParams>"], torch.ones(1, 1).expand(8, 6), "uses the same bytes repeatedly"),
+        (
+            "words",
+            ["state", "c0 <LinearParams>"],
+            torch.ones(1, 1).expand(8, 6),
+            "has more elements than the file stores for it",
+        ),
         ("words", ["state", "embedding"], None, "the word embeddings are missing"),
         ("words", ["state", "embedding"], torch.ones(7, 4), "7 embeddings for 8 words"),
         (

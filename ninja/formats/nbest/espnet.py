@@ -29,7 +29,7 @@ _TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.
 class EspnetOptions:
     """Options for reading ESPnet folders."""
 
-    units: Units = "text"  # file that contains the words
+    units: Units = "text"  # name of the file from which the words are read
     score_as: ScoreAs = "acoustic"  # type of cost that the score becomes
     encoding: str = "utf-8"
 

@@ -17,8 +17,8 @@ from ninja.formats.nbest.word_times import frames_of
 from ninja.lattice.lattice import checked_shift
 from ninja.lattice.nbest import Hypothesis, sentence
 
-Costs = tuple[float, float]  # graph and acoustic
-NAME = re.compile(r"[\w.-]{1,40}")  # names of fields that are suggested in messages
+Costs = tuple[float, float]  # graph cost and acoustic cost
+NAME = re.compile(r"[\w.-]{1,40}")  # field names that messages may suggest
 SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 
 
@@ -30,7 +30,7 @@ class ObjectFields:
     ``lm_score`` are present, unless the user also sets one of these.
     """
 
-    key: str | None = "key"  # utterance id; if None, objects are numbered, such as "3", or "2-3" in nested lists
+    key: str | None = "key"  # utterance id; if None, the ids are numbers such as "3", or "2-3" in nested lists
     nbest: str | None = "nbest"  # list of hypotheses; if None, each object is the only hypothesis
     text: str = "text"  # the sentence, or a list of its words
     score: str | None = SCORE  # combined score of all models
@@ -41,12 +41,12 @@ class ObjectFields:
     start: str = "start"
     end: str = "end"
     meaning: Literal["logprob", "cost"] = "logprob"  # logprob: higher scores are better; cost: lower scores are better
-    base: float = math.e  # base of the logarithms
+    base: float = math.e  # base of the logarithmic scores
     score_as: ScoreAs = "acoustic"  # type of cost that the combined score becomes
     missing_score: float | None = None  # score for hypotheses without a score  [default: raise an error]
-    skip: bool = False  # skip objects whose list is empty or missing, such as the turns of a system
-    group: bool = False  # consecutive objects with the same key form one list, for files with one hypothesis per line
-    join: bool = False  # an object has the parts of one hypothesis, such as Whisper's segments
+    skip: bool = False  # whether to skip objects whose list is empty or missing, such as the turns of a dialogue system
+    group: bool = False  # whether consecutive objects with the same key form one list (one hypothesis per line)
+    join: bool = False  # whether the items of a list are parts of a single hypothesis, such as Whisper's segments
     frame_shift: float = 0.01  # seconds per frame; times are rounded to frames
     encoding: str = "utf-8"
 
@@ -57,7 +57,7 @@ class ObjectFields:
         check_choice("meaning", self.meaning, "logprob", "cost")
         check_base(self.base)
         if self.group and self.key is None:
-            raise OptionError("group=true requires the field with the key; set key")
+            raise OptionError("group=true requires the name of the key field; set key=NAME")
 
     @property
     def scores(self) -> list[str]:
@@ -66,7 +66,7 @@ class ObjectFields:
 
     @property
     def models_apart(self) -> bool:
-        """Whether the separate scores of the two models are used if present; False if the user sets only `score`."""
+        """Whether separate acoustic and LM scores are used if present; False if the user sets only `score`."""
         return self.score in (None, SCORE) or (self.am_score, self.lm_score) != (AM_SCORE, LM_SCORE)
 
 
@@ -81,14 +81,14 @@ class ObjectPlace(NamedTuple):
     path: str | None
     key: str
     line: int | None
-    note_overlaps: Callable[[int], None] | None = None  # called with the number of words whose start was moved
+    note_overlaps: Callable[[int], None] | None = None  # function of the number of words whose start was moved
 
     def error(self, message: str) -> FormatError:
         """Return an error that contains this position."""
         return FormatError(message, self.path, key=self.key, line=self.line)
 
     def spoken(self, words: list[str], times: list[tuple[float, float]], frame_shift: float) -> Spoken:
-        """Return words with times in frames, given ``(start, end)`` in seconds for each word.
+        """Return words with times in frames, converted from the ``(start, end)`` of each word in seconds.
 
         Raises:
             FormatError: The times run backwards.
@@ -106,7 +106,7 @@ class Spoken(NamedTuple):
     """The words of a hypothesis, or of a part of a hypothesis."""
 
     words: list[str]
-    frames: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # first frame, and end frame, of each word
+    frames: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # start frames and end frames of the words
     times: Sequence[tuple[float, float]] = ()  # start and end of each word in seconds, not rounded
 
 
@@ -209,7 +209,7 @@ def _likely_score(entry: dict[str, Any]) -> str:
 
 
 def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs | None:
-    """Return ``(graph cost, acoustic cost)`` of a hypothesis, or None if it has no score."""
+    """Return ``(graph cost, acoustic cost)`` for a hypothesis, or None if it has no score."""
     both = _sum(entry, fields.score, fields, where)
     if not fields.models_apart:
         return None if both is None else costs(both, fields.score_as)
@@ -218,7 +218,7 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> C
         return None if both is None else costs(both, fields.score_as)
     if (acoustic is None and fields.am_score is not None) or (graph is None and fields.lm_score is not None):
         missing = fields.am_score if acoustic is None else fields.lm_score
-        message = f"a hypothesis has one model's score, but no {missing!r}"
+        message = f"a hypothesis has the score of one model, but no {missing!r}"
         raise where.error(f"{message}; specify the score to use (score=…), or set the missing one to none")
     return graph or 0.0, acoustic or 0.0
 
@@ -235,7 +235,7 @@ def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: 
 
 
 def _total(costs: Iterable[float], where: ObjectPlace) -> float:
-    total = sum(costs, start=0.0)  # math.fsum raises OverflowError for large sums
+    total = sum(costs, start=0.0)  # not math.fsum, which raises OverflowError for large sums
     if not math.isfinite(total):
         raise where.error("the sum of the scores overflows")
     return total

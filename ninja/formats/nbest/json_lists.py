@@ -10,10 +10,10 @@ optionally words with times in seconds: ``"words": [{"word": "a", "start": 0.1, 
 list of words. A hypothesis may also be a plain text, with its score in a separate list. For ESPnet, icefall,
 SpeechBrain and Whisper, whose field names are not fixed, options specify the names.
 
-An empty list is read as an empty sentence: the recogniser output no words.
+An empty list is read as an empty sentence, because the recogniser found no words.
 
-Other fields are kept for the JSON writer (``json_records``). A combined score is ignored if there are separate scores
-of the models. Times are ignored unless all words of all hypotheses in the list have times.
+Other fields are kept for the JSON writer (``json_records``). A combined score is ignored if the acoustic and the
+language model have separate scores. Times are ignored unless all words of all hypotheses in the list have times.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ninja.lattice.lattice import ListRecord, joined_records
 from ninja.lattice.nbest import Hypothesis, NBest, with_silence
 
 Constant = Callable[[str], float]
-Object = tuple[str, Any, int | None]  # name for messages; object, (key, list), or error; line number
+Object = tuple[str, Any, int | None]  # name for messages; an object, a pair (key, list) or an error; line number
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _List:
     key: str
     hypotheses: list[Hypothesis]
     line: int | None
-    is_pair: bool  # whether it comes from an object that maps keys to lists
+    is_pair: bool  # whether the list comes from an object that maps keys to lists
     record: ListRecord | None = None
 
     def nbest(self, fields: ObjectFields) -> NBest:
@@ -62,7 +62,7 @@ class _List:
         return with_silence(NBest(self.key, tuple(hypotheses), shift, self.record))
 
 
-_Keyed = tuple[str | None, _List | FormatError | None]  # key, or None if unknown; list, error, or None to skip it
+_Keyed = tuple[str | None, _List | FormatError | None]  # key, or None if unknown; list, error, or None if skipped
 
 
 def read_lists(
@@ -84,7 +84,7 @@ def read_lists(
         is_empty = False
         if isinstance(item, FormatError):
             if fields.group and key is not None:
-                keys.add(key)  # later objects of this key would be a part of its list
+                keys.add(key)  # a later object with this key is an error, because it would belong to the same list
             yield item
         elif item.key in keys:
             hint = ""
@@ -106,7 +106,7 @@ def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
     try:
         ahead.extend(islice(entries, 1))
         ahead.extend(islice(entries, 1))
-    except NinjaError as error:  # the entries before it are valid
+    except NinjaError as error:  # the entries before the error are valid
         return ahead, error
     return ahead, None
 
@@ -152,7 +152,7 @@ def _grouped(items: Iterable[_Keyed]) -> Iterator[_Keyed]:
     current: _List | None = None
     failed_key: str | None = None
     for key, item in items:
-        if key is None or item is None:  # the list is unknown or skipped
+        if key is None or item is None:  # an object with an unknown key, or a skipped object
             yield key, item
             continue
         if key == failed_key:
@@ -175,7 +175,7 @@ def _grouped(items: Iterable[_Keyed]) -> Iterator[_Keyed]:
 
 def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
     """Return the key of an object."""
-    if isinstance(entry, tuple):  # a key and its list
+    if isinstance(entry, tuple):  # a pair of a key and a list
         key: str = entry[0]
         return key
     if not isinstance(entry, dict):
@@ -204,13 +204,13 @@ def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _List | None:
 def no_document(
     head: bytes, path: str | None = None, encoding: str = "utf-8", constant: Constant | None = None
 ) -> ValueError | None:
-    """Return an error if the first lines show that a file is not a single JSON document, else None; see ``loaded``."""
+    """Return an error if the first lines show that a file is not a single JSON document; otherwise, return None."""
     if head.lstrip()[:1] == b"[" or b"\n" not in head.strip():
         return None
     try:
         text = decoded(head, path, encoding=encoding)
         loaded(text, constant)
-    except json.JSONDecodeError as error:  # an error at the end may be caused by missing lines
+    except json.JSONDecodeError as error:  # an error at the end does not count: the document may continue
         return error if error.pos < len(text.rstrip(" \t\r\n")) else None
     except ValueError as error:
         return error
@@ -250,12 +250,12 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the object or the error of each line in JSON lines; if no line is an object, raise an error.
+    """Yield the object or the error of each line in JSON lines.
 
-    The error that is raised is the error of the first invalid line. If no line is invalid, or if the document cannot be
-    decoded, it is the error for the whole document (`error`).
+    If no line is an object, raise the error of the first invalid line. If no line is invalid, or if the document cannot
+    be decoded, raise the error for the whole document (`error`).
     """
-    pending: list[Object] | None = []  # lines before the first object
+    pending: list[Object] | None = []  # errors of the lines before the first object; then None
     number = 0
     for line, row in each_row(content, path, fields.encoding, marked=True):
         entry: Any = row
@@ -268,12 +268,12 @@ def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: Val
             except ValueError as bad:
                 entry = FormatError(f"not JSON: {str(bad)[:80]}", path, line=line)
             else:
-                # The lines of an object that spans several lines are indented.
+                # An indented line is probably a part of an object that spans several lines.
                 parsed = isinstance(entry, dict) and row[0] == "{"
                 if doubled:
                     entry = FormatError(f"not JSON: {TWICE}", path, line=line)
         elif not isinstance(error, FormatError):
-            error = FormatError(row.message, path)  # the document cannot be decoded either
+            error = FormatError(row.message, path)  # the document as a whole cannot be decoded either
         number += 1
         if pending is None:
             yield str(number), entry, line
@@ -289,7 +289,7 @@ def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: Val
         raise bad_lines[0] if bad_lines else FormatError(f"not JSON: {str(error)[:80]}", path) from error
 
 
-TWICE = "an object has a field twice"
+TWICE = "an object contains the same field twice"
 
 
 class _Doubled(dict[str, Any]):

@@ -19,8 +19,8 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 
 UNSCALED = ListOptions()
-CONFIDENCE = "confidence"  # field of a word
-KEY = "key"  # default field of the utterance id
+CONFIDENCE = "confidence"  # name of a word's field
+KEY = "key"  # default name of the field with the utterance id
 
 
 def record_of(
@@ -28,8 +28,8 @@ def record_of(
 ) -> ListRecord | None:
     """Return a record with the fields of a JSON object for the writer, or None if the writer needs no record.
 
-    The writer needs a record if the object has fields without an equivalent in a lattice, or if fields of the file have
-    other names or meanings than by default.
+    The writer needs a record if the object has fields without an equivalent in a lattice, or if the names or meanings
+    of the fields in the file differ from the defaults.
 
     Args:
         entry: The object; an empty mapping if the list of hypotheses is not part of an object.
@@ -43,7 +43,7 @@ def record_of(
         utterance = {name: None if name == fields.nbest else value for name, value in entry.items()}
         texts = entry.get(fields.nbest)
         if isinstance(texts, list) and not any(isinstance(value, dict) for value in texts):
-            for name in fields.scores:  # scores from separate lists become fields of hypotheses
+            for name in fields.scores:  # scores in separate lists became fields of the hypotheses
                 if isinstance(utterance.get(name), list):
                     del utterance[name]
     records: dict[str, Mapping[str, Any]] = {}
@@ -138,7 +138,7 @@ def _plain(hypothesis: Hypothesis, names: list[str], nbest: NBest, layout: Objec
 
 
 def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: ObjectFields) -> None:
-    """Set a score; if it is a sum of fields, change only the first one."""
+    """Set a score; if the score is a sum of several fields, change only the first of these fields."""
     if names is None:
         return
     first, *others = parts(names)
@@ -147,5 +147,5 @@ def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: Ob
 
 
 def _with_key(entry: dict[str, Any], name: str, key: str) -> dict[str, Any]:
-    """Set the field `name` of an object to an utterance id, unless it already has this id; a new field comes first."""
+    """Set the field `name` of an object to an utterance id unless it already has this value; put a new field first."""
     return entry if str(entry.get(name)) == key else ({} if name in entry else {name: key}) | entry | {name: key}

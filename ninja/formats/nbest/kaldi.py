@@ -25,8 +25,8 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 Integers = npt.NDArray[np.int32]
-_IMAGE_HEAD = 8192  # number of bytes that contain the start of the first lattice of a binary archive
-_LISTS = "an archive of n-best lists"  # name in messages for an archive without a file name
+_IMAGE_HEAD = 8192  # number of bytes that certainly contain the start of the first lattice in a binary archive
+_LISTS = "an archive of n-best lists"  # name of an archive without a file name in messages
 _KEY = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
 
 
@@ -141,7 +141,7 @@ def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str 
 
 
 class _Line:
-    """A linear lattice under construction; costs and labels of arcs without a word are added to the next word."""
+    """A linear lattice that is being read; costs and labels of arcs without a word are added to the next word."""
 
     def __init__(self, *, has_labels: bool | None = None, line: int | None = None) -> None:
         self.line, self.done, self.has_labels = line, False, has_labels
@@ -153,7 +153,7 @@ class _Line:
             [],
             [],
             [],
-        )  # costs and labels of arcs without a word
+        )  # costs and labels of arcs without a word, which are added to the next word
 
     def arc(self, word: str | int, graph: float, acoustic: float, labels: list[int]) -> None:
         self._add(graph, acoustic, labels)
@@ -162,7 +162,7 @@ class _Line:
             self._assign_pending()
 
     def hypothesis(self, graph: float, acoustic: float, labels: list[int]) -> Hypothesis:
-        """Return the hypothesis of the lattice, given the costs and labels of the final state."""
+        """Return the hypothesis after the final state, whose costs and labels are the arguments, was read."""
         self.done = True
         self._add(graph, acoustic, labels)
         self._assign_pending()
@@ -224,7 +224,7 @@ def _spells_names(head: bytes) -> bool:
     if MAGIC in head[:_IMAGE_HEAD]:
         return False
     results = [result for _, result in parse(head, Vocabulary(), _LISTS)]
-    complete = results[:-1]  # the last one may be incomplete
+    complete = results[:-1]  # the last lattice may be incomplete
     return any(isinstance(result, NinjaError) and not isinstance(result, LatticeError) for result in complete)
 
 
@@ -250,7 +250,7 @@ def _of_archive(content: Content) -> Iterator[Lattice]:
 class KaldiListOptions(ListOptions):
     """Options for writing an archive of linear lattices."""
 
-    text: bool = False  # write text, as for ark,t: or a file name with .txt
+    text: bool = False  # whether to write text, which is also written for ark,t: and file names that end in .txt
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:

@@ -21,9 +21,9 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
     """Create a lattice with one path for each hypothesis in a list; the path has the costs of its hypothesis.
 
     Hypotheses share arcs as long as their words, costs, times and labels are equal; equal hypotheses share a path. Gaps
-    between words become arcs without a word. The states in which hypotheses end are in the order of the list, so that
-    the first of several hypotheses with equal costs is the best; for this, a hypothesis that is a prefix of an earlier
-    one ends with an arc without a word. Costs are rounded to single precision.
+    between words become arcs without a word. The final states are in the order of the list. The first of several
+    hypotheses with equal costs is therefore the best path. To keep this order, a hypothesis that is a prefix of an
+    earlier hypothesis ends with an arc without a word. Costs are rounded to single precision.
 
     Args:
         nbest: The list.
@@ -39,16 +39,16 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
 
 
 def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, path: str | None = None) -> list[Lattice]:
-    """Convert several lists to lattices that share a symbol table, as ``nbest_lattice`` does."""
+    """Convert several n-best lists to lattices that share a symbol table; see ``nbest_lattice``."""
     check_words(words)
     for nbest in lists:
         if not isinstance(nbest, NBest):
-            raise OptionError(f"expected an NBest, but got {kind_of(nbest)}; lattice_nbest converts a lattice to one")
+            raise OptionError(f"expected an NBest, but got {kind_of(nbest)}; use lattice_nbest to convert a lattice")
     if words is None or words.grows:
         used = dict.fromkeys(word for nbest in lists for item in nbest.hypotheses for word in item.words)
         names = [word for word in used if isinstance(word, str)]
         if used and not names:
-            words = None  # ids
+            words = None  # the lists contain ids, for which a growing table has no words
         elif words is None:
             words = SymbolTable.from_words([EPSILON_NAME, *(word for word in names if word != EPSILON_NAME)])
     return [_lattice(nbest, words, path) for nbest in lists]
@@ -67,7 +67,7 @@ def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> ListL
 
 
 class _Trie:
-    """A lattice under construction; states are numbered in the order of creation."""
+    """A lattice that is being created as a prefix tree; states are numbered in the order of creation."""
 
     def __init__(self, key: str, path: str | None) -> None:
         self.key, self.path = key, path
@@ -95,8 +95,8 @@ class _Trie:
             at = self._step(at, word, end, self._costs(hypothesis, index), labels[index])
         last = (*self._costs(hypothesis, len(ids)), labels[-1])
         if self.below[at] if at not in self.finals else self.finals[at] != last:
-            # A prefix of an earlier hypothesis, or the same words with other costs, ends in a new state: hypotheses of
-            # equal cost are ordered by these states.
+            # A prefix of an earlier hypothesis, or the same words with other costs, ends in a new state, because the
+            # numbers of the final states determine the order of hypotheses with equal costs.
             at = self._step(at, EPSILON, self.time[at], (0.0, 0.0), (), final=last)
         self.finals[at] = last
 
@@ -182,10 +182,10 @@ def _ids(hypothesis: Hypothesis, words: SymbolTable | None, key: str, path: str 
 def list_entries(
     read: Callable[[Content, Any], Iterable[NBest | NinjaError]],
 ) -> Callable[[Content, SymbolTable | None, Any], Iterator[Entry]]:
-    """Convert a function that reads n-best lists from a file to a function that yields their lattices.
+    """Convert a function that reads n-best lists from a file to a function that yields lattices.
 
     Args:
-        read: Function of the file and the options of the format; it returns the lists, or their errors.
+        read: Function of the file and the options of the format that returns the n-best lists, or their errors.
     """
 
     def entries(content: Content, words: SymbolTable | None, options: Any) -> Iterator[Entry]:

@@ -67,7 +67,7 @@ def read_nemo(
     count = len(keys) if keys is not None else -(-num_lines // beam)
     hypotheses = _hypotheses(again(), path, score_as, encoding)
     if num_lines != beam * count or not count:
-        for _ in hypotheses:  # raises the error of a bad line, if any
+        for _ in hypotheses:  # if a line is invalid, its error is raised instead of the error below
             pass
         expected = f"{counted(count, 'utterance')} with {counted(beam, 'line')} each"
         message = f"there are {counted(num_lines, 'line')}, but {expected}; check the manifest and the beam"
@@ -144,8 +144,8 @@ def check_score_as(score_as: str) -> None:
 class NemoOptions:
     """Options for reading NeMo beams."""
 
-    manifest: str | None = None  # file with the utterances in order
-    field: str = "audio_filepath"  # field of the manifest with the utterance id
+    manifest: str | None = None  # manifest that lists the utterances in the order of the beams
+    field: str = "audio_filepath"  # manifest field with the utterance id
     beam: int | None = None  # number of lines per utterance, if there is no manifest
     score_as: ScoreAs = "acoustic"  # type of cost that the score becomes
     encoding: str = "utf-8"
@@ -164,7 +164,7 @@ class NemoOptions:
             message = (
                 "NeMo's files do not mark where an utterance ends; specify --from nemo:manifest=FILE or nemo:beam=N"
             )
-            raise FormatError(message, path)  # not an OptionError, because the .tsv file may have another format
+            raise FormatError(message, path)  # not an OptionError, because the .tsv file may be in a different format
         again = content.readings()
         if self.manifest is not None:
             objects = read_manifest(content_of(self.manifest), self.field, self.manifest)
@@ -200,7 +200,7 @@ class _Encoder:
         """Encode an n-best list as lines of a NeMo beams file.
 
         Raises:
-            LatticeError: The number of hypotheses differs from that of earlier lists.
+            LatticeError: The number of hypotheses differs from the number in earlier lists.
         """
         length = len(nbest.hypotheses)
         if self._beam and length != self._beam:

@@ -31,7 +31,9 @@ _LOG = rb"(?:" + _SCORE + rb"|-inf(?:inity)?)"
 _SCORES = re.compile(_LOG + rb"\s+" + _LOG + rb"\s+(\d{1,9})(?=\s|\Z)", re.IGNORECASE)
 _NUMBER = re.compile(_SCORE)
 _PART = re.compile(r"[^\W_]+")
-_SIGNED = re.compile(rb"\S*[-+.]|\S+\s+\S*[-+.]")  # one of the first two numbers is not a state id
+_SIGNED = re.compile(
+    rb"\S*[-+.]|\S+\s+\S*[-+.]"
+)  # the first or second number has a sign or a decimal point, so it is a score, not a state id
 _TOKEN = ("(", "st:", "et:", "g:", "a:", ")")
 _STATE = re.compile(r".+-[0-9]")
 _IMPOSSIBLE = re.compile(r"-inf(inity)?", re.IGNORECASE)
@@ -45,7 +47,7 @@ class SrilmOptions:
 
     frame_shift: float = 0.01  # seconds per frame; times in NBestList2.0 are rounded to frames
     encoding: str = "utf-8"
-    silent: frozenset[str] = SILENT  # words that are dropped
+    silent: frozenset[str] = SILENT  # words that are dropped; their costs are kept
 
     def __post_init__(self) -> None:
         checked_shift(self.frame_shift)
@@ -104,7 +106,7 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
 class SrilmWriteOptions(ListOptions):
     """Options for ``write_srilm``."""
 
-    variant: Variant = "scores"  # the header; "scores" is the format without a header
+    variant: Variant = "scores"  # header of the file; "scores" is the variant without a header
 
     def __post_init__(self) -> None:
         super(SrilmWriteOptions, self).__post_init__()
@@ -163,7 +165,7 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothe
 
 
 def _most_counted(words: Sequence[str]) -> int:
-    """Return the largest number of words that SRILM can count if it counts each part of a multiword as a word."""
+    """Return the largest word count that SRILM could write, which counts each part of a multiword as a word."""
     return sum(max(1, len(_PART.findall(word))) for word in words)
 
 
@@ -205,7 +207,7 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
         if (body[0], *body[1::2]) != _TOKEN:
             raise FormatError(f"expected ( st: … et: … g: … a: … ) after {word!r}", path, key=key, line=line)
         start, stop, lm, am = (number(text, f"a number after {word!r}", path, line, key) for text in body[2::2])
-        # Whether the entry is a phone or a state of the previous word; in Decipher, states may end after their words.
+        # The entry may be a phone or a state of the previous word. In Decipher's output, states may end after the word.
         is_part = start <= until or (is_part and _STATE.fullmatch(word) is not None)
         if is_part:
             continue
@@ -218,7 +220,9 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
                 line=line,
             )
         begin = max(round(first), ends[-1] if ends else 0)
-        end = max(round(last) + 1, begin)  # the time in the file is the start of the last frame
+        end = max(
+            round(last) + 1, begin
+        )  # add a frame, because the end time in the file is the start of the last frame
         words.append(word)
         begins.append(begin)
         ends.append(end)
@@ -244,7 +248,7 @@ def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
             raise LatticeError(message, key=nbest.key)
         return f"({_bytelogs(hypothesis.acoustic_cost + hypothesis.graph_cost)})"
     shift = nbest.frame_shift or SrilmOptions().frame_shift
-    digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two digits, for frames of 0.01 s
+    digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two decimal places, for frames of 0.01 s
     begins, ends = _with_durations(hypothesis.begin, hypothesis.end)
     fields, total = [], 0
     for index, name in enumerate(names):
@@ -256,7 +260,7 @@ def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
 
 
 def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return ``(starts, ends)`` of words after extending each word to at least one frame, without overlaps.
+    """Return ``(starts, ends)`` of words in frames, after extending each word to at least one frame without overlaps.
 
     If two words began at the same time, readers would interpret the second one as a phone. A word of duration 0
     gets a frame from the next word or, if the next word has no frame to spare, from the preceding words.
@@ -323,7 +327,7 @@ def _stored_fields(keeps: frozenset[Field], options: SrilmWriteOptions) -> froze
 
 
 def _also_lost(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report losses: silent words, times of words of duration 0, and graph costs of sentence ends."""
+    """Return loss messages about silent words, times of words of duration 0, and graph costs of sentence ends."""
     lost = [] if SILENT.isdisjoint(used_names(nbest, settings.words)) else [SILENCES]
     if settings.options.variant == SECOND:
         for hypothesis in nbest.hypotheses:

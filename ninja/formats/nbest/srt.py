@@ -27,7 +27,7 @@ def scan_srt(content: bytes, path: str | None) -> Iterator[Cue | FormatError]:
     lines = content.splitlines(keepends=True)
     begins = line_begins(lines)
     arrows = [place for place, line in enumerate(lines) if ARROW in line]
-    heads = []  # the first line of each cue
+    heads = []  # index of the first line of each cue
     for place, before in zip(arrows, [-1, *arrows], strict=False):
         heads.append(place - 1 if place - 1 > before and _NUMBER.fullmatch(lines[place - 1]) else place)
     heads.append(len(lines))

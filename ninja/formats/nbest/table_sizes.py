@@ -9,12 +9,12 @@ import numpy as np
 
 from ninja.errors import FormatError
 
-MOST_VALUES = 16  # maximum number of values of a column per byte of the file
-LEAST_VALUES = 1_000_000  # number of values of a column that is allowed for any file
-# maximum number of bytes of strings in memory per byte of the file, for the rows that are read at once
+MOST_VALUES = 16  # maximum number of values in a column per byte of the file
+LEAST_VALUES = 1_000_000  # number of values in a column that is always allowed, even for a small file
+# Maximum number of bytes in memory per byte of the file, for the rows of a batch.
 MOST_BYTES = 100
-LEAST_BYTES = 1 << 24  # number of bytes that is allowed for any file
-AHEAD = 16  # number of batches whose size is computed at once
+LEAST_BYTES = 1 << 24  # number of bytes in memory that is always allowed, even for a small file
+AHEAD = 16  # number of batches whose sizes are computed together
 
 
 def check_parquet(metadata: Any, size: int, path: str | None) -> None:
@@ -51,7 +51,7 @@ def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> It
     """
     table = file()
     columns = [table.metadata.schema.column(number).path for number in range(table.metadata.num_columns)]
-    encoded = file(read_dictionary=columns)  # a string that occurs in many rows is in memory once
+    encoded = file(read_dictionary=columns)  # keeps a string in memory once, even if it occurs in many rows
     encoded_batches = encoded.iter_batches(AHEAD * num_rows)
     batches = table.iter_batches(num_rows)
     num_checked = num_read = 0
@@ -92,7 +92,7 @@ def _check(place: str, num_values: int, num_bytes: int, size: int, path: str | N
 
 
 def _leaves(array: Any) -> Iterator[Any]:
-    """Yield the innermost arrays of values within nested lists and structs."""
+    """Yield the innermost arrays in nested lists and structs."""
     import pyarrow
 
     stack = [array]

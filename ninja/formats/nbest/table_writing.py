@@ -13,8 +13,8 @@ from ninja.formats.nbest.json_records import objects_of
 from ninja.lattice.nbest import NBest
 from ninja.libraries import needed_for
 
-GROUP = 1 << 25  # number of bytes after which a row group is written, ...
-GROUP_ROWS = 1 << 12  # ... or number of rows, if that is reached first
+GROUP = 1 << 25  # a row group is written when it reaches this number of bytes ...
+GROUP_ROWS = 1 << 12  # ... or this number of rows
 KEPT: frozenset[Field] = frozenset(
     {"key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names", "fields"}
 )
@@ -25,7 +25,7 @@ class TableRow:
     """The row of a Parquet table from which a list was read; it is rewritten with the new list."""
 
     name: str  # file name
-    row: Any  # record batch of one row
+    row: Any  # pyarrow.RecordBatch with one row
     columns: ObjectFields  # names of the columns
     format: str
 
@@ -113,7 +113,7 @@ class TableEncoder:
 
     def _changed_row(self, nbest: NBest, origin: TableRow) -> Any:
         row, columns = origin.row, origin.columns
-        if columns.nbest is None:  # a row is a hypothesis
+        if columns.nbest is None:  # each row contains a single hypothesis
             nbest = replace(nbest, hypotheses=nbest.hypotheses[:1])
         (entry,) = objects_of(nbest, self._settings.words, self._settings.options)
         values = {columns.words: None, **entry}  # the words of the old text are not valid for the new text
@@ -137,7 +137,7 @@ class TableEncoder:
         else:
             values[columns.nbest] = [entry[columns.text] for entry in listed]
             values.update({name: [entry.get(name) for entry in listed] for name in columns.scores if name in names})
-        if columns.text in names:  # the text of the best hypothesis, or a reference
+        if columns.text in names:  # the column contains the text of the best hypothesis, or a reference transcript
             (text,), (old,) = row.column(columns.text).to_pylist(), row.column(columns.nbest).to_pylist()
             first = None if not old else old[0].get(columns.text) if isinstance(old[0], dict) else old[0]
             values[columns.text] = listed[0][columns.text] if text == first else text
@@ -150,7 +150,7 @@ def _changing(columns: ObjectFields) -> set[str]:
 
 
 def lost_of_table(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report the fields that a table cannot store: fields of other formats, and costs without a column."""
+    """Return the names of the fields that a table cannot store: fields of other formats, and costs without a column."""
     row = row_of(nbest)
     if row is None:
         return [FIELDS["fields"]] if nbest.record is not None and nbest.record.others else []

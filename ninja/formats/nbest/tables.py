@@ -34,13 +34,13 @@ from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import NBest
 from ninja.libraries import needed_for
 
-PARQUET = b"PAR1\x15"  # magic number, and the first byte of a page or of the footer
-KEYS = ("key", "id", "utt_id", "utt", "utterance_id", "audio_id", "segment_id")  # columns of ids
+PARQUET = b"PAR1\x15"  # magic number, followed by the first byte of a page or of the footer
+KEYS = ("key", "id", "utt_id", "utt", "utterance_id", "audio_id", "segment_id")  # names of columns with utterance ids
 NBESTS = ("nbest", "hyps", "hypotheses")
 TEXTS = ("text", "pred_text", "transcription", "transcript", "hypothesis", "sentence")
 DEFAULT = ObjectFields()
-ROWS = 64  # number of rows read at a time; decoded rows may be far larger than encoded ones
-_LATTICES = "arc_begin"  # a column of the native format
+ROWS = 64  # number of rows read at a time; small, because decoded rows may be much larger than encoded rows
+_LATTICES = "arc_begin"  # a column that shows that a table contains lattices in the native format
 
 
 def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NBest | FormatError]:
@@ -127,11 +127,11 @@ def _columns(names: list[str], options: ObjectFields, path: str | None) -> Objec
     if columns.nbest is None and columns.text == DEFAULT.text:
         columns = replace(columns, text=next((name for name in TEXTS if name in names), columns.text))
     if columns.nbest is None and columns.missing_score is None and not columns.group:
-        columns = replace(columns, missing_score=0.0)  # for the only hypothesis of a row
+        columns = replace(columns, missing_score=0.0)  # a row with a single hypothesis needs no score
     named = [columns.key, columns.nbest or columns.text]
     if (missing := next((name for name in named if name is not None and name not in names), None)) is not None:
         shown = ", ".join(repr(name[:20]) for name in names[:8])
-        advice = "name the columns of ids and of n-best lists or texts: --from parquet:key=NAME,nbest=NAME or text=NAME"
+        advice = "specify the columns with --from parquet:key=NAME,nbest=NAME (or text=NAME instead of nbest=NAME)"
         raise FormatError(f"the table has no column {missing!r} (columns: {shown or 'none'}); {advice}", path)
     return columns
 

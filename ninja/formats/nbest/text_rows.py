@@ -12,7 +12,7 @@ from ninja.errors import FormatError
 from ninja.files.stream import without_mark
 from ninja.formats.content import Pieces, check_encoding, cut_short, numbered_lines, unended_line
 
-# Unicode spaces are parts of words in some vocabularies.
+# Only ASCII whitespace separates words, because some vocabularies contain words with Unicode spaces.
 _BLANKS = re.compile(r"[ \t\r\n\v\f]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 LONGEST_NUMBER = 400
@@ -50,9 +50,9 @@ def each_row(
     marked: bool = False,
     key_of: Callable[[list[str]], str] | None = None,
 ) -> Iterator[tuple[int, str | FormatError]]:
-    """Yield the lines of a file as ``rows`` does, but yield errors instead of raising them.
+    """Yield ``(line number, line or error)`` for each line in a file; unlike ``rows``, do not raise the errors.
 
-    If the last line is incomplete, ``key_of`` is called with its complete fields to obtain the key for the error.
+    If the last line is incomplete, the key of its error is ``key_of(complete fields of the line)``.
     """
     check_encoding(encoding)
     for line, row, ends in numbered_lines(content):
@@ -98,7 +98,7 @@ class Block(Generic[T]):
 
     key: str
     items: list[T] = field(default_factory=list)
-    error: FormatError | None = None  # error of the first invalid line
+    error: FormatError | None = None  # error of the first invalid line, if any
 
     def add_error(self, error: FormatError) -> None:
         """Set the error of this utterance, unless it already has one."""
@@ -114,7 +114,7 @@ def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
     """
     keys: set[str] = set()
     last: Block[T] | None = None
-    stray: list[Block[T]] = []  # errors since the last valid line, by key
+    stray: list[Block[T]] = []  # invalid lines since the last valid line; adjacent lines with the same key form a block
     for key, line, item in lines:
         if last is not None and key == last.key:
             block, others = last, []

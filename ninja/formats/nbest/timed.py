@@ -14,7 +14,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.lattice import Origin, check_finite, checked_shift
 from ninja.lattice.nbest import NBest
 
-ASSUMED_SHIFT = 0.01  # seconds per frame, as in readers
+ASSUMED_SHIFT = 0.01  # seconds per frame if the frame shift is unknown; readers have the same default
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class BestOptions:
             check_finite(name, getattr(self, name))
 
     def most(self, lattice: Lattice) -> int:
-        """Return the number of hypotheses to write for a lattice."""
+        """Return the number of hypotheses to write for a lattice: only the best one."""
         return self.n
 
 
@@ -40,8 +40,8 @@ class BestOptions:
 class TimedOptions(BestOptions):
     """Options for writing the best hypothesis with its times."""
 
-    segments: str | None = None  # Kaldi's segments file, with the start times that are added to the times of words
-    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice, else 0.01]
+    segments: str | None = None  # Kaldi's segments file; the start of the segment is added to the word times
+    frame_shift: float | None = None  # seconds per frame  [default: the frame shift of the lattice, else 0.01]
 
     def __post_init__(self) -> None:
         if self.frame_shift is not None:
@@ -53,7 +53,7 @@ class TimedOptions(BestOptions):
 class Timing:
     """The times of an utterance in seconds from the start of its recording; unknown values are None."""
 
-    recording: str | None  # name from the segments file
+    recording: str | None  # name of the recording in the segments file
     begin: float | None
     end: float | None
     begins: list[float] | None  # [num_words]

@@ -1,4 +1,4 @@
-"""Reader and writer for transcripts: one line per utterance, with or without its key; the format is never detected."""
+"""Reader and writer for transcripts: one line per utterance, with or without a key; users must select this format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def text_begin(line: str, options: TranscriptOptions) -> int:
 def has_keys(lines: list[str]) -> bool:
     """Return whether the first words of lines look like keys.
 
-    They do if they are distinct, and all contain a digit, a hyphen or an underscore, or are all followed by a tab.
+    The first words must be distinct. In addition, each must contain a digit, a hyphen or an underscore, or each must be
+    followed by a tab.
     """
     rows = [line for line in lines if line.strip()]
     keys = [row.split(None, 1)[0] for row in rows]

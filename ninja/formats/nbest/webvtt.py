@@ -29,13 +29,15 @@ def scan_webvtt(content: bytes, path: str | None) -> Iterator[Cue | FormatError]
             place += 1
         return place
 
-    place = end_of_block(1)  # the rest of the header
+    place = end_of_block(1)  # skip the rest of the header
     while place < len(lines):
         first = place
         if not lines[place].strip():
             place += 1
             continue
-        times = end_of_block(place)  # after the name of the cue, which is one line
+        times = end_of_block(
+            place
+        )  # index of the line with the times, which may follow a line with the name of the cue
         if times > first + 1 or times == len(lines) or ARROW not in lines[times]:
             if not _OTHER_BLOCK.match(lines[first]):
                 yield FormatError(f"expected the times of a cue below {shown(lines[first])}", path, line=first + 1)

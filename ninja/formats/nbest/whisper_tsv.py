@@ -34,7 +34,7 @@ def scan_tsv(content: bytes, path: str | None) -> Iterator[Cue | FormatError]:
 
 
 def _clock(text: bytes) -> bytes:
-    """Format milliseconds as hours, minutes and seconds; return any other text unchanged."""
+    """Convert text with a number of milliseconds to hours, minutes and seconds; return any other text unchanged."""
     match = _MILLISECONDS.fullmatch(text)
     if match is None:
         return text

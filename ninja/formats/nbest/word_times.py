@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SLACK = 1e-6  # rounding error of computed times in seconds
+SLACK = 1e-6  # tolerance for rounding errors of times, in seconds
 LAST_FRAME = 2**31 - 2
 
 
 class Frames(NamedTuple):
-    """Word times in frames."""
+    """Word times, rounded to frames."""
 
     begin: tuple[int, ...]
     end: tuple[int, ...]

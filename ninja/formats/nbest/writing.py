@@ -18,9 +18,11 @@ from ninja.lattice.symbols import SymbolTable
 class ListOptions:
     """Options that determine the number and order of the hypotheses to write."""
 
-    default_n: ClassVar[int] = 100  # number of hypotheses of a lattice that was not read from a list
+    default_n: ClassVar[int] = 100  # number of hypotheses for a lattice that was not read from an n-best list
 
-    n: int | None = None  # maximum number, 0 for all  [default: 100, or all if the lattice was read from a list]
+    n: int | None = (
+        None  # maximum number, 0 for all  [default: 100, or all if the lattice was read from an n-best list]
+    )
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_penalty: float = 0.0

@@ -66,7 +66,7 @@ def test_damaged_files_raise_ninja_error_or_are_written_back(path, tmp_path):
         ('{"segments": [{"text": "a", "start": NaN}]}', "expected a number at 'segments[0].start', found nan"),
         ('{"segments": [{"text": "a", "start": "x"}]}', "expected a time at 'segments[0].start', found 'x'"),
         ('{"segments": [{"text": "a", "start": 1e300}]}', "expected a time at 'segments[0].start', found 1e+300"),
-        ('{"segments": [{"text": "a", "text": "b"}]}', "key 'x': not JSON: an object has a field twice"),
+        ('{"segments": [{"text": "a", "text": "b"}]}', "key 'x': not JSON: an object contains the same field twice"),
         (
             '{"segments": [{"text": "a", "start": 2, "end": 1}]}',
             "times run backwards: 'segments[0]' ends at 1 s, before",
