@@ -1,1 +1,1 @@
-"""Open, decompress and inspect input files, and write output files atomically."""
+"""Opening, decompression and inspection of input files, and atomic writing of output files."""

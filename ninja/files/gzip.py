@@ -1,4 +1,4 @@
-"""Compress and decompress gzip files with isal."""
+"""Compression and decompression of gzip files with isal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import IO, Any, Protocol, cast
 from ninja.errors import FormatError
 
 GZIP_MAGIC = b"\x1f\x8b"
-PACKED_CHUNK = 1 << 17  # bytes of a gzip file read at once
-SHORTEST_MEMBER = 40  # bytes; shorter data after a member are not gzip, even if they begin with its magic number
-LEVEL = 2  # isal's compression level: as small as gzip -1, at 0.9 GB/s
+PACKED_CHUNK = 1 << 17  # number of bytes of a gzip file that are read at a time
+SHORTEST_MEMBER = 40  # minimum size of a member in bytes; shorter data after a member are not considered gzip
+LEVEL = 2  # compression level of isal: files are as small as with gzip -1, at 0.9 GB/s
 LARGEST_RATIO, FREE = 100, 1 << 28  # maximum ratio of decompressed to compressed bytes, beyond the first FREE bytes
-MEMBER = 1 << 22  # decompressed bytes per member; an interrupted file can be resumed after a member
+MEMBER = 1 << 22  # number of decompressed bytes per member; an interrupted file can be resumed after a member
 
 
 def _unpacker() -> tuple[Any, tuple[type[Exception], ...]]:
@@ -35,12 +35,12 @@ def unpack_head(packed: bytes, size: int) -> bytes:
 class GzipReader:
     """Reader that decompresses consecutive gzip members.
 
-    If the file is corrupt, all data up to the corruption is returned before an error is raised.
+    If the file is damaged, all data before the damage is returned before an error is raised.
 
     Args:
-        head: First bytes of the file, which were already read.
+        head: First bytes of the file, which the caller has already read.
         raw: The file, positioned after these bytes.
-        name: Name in error messages.
+        name: Name of the file in error messages.
     """
 
     def __init__(self, head: bytes, raw: IO[bytes], name: str) -> None:
@@ -48,12 +48,12 @@ class GzipReader:
         self._raw = raw
         self._name = name
         self._read = len(head)  # number of compressed bytes read
-        self._unpacker: Any = None  # for the current member
+        self._unpacker: Any = None  # decompressor for the current member
         self._failures: tuple[type[Exception], ...] = ()
-        self._members = 0  # number of members so far
+        self._members = 0  # number of members that have been started
         self._begin = 0  # offset of the current member in the compressed file
-        self._has_output = False  # the current member has yielded data
-        self._full = False  # the last buffer was filled completely
+        self._has_output = False  # whether the current member has yielded data
+        self._full = False  # whether the last call filled the buffer completely
         self._unpacked_size = 0
 
     @property
@@ -111,7 +111,7 @@ class GzipReader:
     def _refuse_trailing_data(self) -> None:
         """Raise `FormatError` if the gzip member in which an error occurred was probably appended by mistake.
 
-        This is a member after the first one that has no data or is too short to contain a lattice.
+        A member was probably appended if it is not the first, and has no data or is too short to contain a lattice.
         """
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
@@ -130,7 +130,7 @@ class GzipReader:
 
 
 class Bytes(Protocol):
-    """Protocol for outputs to which bytes are written."""
+    """Protocol for objects with a method that writes bytes."""
 
     def write(self, content: bytes | memoryview) -> object:
         """Write all bytes."""
@@ -142,7 +142,7 @@ class GzipWriter:
 
     Args:
         file: Output for the compressed bytes.
-        follows: Whether the output already contains members.
+        follows: Whether the output already contains gzip members.
     """
 
     def __init__(self, file: Bytes, *, follows: bool = False) -> None:
@@ -168,7 +168,7 @@ class GzipWriter:
             self.end_member()
 
     def end_member(self) -> None:
-        """End the current gzip member, so that its entries can be read even if the file is truncated after it."""
+        """End the current gzip member; its entries can then be read even if the file is truncated after the member."""
         self._file.write(self._packer.flush())
         self._packer = self._new()
         self._size = 0

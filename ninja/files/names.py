@@ -1,4 +1,4 @@
-"""Resolve input names to files: patterns, offsets, commands, and entries in script files."""
+"""Resolution of input names to files: patterns, offsets, commands, and entries in script files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SHELL = r"[$`\\;&|<>(){}!#~]"
 
 
 def names_url(text: str) -> bool:
-    """Return whether a string contains a URL, as ``ark:s3://…`` does; URLs of local files also count."""
+    """Return whether a string contains a URL, such as ``ark:s3://…``; URLs of local files also count."""
     return re.search(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
 
 
 def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> list[Place]:
-    """Resolve a Kaldi rxfilename from the command line.
+    """Resolve a Kaldi rxfilename from the command line to the locations of files or to a command.
 
     Args:
         name: A path, a pattern, ``file:offset``, ``-``, or a command that ends in ``|``.
@@ -51,7 +51,7 @@ def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> lis
 
 
 def resolve_listed(name: str, listed_in: str) -> list[Place]:
-    """Resolve a Kaldi rxfilename in a script file.
+    """Resolve a Kaldi rxfilename in a script file to the locations of files.
 
     Args:
         name: A regular file, ``file:offset``, or a ``gunzip -c``, ``zcat`` or ``cat`` command for such files.
@@ -144,7 +144,7 @@ def _unpacked(command: str) -> list[str] | None:
     if re.search(_SHELL, command):
         return None
     try:
-        import shlex  # for commands only
+        import shlex  # rarely used: only for commands
 
         words = shlex.split(command)
     except ValueError:
@@ -183,7 +183,7 @@ def natural(path: str) -> list[tuple[int, str | int]]:
 
 
 def listing(folder: str) -> tuple[list[str], list[str]]:
-    """Return ``(paths of files, paths of subfolders)`` for a folder, without hidden ones, in natural order.
+    """Return ``(file paths, subfolder paths)`` for a folder in natural order, without hidden files and subfolders.
 
     Raises:
         InputError: The folder cannot be read.

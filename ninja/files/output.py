@@ -1,6 +1,6 @@
 """Output files, which are written atomically by one process at a time and never replace an input; terminal output.
 
-Control characters are escaped on a terminal, so that keys and words from files cannot control the terminal.
+Control characters are escaped on a terminal, because keys and words in files could otherwise control the terminal.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from ninja.files import remote
 from ninja.files.stream import SPECIFIER, Guard, is_remote
 from ninja.files.stream import STDIN as STDOUT
 
-LONGEST_NAME = 255  # bytes of a file name, on all usual file systems
-Facts = Mapping[str, Any]  # facts on which the results of a run depend, see `ninja.io.resume`
+LONGEST_NAME = 255  # maximum length of a file name in bytes on common file systems
+Facts = Mapping[
+    str, Any
+]  # facts on which the results of a run depend (version, options, sources); see `ninja.io.resume`
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 # Control characters except tab and newline, and marks of text direction, which can make one name look like another.
@@ -34,10 +36,10 @@ _PACKER = r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*"
 class Target(NamedTuple):
     """The files to which an output is written, and whether they are text and compressed."""
 
-    archive: str  # path; "-" is stdout
-    script: str | None = None  # script file with the offset of each lattice in the archive
+    archive: str  # path of the output file; "-" is stdout
+    script: str | None = None  # path of the script file, which lists the offset of each lattice in the archive
     text: bool = False
-    packed: bool = False  # compressed with gzip
+    packed: bool = False  # whether the file is compressed with gzip
 
 
 def target(name: str | os.PathLike[str]) -> Target:
@@ -102,7 +104,7 @@ def _checked(target: Target) -> Target:
 
 @contextlib.contextmanager
 def reported(path: str, action: str = "written") -> Iterator[None]:
-    """Convert an OSError that is raised in a ``with`` block to an `OutputError`: the path cannot be `action`."""
+    """Convert an OSError in a ``with`` block to an `OutputError` with the message "cannot be ACTION: REASON"."""
     try:
         yield
     except OutputError:
@@ -141,10 +143,10 @@ class StandardOutput:
 class PartFile(io.RawIOBase):
     """An output file that has a temporary name (``.NAME.part``) in the same folder until it is finished.
 
-    The temporary file is locked, so that only one writer can open it. Special files (``/dev/null``, ``/dev/stdout``,
-    named pipes) are written directly. If an existing file is replaced, its readers continue to read the old content; a
-    link is replaced, not its target. A remote file is first written on this machine, and uploaded when it is complete;
-    if the upload fails, the local file is kept.
+    A lock ensures that only one writer can open the temporary file. Special files (``/dev/null``, ``/dev/stdout``,
+    named pipes) are written directly. If an existing file is replaced, its readers continue to read the old content. If
+    the path is a link, the link is replaced, not its target. A remote file is first written on this machine, and
+    uploaded when it is complete; if the upload fails, the local file is kept.
 
     An interrupt can occur between opening the file and entering the block that finishes or abandons it. The file is
     then abandoned when it is garbage-collected.
@@ -154,14 +156,14 @@ class PartFile(io.RawIOBase):
         keep: Continue a temporary file from an earlier writer (`cut` truncates it), and keep it if it is neither
             finished nor abandoned.
         guard: Guard that protects the inputs from being replaced.
-        syncs_folder: Also wait until the final name is on disk. If False, the caller must call `sync_folder`.
+        syncs_folder: Wait until the final name is on disk, too. If False, the caller must call `sync_folder`.
 
     Raises:
         OutputError: The file cannot be written, or another process is writing it.
         OptionError: The file would replace an input.
     """
 
-    _is_pending = False  # whether `__del__` removes the temporary file; a default, as `__init__` may be interrupted
+    _is_pending = False  # whether `__del__` removes the temporary file; a default in case `__init__` is interrupted
 
     def __init__(self, path: str, *, keep: bool = False, guard: Guard | None = None, syncs_folder: bool = True) -> None:
         self.name = path
@@ -169,8 +171,8 @@ class PartFile(io.RawIOBase):
         self._url = path if is_remote(path) else None
         self.is_direct = _is_direct(path)
         self.part = path if self.is_direct else part_of(path)
-        self._final = os.path.abspath(path)  # the working folder may change
-        self._place = path if self._url is None else self.part  # name in messages
+        self._final = os.path.abspath(path)  # absolute, because the working folder may change
+        self._place = path if self._url is None else self.part  # path in error messages
         if guard is not None:
             guard.write(path)
             guard.write(self.part)
@@ -191,7 +193,7 @@ class PartFile(io.RawIOBase):
             raise OutputError(message, self.name) from None
         except OSError:
             raise
-        except BaseException:  # interrupted just after the file was created
+        except BaseException:  # an interrupt occurred just after the file was created
             if not keep:
                 _remove(self.part)
             raise
@@ -199,7 +201,7 @@ class PartFile(io.RawIOBase):
         return file
 
     def writable(self) -> bool:
-        """Return True, as ``io.BufferedWriter`` requires."""
+        """Return True, which ``io.BufferedWriter`` requires."""
         return True
 
     def write(self, content: Any) -> int:
@@ -237,13 +239,13 @@ class PartFile(io.RawIOBase):
         try:
             remote.put(self.part, url)
         except OutputError as error:
-            self.is_direct = True  # keep the local file
+            self.is_direct = True  # prevents `abandon` from removing the local file
             error.message += f"; the complete file is {self.part} on this machine"
             raise
         os.remove(self.part)
 
     def abandon(self, *, keep: bool) -> None:
-        """Remove the file, or keep it under its temporary name so that writing can be resumed."""
+        """Remove the file, or keep it under its temporary name for a later run that resumes writing."""
         if not self.is_direct and not keep and self._is_there():
             _remove(self.part)
         with contextlib.suppress(OSError):
@@ -255,7 +257,7 @@ class PartFile(io.RawIOBase):
         return not self._file.closed and is_there(self._file.fileno(), self.part)
 
     def __del__(self) -> None:
-        if self._is_pending and self._process == os.getpid():  # not in a forked process
+        if self._is_pending and self._process == os.getpid():  # a forked process must not remove the file
             with contextlib.suppress(OSError):
                 self.abandon(keep=False)
         super().__del__()
@@ -270,13 +272,13 @@ def _is_direct(path: str) -> bool:
     """Return whether a path must be written directly because it is a special file or a stream of this process."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.islink(path) and (folder == "/dev" or os.path.realpath(folder).startswith("/proc/")):
-        return True  # /dev/stdout and /dev/fd/1, even if the shell redirects them to a file
-    return os.path.exists(path) and not os.path.isfile(path)  # the real path of a pipe may not exist
+        return True  # /dev/stdout or /dev/fd/1, even if the shell redirects it to a file
+    return os.path.exists(path) and not os.path.isfile(path)  # not the real path, which may not exist for a pipe
 
 
 @contextlib.contextmanager
 def opened(path: str, guard: Guard | None = None, *, syncs_folder: bool = True) -> Iterator[PartFile]:
-    """Open a file under a temporary name in a ``with`` block; rename it at the end, or remove it after an exception."""
+    """Open a file under a temporary name in a ``with`` block; at its end, rename the file, or remove it on an error."""
     file = PartFile(path, guard=guard, syncs_folder=syncs_folder)
     try:
         yield file
@@ -304,7 +306,7 @@ def text_output(name: str, guard: Guard | None = None) -> Iterator[TextIO]:
         guard: Guard that protects the inputs from being replaced.
 
     Raises:
-        OptionError: The name specifies two files, as ``ark,scp:A,S`` does.
+        OptionError: The name specifies two files (``ark,scp:A,S``).
     """
     output = target(name)
     if output.script is not None:
@@ -317,13 +319,13 @@ def text_output(name: str, guard: Guard | None = None) -> Iterator[TextIO]:
 
 
 def part_of(path: str) -> str:
-    """Return the temporary name of a file."""
+    """Return the path of the temporary file for an output."""
     if is_remote(path):
         return remote.part_of(path)
     folder, name = os.path.split(path)
     part = f".{name}.part"
     if len(os.fsencode(part)) > LONGEST_NAME:
-        import hashlib  # for long names only
+        import hashlib  # rarely used: only for long names
 
         part = f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.part"
     return os.path.join(os.path.realpath(folder), part)
@@ -355,14 +357,14 @@ def open_locked(path: str, *, keep: bool) -> int:
             is_new = False
             try:
                 descriptor = _open(path, 0)
-            except FileNotFoundError:  # finished or removed in the meantime
+            except FileNotFoundError:  # another writer has finished or removed the file in the meantime
                 continue
         try:
             _lock(descriptor)
             if is_there(descriptor, path):
                 if is_new or keep:
                     return descriptor
-                os.remove(path)  # do not truncate it, as another process may still have it open
+                os.remove(path)  # do not truncate the file instead, because another process may still have it open
         except FileNotFoundError:
             pass
         except BaseException:
@@ -372,7 +374,7 @@ def open_locked(path: str, *, keep: bool) -> int:
 
 
 def is_there(descriptor: int, path: str) -> bool:
-    """Return whether a path still refers to the file that is open under a descriptor."""
+    """Return whether a path still refers to the open file with the given descriptor."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -422,7 +424,7 @@ class Printable:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.rich_proxied_file = stream  # rich draws the progress line on this stream, without escaping
+        self.rich_proxied_file = stream  # the library rich writes the progress line to this stream without escaping
 
     def write(self, text: str) -> int:
         """Write a string and return its length."""
@@ -439,7 +441,7 @@ class Printable:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """In a ``with`` block, escape control characters on stderr, and also on stdout if stdout is a terminal."""
+    """Escape control characters on stderr, and on stdout if it is a terminal, during a ``with`` block."""
     before = sys.stdout, sys.stderr
     sys.stderr = cast(TextIO, Printable(sys.stderr))
     if sys.stdout.isatty():
@@ -451,14 +453,16 @@ def printing() -> Iterator[None]:
 
 
 def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
-    """Write the facts about a run next to its output atomically; the temporary file of the output must be open."""
+    """Write the facts about a run to a file next to its output; the temporary file of the output must be open."""
     part = part_of(path := facts_path(place))
     if guard is not None:
         guard.write(path)
     with reported(path):
         _remove(part)
         try:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:  # follows no links
+            with open(
+                os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb"
+            ) as file:  # O_EXCL: do not follow links
                 file.write(dumped(facts))
             os.replace(part, path)
         finally:
@@ -466,25 +470,25 @@ def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
 
 
 def remove_facts(place: str) -> None:
-    """Remove the file that contains the facts about an output's run."""
+    """Remove the file with the facts about the run that wrote an output."""
     with reported(path := facts_path(place)), contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
 
 def dumped(facts: Facts) -> bytes:
-    """Encode facts as ASCII JSON, even if paths are not valid UTF-8."""
-    import json  # for outputs with facts only
+    """Encode facts about a run as JSON; ASCII escapes represent paths that are not valid UTF-8."""
+    import json  # rarely used: only for outputs with facts
 
     return json.dumps(facts, indent=1).encode() + b"\n"
 
 
 def facts_path(place: str) -> str:
-    """Return the path of the file that contains the facts about an output's run."""
+    """Return the path of the file with the facts about the run that wrote an output."""
     return part_of(place).removesuffix(".part") + ".run"
 
 
 def toml_text(values: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
-    """Format values as TOML, preceded by comments."""
+    """Format names and values as TOML, preceded by comment lines."""
     import json
 
     lines = [f"# {line}\n" for line in comments]

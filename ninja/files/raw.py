@@ -9,7 +9,7 @@ from ninja.errors import InputError
 
 
 class Range:
-    """A stream of the next ``size`` bytes of a file."""
+    """A stream that contains the next ``size`` bytes of a file."""
 
     def __init__(self, raw: IO[bytes], size: int) -> None:
         self.raw = raw
@@ -37,7 +37,7 @@ class Range:
 
 
 class ReadOne:
-    """Wrapper that returns bytes from a stream as soon as some are available, and that does not close the stream."""
+    """Wrapper for a buffered stream: reading returns the available bytes, and `close` leaves the stream open."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -54,7 +54,7 @@ class ReadOne:
         return len(content)
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing; the wrapped stream stays open."""
 
 
 def open_stdin() -> IO[bytes]:
@@ -69,4 +69,4 @@ def open_stdin() -> IO[bytes]:
         # Do not use sys.stdin.buffer; a thread that blocks in it would prevent the interpreter from exiting.
         return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))
     except (AttributeError, OSError, ValueError):
-        return cast("IO[bytes]", ReadOne(sys.stdin.buffer))  # sys.stdin was replaced
+        return cast("IO[bytes]", ReadOne(sys.stdin.buffer))  # sys.stdin was replaced by an object without a descriptor

@@ -16,7 +16,7 @@ from typing import Any
 from ninja.errors import DependencyError, InputError, NinjaError, OptionError, OutputError, StoreError
 
 INSTALL = "pip install 'ninja-asr[cloud]'"
-FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes per request; doubled while reading is sequential
+FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes per request; the number doubles while reading is sequential
 _STORES = {
     "s3",
     "s3a",
@@ -26,7 +26,7 @@ _STORES = {
     "abfs",
     "abfss",
 }  # object stores, in which an object appears only when its upload is complete
-# A subset of fsspec's protocols; some of the others run code or open URLs found in files.
+# A subset of fsspec's protocols, because some other protocols run code or open URLs found in files.
 SCHEMES = frozenset({*_STORES, "hdfs"})
 _MAGIC = re.compile(r"[*?[]")
 
@@ -46,7 +46,7 @@ def identity_of(url: str) -> str:
 
 
 def state_of(url: str) -> tuple[int | None, str]:
-    """Return ``(size, tag)``: the size in bytes (None for a missing file), and a tag that changes with the file."""
+    """Return ``(size, tag)``: the size in bytes, or None for a missing file; a tag that changes with the content."""
     with _store_errors(url):
         system, name = _file_system(url)
         try:
@@ -57,7 +57,7 @@ def state_of(url: str) -> tuple[int | None, str]:
 
 
 def _tag(details: dict[str, Any]) -> str:
-    """Return the first field that changes with a file."""
+    """Return the value of the first field that changes if the file is overwritten."""
     fields = ("ETag", "etag", "mtime", "LastModified", "created")
     return next((str(details[field]) for field in fields if details.get(field)), "")
 
@@ -84,7 +84,7 @@ def listing(folder: str) -> tuple[list[str], list[str]]:
     with _store_errors(folder):
         system, name = _file_system(folder)
         for entry in system.ls(name, detail=True):
-            if entry["name"].rstrip("/") == name.rstrip("/"):  # the empty object by which consoles create a folder
+            if entry["name"].rstrip("/") == name.rstrip("/"):  # skip the empty object that consoles create for a folder
                 continue
             url = _check_inside(
                 str(system.unstrip_protocol(entry["name"])).rstrip("/"), f"{folder.rstrip('/')}/", system
@@ -130,7 +130,7 @@ def _replace(system: Any, part: str, name: str) -> None:
     """Rename a file; an existing file with the new name is removed only after the rename has succeeded."""
     try:
         system.mv(part, name)
-    except Exception:  # some file systems do not rename onto an existing file
+    except Exception:  # some file systems cannot rename a file to an existing name
         if not system.exists(part) or not system.exists(name):
             raise
     else:
@@ -142,7 +142,7 @@ def _replace(system: Any, part: str, name: str) -> None:
     except BaseException:
         system.mv(old, name)
         raise
-    with suppress(Exception):  # the output is complete; at worst, a hidden file remains
+    with suppress(Exception):  # ignore errors, because the output is complete; at worst, a hidden file remains
         system.rm_file(old)
 
 
@@ -166,7 +166,7 @@ def check_target(url: str) -> None:
             bucket, _, key = name.strip("/").partition("/")
             if not key:
                 raise OutputError("is a bucket, not a file; append / and the name of a file", url)
-            with suppress(PermissionError):  # permission to write does not imply permission to list
+            with suppress(PermissionError):  # an account may be allowed to write, but not to list
                 system.info(bucket)
 
 
@@ -194,8 +194,8 @@ def part_of(url: str) -> str:
 class RemoteFile(io.RawIOBase):
     """A remote file that is read in ranges, which double in size as long as the file is read sequentially.
 
-    The state of the file shows whether all ranges belong to the same version. In sequential reading, it is requested
-    when the file is opened, after 2, 4, 8, … ranges, and at the end of the file; otherwise, after each range.
+    The size and tag of the file show whether all ranges belong to the same version. In sequential reading, they are
+    requested when the file is opened, after 2, 4, 8, … ranges, and at the end of the file; otherwise, after each range.
 
     Raises:
         InputError: The file cannot be opened.
@@ -283,7 +283,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     except ImportError as error:
         library = getattr(error.__cause__, "name", None) or error.name or "a library"
         raise DependencyError(f"{protocol}:// requires {library}, which is not installed; {INSTALL}") from error
-    system.invalidate_cache()  # listings are outdated once another process writes a file
+    system.invalidate_cache()  # cached listings lack files that other processes have written in the meantime
     return system, str(name)
 
 

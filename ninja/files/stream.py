@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import subprocess
 
 STDIN = "-"
-SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # rspecifier or wspecifier
+SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # Kaldi rspecifier or wspecifier
 _JOB = r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])"
 _URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
-Identity = tuple[int, int] | str  # device and inode, which all links to a file share, or the URL
+Identity = tuple[int, int] | str  # device and inode of a local file, which all its links share, or URL of a remote file
 UNKNOWN_SIZE = 1 << 62
 _KEY = rb"\S{1,4096} "
 _MARKS = (
@@ -54,7 +54,7 @@ _MARKS = (
     (rb"\x7fELF", "a program"),
     (rb".{257}ustar", "a tar file"),
 )
-KIND_HEAD = 1 << 13  # number of first bytes from which the kind of a file is detected
+KIND_HEAD = 1 << 13  # number of first bytes from which the type of a file is detected
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
 
@@ -66,7 +66,7 @@ def names_job(name: str) -> bool:
 
 def with_number(name: str, number: str) -> str:
     """Replace ``JOB`` in the file names of an output with a number; names of folders are not changed."""
-    separator = "," if SPECIFIER.fullmatch(name) else "\0"  # a path has no null character
+    separator = "," if SPECIFIER.fullmatch(name) else "\0"  # a null character does not occur in paths
     files = (file.rpartition("/") for file in name.split(separator))
     return separator.join(folder + slash + re.sub(_JOB, number, base) for folder, slash, base in files)
 
@@ -111,11 +111,11 @@ class Place(NamedTuple):
     """The location of bytes to read: a file, a byte range of a file, a command, or stdin."""
 
     path: str  # file or URL; "-" is stdin
-    offset: int = 0  # in bytes
-    command: str | None = None  # shell command whose output is read instead
-    end: int | None = None  # offset at which reading ends; None reads to the end of the file
+    offset: int = 0  # byte offset at which reading begins
+    command: str | None = None  # shell command whose output is read instead of a file
+    end: int | None = None  # byte offset at which reading ends; None reads to the end of the file
     line: int = 0  # number of lines of a text file before the offset
-    plain: bool = False  # refuse pipes and devices, as the name comes from another file
+    plain: bool = False  # reject pipes and devices, because the name comes from another file
 
     @property
     def name(self) -> str:
@@ -127,8 +127,10 @@ class Table(NamedTuple):
     """A lattice file in any format, a script file, or a folder."""
 
     place: Place
-    kind: Literal["ark", "scp", "any", "folder"] = "ark"  # "any": detected from the content; may be a file list
-    permissive: bool = False  # skip lines of a script file that cannot be read
+    kind: Literal["ark", "scp", "any", "folder"] = (
+        "ark"  # "any": detected from the content, which may also be a file list
+    )
+    permissive: bool = False  # skip the lattices of a script file that cannot be read
 
 
 def by_suffix(path: str) -> Literal["scp"] | None:
@@ -188,7 +190,7 @@ class Stream:
     Args:
         raw: A file, pipe or remote file, which can be compressed with gzip.
         name: Name in error messages.
-        size: Size in bytes of a regular file, on which ``seek`` works; None for other files.
+        size: Size in bytes of a regular file, in which ``seek`` works; None for other files.
         process: Process of the command whose output is read.
         place: Location with the byte range to read; None reads the whole file.
     """
@@ -206,7 +208,7 @@ class Stream:
         self.lines = 0 if place is None else place.line  # number of lines before `begin`
         self._process = process
         self._raw = raw
-        self._lock = threading.Lock()  # held while the file is read, as another thread may close the stream
+        self._lock = threading.Lock()  # held while the file is read, because another thread may close the stream
         self._closed = False
         self._bytes_left = size
         self._position = 0  # position in the file; not used if the stream is gzip
@@ -276,14 +278,14 @@ class Stream:
                 raise self._failure(error) from error
         self._position += count
         if self._bytes_left is not None:
-            self._bytes_left = max(0, self._bytes_left - count) if count else 0  # the size may have changed
+            self._bytes_left = max(0, self._bytes_left - count) if count else 0  # the file may have grown or shrunk
         if count == 0 and self._process is not None and self._process.wait() != 0:
             raise InputError(f"the command failed with exit code {self._process.returncode}", self.name)
         return count
 
     def rest(self) -> bytes:
         """Read all remaining bytes."""
-        content = io.BytesIO()  # its getvalue does not copy
+        content = io.BytesIO()  # getvalue() does not copy the bytes
         buffer = memoryview(bytearray(CHUNK))
         while count := self.readinto(buffer):
             content.write(buffer[:count])
@@ -336,7 +338,7 @@ class Stream:
         try:
             return identity(os.fstat(self._raw.fileno()))
         except (AttributeError, OSError):
-            return None  # sys.stdin was replaced
+            return None  # sys.stdin was replaced by an object without a descriptor
 
     def close(self) -> None:
         """Close the file and terminate the command; if another thread is reading, the file is closed afterwards."""
@@ -377,7 +379,7 @@ def open_stream(place: Place) -> Stream:
         FormatError: The location has an offset, but the file is compressed or is a pipe.
     """
     if place.command is not None:
-        import subprocess  # for commands only
+        import subprocess  # rarely used: only for commands
 
         process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
         assert process.stdout is not None
@@ -414,7 +416,7 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
         InputError: The path cannot be opened.
     """
     if not path:
-        raise InputError("the name of an input is empty; is a variable of the shell unset?")
+        raise InputError("the name of an input is empty; is a shell variable unset?")
     if is_remote(path):
         return cast("IO[bytes]", RemoteFile(path))
     try:
@@ -428,7 +430,7 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
 def _open_regular(path: str) -> int:
     """Open a regular file; do not block if a pipe replaces it in the meantime."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "a file that is named in another file must be a regular file")
+        raise OSError(errno.EINVAL, "a file named in another file must be a regular file, not a pipe or device")
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 
@@ -446,14 +448,14 @@ def kind_of(head: bytes) -> str | None:
 
 
 def text_of(path: str | os.PathLike[str], *, plain: bool = False) -> str:
-    """Return the text of a file, which is decompressed if it is gzip; for `plain`, see `open_raw`."""
+    """Return the text of a file, decompressed if it is gzip; for `plain`, see `open_raw`."""
     return decoded(content_of(path, plain=plain), path)
 
 
 def content_of(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
     """Return the content of a file or of stdin (``-``), decompressed if it is gzip; for `plain`, see `open_raw`.
 
-    If `plain` is set, ``-`` refers to a file, because the name comes from another file.
+    If `plain` is True, ``-`` refers to a file with this name instead of stdin.
     """
     name = os.fspath(path)
     with open_stream(Place(f"./{name}" if name == STDIN and plain else name, plain=plain)) as stream:
@@ -476,16 +478,16 @@ def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
 
 
 def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
-    """Map a file into memory; the file stays mapped as long as any part of the memory is in use.
+    """Map a file into memory; it stays mapped as long as any part of the returned memory is in use.
 
     Args:
         path: Path of the file.
         name: Name of the file in error messages; None uses the path.
     """
-    import mmap  # for model files only
+    import mmap  # rarely used: only for model files
 
     how: dict[str, int] = {"access": mmap.ACCESS_READ}
-    if hasattr(mmap, "MAP_POPULATE"):  # checksums read every page that is used, so map all pages at once
+    if hasattr(mmap, "MAP_POPULATE"):  # map all pages in one call, because computing the checksums reads all pages
         how = {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
     try:
         with open(path, "rb") as file:

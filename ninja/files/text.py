@@ -1,4 +1,4 @@
-"""Read TOML files, and text files that are specified by paths or Kaldi rspecifiers."""
+"""Readers for TOML files, and for text files that are specified by paths or Kaldi rspecifiers."""
 
 from __future__ import annotations
 

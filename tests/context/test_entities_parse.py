@@ -245,7 +245,7 @@ def test_invalid_list_file_raises_format_error(values: dict[str, Any], message: 
     ("name", "message"),
     [
         ("pools/none", "pools/none: cannot be read: No such file"),
-        ("pools", "pools: cannot be read: a file that is named in another file must be a regular file"),
+        ("pools", "pools: cannot be read: a file named in another file must be a regular file, not a pipe or device"),
     ],
 )
 def test_unreadable_list_file_raises_input_error(name: str, message: str, folder: Path) -> None:
@@ -258,7 +258,8 @@ def test_unreadable_list_file_raises_input_error(name: str, message: str, folder
 def test_list_file_that_is_a_pipe_raises_input_error(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(
-        InputError, match="pipe: cannot be read: a file that is named in another file must be a regular file"
+        InputError,
+        match="pipe: cannot be read: a file named in another file must be a regular file, not a pipe or device",
     ):
         Entities.from_dict({"lists": {"p": {"file": str(folder / "pipe")}}})
 

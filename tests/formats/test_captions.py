@@ -181,7 +181,7 @@ def test_cues_of_a_file_cannot_be_joined_with_other_lists(tmp_path):
     ((_, cue),) = package.read(tmp_path / "x.srt")
     with package.write(tmp_path / "y.srt") as output:
         output.write(cue)
-        with pytest.raises(OutputError, match="cannot be joined with other lists"):
+        with pytest.raises(OutputError, match="files and other lists cannot be joined"):
             output.write(spoken("b", "two", 10.0))
 
 

@@ -134,7 +134,7 @@ def test_other_columns_are_copied_to_json_and_lost_in_slf(tmp_path, ninja):
     entry = json.loads((tmp_path / "x.jsonl").read_text().splitlines()[0])
     assert (entry["utt_id"], entry["pred_text"], entry["duration"]) == ("a", "Hi there.", 1.5)
     code, _, err = ninja("convert", tmp_path / "x.parquet", "--to", "slf", "-o", tmp_path / "slf")
-    assert (code, "other fields of a list" in err) == (0, True)
+    assert (code, "other fields of the n-best list" in err) == (0, True)
 
 
 words = st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=4).map(tuple)
@@ -184,7 +184,7 @@ def test_bad_rows_are_reported_by_their_number(tmp_path):
 BAD = {
     "no column of texts": (
         lambda: pa.table({"id": ["a"], "n": [1]}),
-        r"the table has no column 'text' \(columns: 'id', 'n'\); name the columns",
+        r"the table has no column 'text' \(columns: 'id', 'n'\); specify the columns with --from parquet:key=NAME",
     ),
     "lattices": (
         lambda: pa.table({"key": ["a"], "arc_begin": [[0]]}),

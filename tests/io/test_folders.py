@@ -103,7 +103,7 @@ def test_result_files_next_to_lattices_are_noted(tmp_path: Path) -> None:
 def test_the_error_for_a_folder_without_lattices_lists_its_files(tmp_path: Path) -> None:
     (tmp_path / "plot.png").write_bytes(UNRELATED["plot.png"])
     (tmp_path / "decode_test").mkdir()
-    message = "this directory contains no lattices, only: decode_test/, plot.png"
+    message = "the folder contains no lattices, only: decode_test/, plot.png"
     with pytest.raises(FormatError, match=message):
         read(tmp_path)
 
@@ -126,7 +126,7 @@ def test_every_real_file_among_unrelated_files_is_read_or_noted(name: str, tmp_p
     assert companions >= COMPANIONS.keys()
     assert companions - COMPANIONS.keys() <= {"LICENSE", "COPYING", "README.md", "text", "words.lst.gz"}
     if not lattices:
-        with pytest.raises(FormatError, match="this directory contains no lattices, only: "):
+        with pytest.raises(FormatError, match="the folder contains no lattices, only: "):
             read(tmp_path)
         return
     keys, failures, notes = read(tmp_path)
@@ -194,7 +194,7 @@ def test_a_list_line_with_missing_words_is_reported_as_damage(tmp_path: Path, ni
     (tmp_path / "sw_1").write_bytes(b"-12 -34.5 4 hello world\n")
     code, _, err = ninja("best", tmp_path / "sw_1")
     assert code == 1
-    assert "the number of words is 4, but 2 follow; the line may be cut short" in err
+    assert "the number of words is 4, but 2 follow; the line may be truncated" in err
 
 
 @pytest.mark.parametrize("num_read", [0, 1, 3])

@@ -72,7 +72,7 @@ def matrix_files(matrix, tmp_path, kaldiio, torch):
         (b"nonsense", "f, byte 0: expected a key and a value; the format is unknown"),
         (b"utt \0BXM \4", "f, byte 6, key 'utt': expected a vector or a matrix, found 'XM'"),
         (b"utt \0BFM \4\x10\0\0\0\4\x10\0\0\0", "the file declares 256 numbers of 4 bytes, but only 0 bytes remain"),
-        (b"utt \0BFM \4\xff\xff\xff\xff\4\x10\0\0\0", "the size -1 × 16 is negative"),
+        (b"utt \0BFM \4\xff\xff\xff\xff\4\x10\0\0\0", "the shape -1 × 16 has a negative dimension"),
         (b"utt [ 1 2\n 3 ]", "the rows of a matrix differ in length"),
         (b"utt [ 1 x ]", "a value in a vector or matrix is not a number"),
         (b"utt [ 1 ", "the file ends within the numbers before ], so it is truncated"),

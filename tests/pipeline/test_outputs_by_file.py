@@ -201,7 +201,7 @@ def test_unreadable_files_in_a_list_do_not_affect_other_files(folder, ninja):
     assert written_keys() == EXPECTED
     assert not (folder / "ran").exists()
     for message in (
-        "pipe: cannot be read: a file that is named in another file must be a regular file",
+        "pipe: cannot be read: a file named in another file must be a regular file, not a pipe or device",
         "lat.list:4: 's3://b/lat.3.gz' is a URL",
         "none: cannot",
     ):

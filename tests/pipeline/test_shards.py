@@ -243,10 +243,10 @@ def test_a_complete_shard_is_not_run_again(example_folder, ninja):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--beam", "5"], "another --beam"),
+        (["--beam", "5"], "a different --beam"),
         (["--words", "words.txt"], None),
         (["--jobs", "1"], None),
-        (["--on-error", "raise"], "another --on-error"),
+        (["--on-error", "raise"], "a different --on-error"),
     ],
 )
 def test_changed_options_are_refused_if_they_change_the_output(example_folder, ninja, change, message):
@@ -268,7 +268,7 @@ def test_changed_sources_tables_and_shard_counts_are_refused(example_folder, nin
         words.write("more 999999\n")
     code, _, errors = ninja(*command, "2/2")
     assert code == 2
-    assert "another --words" in errors
+    assert "a different --words" in errors
     shutil.copy("words.txt", "table.txt")
     assert ninja(*command, "2/2")[0] == 0
     os.utime("lat.ark", ns=(1, 1))

@@ -75,7 +75,7 @@ def test_a_changed_symbol_table_in_a_store_is_refused(ninja, memory, options):
     assert ninja("gather", "memory://out/text")[0] == 0
     assert memory.cat_file("/out/text").decode() == ninja(*command[:-2])[1]
     memory.pipe_file("/in/words.txt", b"<eps> 0\n")
-    assert "run with another --words" in ninja(*command, "--shard", "1/2")[2]
+    assert "run with a different --words" in ninja(*command, "--shard", "1/2")[2]
 
 
 def test_a_missing_folder_is_empty_but_an_unreadable_folder_is_an_error(memory, monkeypatch):
@@ -92,7 +92,7 @@ def test_a_missing_folder_is_empty_but_an_unreadable_folder_is_an_error(memory, 
 def test_changed_options_and_sources_in_a_store_are_refused(ninja, memory):
     command = ["prune", "memory://in/lat.ark", "-o", "memory://out/out.ark", "--shard"]
     assert ninja(*command, "1/2")[0] == 0
-    assert "run with another --beam" in ninja(*command, "2/2", "--beam", "3")[2]
+    assert "run with a different --beam" in ninja(*command, "2/2", "--beam", "3")[2]
     memory.store.pop("/in/lat.ark")
     memory.pipe_file("/in/lat.ark", Path("lat.ark").read_bytes())
     code, _, errors = ninja(*command, "2/2")

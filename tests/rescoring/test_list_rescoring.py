@@ -150,7 +150,7 @@ def test_fields_that_a_format_cannot_store_are_reported():
     [(_, lattice)] = package.read("in.jsonl")
     with package.write("out.nbest") as output:
         output.write(lattice)
-    assert output.lost["other fields of a list"] == 1
+    assert output.lost["other fields of the n-best list"] == 1
     with package.write("again.jsonl") as output:
         output.write(lattice)
     assert output.lost == {}

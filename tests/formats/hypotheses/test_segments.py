@@ -57,7 +57,9 @@ def test_segments_of_a_file_cannot_be_joined_with_other_lists(tmp_path):
     (_, first), *_ = package.read(FOLDER / "seglst.json")
     with package.write(tmp_path / "x.json", to="seglst") as output:
         output.write(first)
-        with pytest.raises(OutputError, match="lists from seglst files cannot be joined with other lists"):
+        with pytest.raises(
+            OutputError, match="lists from seglst files and other lists cannot be joined; write them to separate files"
+        ):
             output.write(TIMED)
 
 
