@@ -89,7 +89,7 @@ FIELDS: dict[Field, str] = {
     "raw": "raw kind",
     "ids": "word ids",
     "names": "word names",
-    "fields": "other fields of a list",
+    "fields": "other fields of the n-best list",
 }
 ALL_FIELDS = frozenset(FIELDS) - {"fields"}
 
@@ -101,7 +101,7 @@ class Read(NamedTuple):
     entries: Callable[..., Iterator[Entry]]
     options: type | None = None  # dataclass for ``--from NAME:OPTION=VALUE``
     ids: bool = False  # files may contain word ids; the symbol table is in the file or is set by the user
-    single: bool = False  # a file contains one lattice, so there is nothing to read ahead
+    single: bool = False  # whether a file contains only one lattice, so reading ahead is useless
     lazy: bool = False  # if ``content.late`` is set, a lattice is read when it is first used
 
 
@@ -146,18 +146,18 @@ class Write(NamedTuple):
     encoder: Callable[[WriteSettings], Encoder] | None = None  # for formats with a header, footer or state
     encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # file name -> bytes to append
     options: Callable[..., Any] | None = None  # dataclass for ``--to NAME:OPTION=VALUE``
-    files: Literal["one", "each", "named"] = "one"  # one file, one per lattice, or as named by ``encode_files``
+    files: Literal["one", "each", "named"] = "one"  # one file, one file per lattice, or the files of ``encode_files``
     keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = (
         None  # (format fields, options) -> stored fields
     )
     also_lost: Callable[[Any, WriteSettings], list[str]] | None = (
         None  # returns names of other properties that are lost
     )
-    key_is_field: bool = False  # keys must not contain whitespace
+    key_is_field: bool = False  # whether keys must not contain whitespace
     unique_keys: bool = False
-    encoded_keys: bool = False  # keys are text in the encoding of the file; otherwise they may be any bytes
-    rewrites_files: bool = False  # changes words in an existing file; see `ninja.formats.hypotheses.document`
-    restores: bool = False  # rewrites only the words of lists that were read from files of this format
+    encoded_keys: bool = False  # True: keys are text in the encoding of the file; False: keys are arbitrary bytes
+    rewrites_files: bool = False  # whether existing files are rewritten; see `ninja.formats.hypotheses.document`
+    restores: bool = False  # whether lists that were read from this format keep all content except their words
 
 
 class Format(NamedTuple):
@@ -171,7 +171,7 @@ class Format(NamedTuple):
     mark: Callable[[bytes], object] | None = None  # detects the format from the first bytes of a file
     in_folder: Callable[[bytes], object] | None = None  # stricter detection for files in a folder  [default: `mark`]
     of_folder: Callable[[str], bool] | None = None  # returns whether a folder as a whole is a source in this format
-    results: bool = False  # files are recogniser results, which are skipped if their folder also contains lattices
+    results: bool = False  # whether files are recogniser results, which are skipped in folders that contain lattices
     keeps: frozenset[Field] = frozenset()  # fields that a file can store
     read: Read | None = None
     write: Write | None = None

@@ -196,11 +196,11 @@ def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
 def _ragged(value: Instance, name: str, size: int, refuse: Refuse) -> Ragged:
     state = value.state
     if not isinstance(state, tuple) or len(state) != 3:
-        raise refuse(f"{name} is a ragged tensor of more than two axes, or damaged")
+        raise refuse(f"{name} is a ragged tensor with more than two axes, or damaged")
     begin = _array(state[0], name, size, refuse)
     values = _array(state[2], name, size, refuse)
     if begin.ndim != 1 or not len(begin) or begin.dtype.kind != "i" or values.ndim != 1:
-        raise refuse(f"{name} is a ragged tensor of more than two axes, or damaged")
+        raise refuse(f"{name} is a ragged tensor with more than two axes, or damaged")
     if begin[0] != 0 or begin[-1] != len(values) or (np.diff(begin) < 0).any():
         raise refuse(f"the offsets of {name} are inconsistent")
     return Ragged(begin.astype(np.int64), values)

@@ -1,4 +1,4 @@
-"""Read lattices from all kinds of sources and write them to all kinds of outputs."""
+"""Reading of lattices from sources of all kinds, and writing of lattices to outputs of all kinds."""
 
 from ninja.io.reader import read
 from ninja.io.sources import ChosenScales, find_scales

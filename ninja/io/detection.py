@@ -1,4 +1,4 @@
-"""Detect file lists, script files and lattice files from their first bytes and their names."""
+"""Detection of file lists, script files and lattice files from their first bytes and their names."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from ninja.formats.unsupported import is_utf_16, refusal
 
 # Patterns are compiled when they are first used, because most commands need none of them.
 _NAME = rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz"  # names of lattice files
-_ARC = rb"[\x00-\x08]|^-?[\d.]+(?:,|$)"  # fields in lines of archives, even if damaged
+_ARC = rb"[\x00-\x08]|^-?[\d.]+(?:,|$)"  # fields that occur in archives, even in damaged ones, but not in transcripts
 _NAMED_BY = {
     "a language model in ARPA format": "; use --rnnlm or --lm for language models",
     "a Kaldi archive of matrices": "; use `ninja ctc-decode` for matrices of a CTC model",
     "a numpy array": "; use `ninja ctc-decode` for matrices of a CTC model",
 }
-SCALES_SUFFIX = ".scales.toml"  # appended to the name of a lattice file
-SCALES_NAME = f"lattices{SCALES_SUFFIX}"  # scale file in a folder of lattices
-# Files and folders that accompany lattices: tables, documentation, and other output of Kaldi's recipes.
+SCALES_SUFFIX = ".scales.toml"  # appended to the name of a lattice file to form the name of its scale file
+SCALES_NAME = f"lattices{SCALES_SUFFIX}"  # name of the scale file in a folder of lattices
+# Files and folders that accompany lattices: symbol tables, documentation, and other output of Kaldi's recipes.
 COMPANIONS = (
     r"(?:.*\.)?(?:(?:words|phones)\.txt(?:\.gz)?|scales\.toml)|(?:README|LICENSE|COPYING|SOURCE).*|.*\.(?:md|log|mdl)|"
     r"num_jobs|frame_subsampling_factor|(?:cmvn|splice|delta)_opts|(?:best_)?[wc]er(?:_.*)?|text|utt2spk|spk2utt|"
     r"segments|word_boundary\.(?:int|txt)|(?:log|q|scoring(?:_.*)?)/"
 )
-_SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions that do not determine the content
-_KALDI_OBJECT = rb"\S{1,4096} \0B"  # matrices, vectors, alignments
+_SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions of files that may or may not contain lattices
+_KALDI_OBJECT = rb"\S{1,4096} \0B"  # binary matrices, vectors or alignments
 _PACKED = r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$"
 NAMED = 5  # maximum number of skipped files that a message lists
 
@@ -41,7 +41,7 @@ Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
 
 
 def other_kind(head: bytes) -> str | None:
-    """Return advice for a file that contains no lattices, or None if the file may be a damaged archive."""
+    """Return a message about the actual content of a file without lattices, or None if it may be a damaged archive."""
     if (kind := kind_of(head)) is not None:
         return f"this is {kind}, not lattices{_NAMED_BY.get(kind, '')}"
     rows = [row.split() for row in first_rows(head)]
@@ -53,7 +53,7 @@ def other_kind(head: bytes) -> str | None:
 
 
 def advice(head: bytes, name: str) -> str | None:
-    """Return advice for a text file in an unknown format, or None if there is no advice."""
+    """Return advice on how to read a text file in an unknown format, or None if there is no advice."""
     rows = first_rows(head)
     if not rows:
         return None
@@ -106,14 +106,14 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether the name of a file suggests that it only accompanies lattices, as script files of archives do."""
+    """Return whether the name of a file suggests that the file only accompanies lattices, such as a script file."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")
 
 
 def holds_by_name(path: str) -> Holds:
-    """Detect the content type of a file in a folder from its name alone, for use if the user has set the format."""
+    """Detect the content type of a file in a folder only from its name, for use if the user has set the format."""
     return "companion" if is_companion(path) else "lattices"
 
 
@@ -128,7 +128,7 @@ def holds(head: bytes, name: str) -> Holds:
 
 
 def seems_damaged(head: bytes, name: str) -> bool:
-    """Return whether a file in an unknown format is probably a damaged lattice file, judging by encoding or name."""
+    """Return whether the encoding or name of a file in an unknown format suggests that it is a damaged lattice file."""
     if is_utf_16(head) or (not head and needs_content(name)):
         return True
     return _is_named(name if refusal(head) is None else re.sub(_PACKED, "", name)) and not re.match(_KALDI_OBJECT, head)
@@ -137,11 +137,11 @@ def seems_damaged(head: bytes, name: str) -> bool:
 def needs_content(name: str) -> bool:
     """Return whether an empty file with this name is invalid.
 
-    Kaldi archives can be empty, but a ``.gz`` file of 0 bytes is always invalid.
+    Kaldi archives may be empty, but a ``.gz`` file with 0 bytes is always invalid.
     """
     if _is_named(name) and not name.removesuffix(".gz").endswith(".ark"):
         return True
-    with contextlib.suppress(OSError):  # the file may have been removed in the meantime
+    with contextlib.suppress(OSError):  # another process may have removed the file
         return name.endswith(".gz") and os.path.isfile(name) and os.path.getsize(name) == 0
     return False
 

@@ -1,4 +1,4 @@
-"""Compare a resumed output with the earlier attempt: its scales, and which lattices of the sources it contains."""
+"""Comparison of a resumed output with the earlier attempt: the scales, and the lattices that it already contains."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ninja.io.sources import ChosenScales, read_scales, scales_path
 class _Key:
     """The lattices with one key, numbered from 0 in the order of the sources."""
 
-    written: dict[int, None] = field(default_factory=dict)  # numbers of the lattices in the output, in its order
-    largest: int = -1  # largest of these numbers
-    following: int = 0  # smallest number that can belong to the next result of this run
+    written: dict[int, None] = field(default_factory=dict)  # numbers of the lattices in the output, in output order
+    largest: int = -1  # largest number in `written`
+    following: int = 0  # smallest number that the next lattice of this run can have
 
     def write(self) -> bool:
         number = self.following
@@ -37,7 +37,8 @@ class Done:
 
     Args:
         counts: Number of lattices with each key in the output.
-        numbers: Numbers of these lattices for some of the keys, see `Occurrences`; for other keys, 0 to count - 1.
+        numbers: For some keys, the numbers of these lattices; see `Occurrences`. For other keys, the numbers are 0 to
+            count - 1.
     """
 
     def __init__(self, counts: Mapping[str, int], numbers: Mapping[str, Iterable[int]]) -> None:
@@ -46,7 +47,7 @@ class Done:
         self._num_read: Counter[str] = Counter()
 
     def skips(self, key: str) -> bool:
-        """Return whether the run skips the next lattice with a key."""
+        """Return whether the run skips the next lattice with this key; call this once per lattice, in source order."""
         if key not in self._numbers:
             return False
         self._num_read[key] += 1
@@ -54,16 +55,16 @@ class Done:
 
 
 class Occurrences:
-    """The numbers of the lattices in an output, for each key with which a lattice failed.
+    """The numbers of the lattices in an output, for each key for which a lattice failed.
 
     Lattices with the same key are numbered from 0 in the order of the sources. A lattice that fails in one run and
-    succeeds in a later one follows lattices with larger numbers. If an output contains more lattices with a key than
-    there are numbers, the numbers continue after the largest one, so the facts about the run need not be rewritten for
-    each lattice.
+    succeeds in a later run is written after lattices with larger numbers. If an output contains more lattices with a
+    key than numbers were stored, the numbers continue after the largest stored number. The facts about the run
+    therefore need not be rewritten for each lattice.
 
     Args:
-        numbers: Numbers of the lattices with each key that an earlier run stored, in the order of the output.
-        counts: Number of lattices with each key that the output contains.
+        numbers: For each key, the numbers that an earlier run stored, in the order of the lattices in the output.
+        counts: For each key, the number of lattices in the output.
     """
 
     def __init__(self, numbers: Mapping[str, Iterable[int]], counts: Mapping[str, int]) -> None:
@@ -81,12 +82,12 @@ class Occurrences:
         return key in self._keys
 
     def written(self) -> dict[str, list[int]]:
-        """Return the numbers of the lattices in the output by key, in its order, unless they count up from 0."""
+        """Return the lattice numbers in output order for each key, except keys whose numbers are 0, 1, 2, …."""
         numbers = {key: [*occurrences.written] for key, occurrences in self._keys.items()}
         return {key: stored for key, stored in numbers.items() if stored != [*range(len(stored))]}
 
     def fail(self, key: str, num_written: int) -> None:
-        """Note that the next lattice with a key failed.
+        """Record that the next lattice with a key failed.
 
         Args:
             key: Key of the lattice.
@@ -100,7 +101,7 @@ class Occurrences:
         occurrences.following += 1
 
     def write(self, keys: Iterable[str]) -> bool:
-        """Note that lattices are about to be written; return whether `written` must be stored before."""
+        """Record that lattices will be written; return whether the result of `written` must be stored first."""
         in_order = [self._keys[key].write() for key in keys if key in self._keys]
         return not all(in_order)
 
@@ -116,7 +117,9 @@ def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
     if not is_file(place) and not (os.path.isfile(part) and os.path.getsize(part)):
         return
     path = scales_path(place)
-    existing = next(filter(is_file, (part_of(path), path)), None)  # an unfinished attempt is the most recent one
+    existing = next(
+        filter(is_file, (part_of(path), path)), None
+    )  # prefer the more recent file of an unfinished attempt
     if existing is None or (before := read_scales(existing)) == chosen:
         return
     then, now = before.values(), {} if chosen is None else chosen.values()

@@ -1,4 +1,4 @@
-"""Read the lattice files in a folder."""
+"""Reader for the lattice files in a folder."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def read_folder(
     Args:
         folder: Folder to read.
         read_file: Function that yields the batches in a file.
-        on_note: Function that is called with a note about skipped files.
-        by_name: Detect the content types of files from their names only, not from their first bytes.
+        on_note: Function that is called with a message about skipped files.
+        by_name: Detect the content types of files only from their names, not from their first bytes.
 
     Raises:
         FormatError: The folder contains no lattices.
@@ -51,7 +51,7 @@ def read_folder(
         paths = [*others, *(file.path for file in by_content.get("companion", []))]
         names = [name.removeprefix(os.path.join(folder.path, "")) for name in paths]
         content = f", only: {named(names, detection.NAMED)}" if names else ""
-        raise FormatError(f"this directory contains no lattices{content}", folder.path)
+        raise FormatError(f"the folder contains no lattices{content}", folder.path)
     if message := detection.describe_skipped(folder.path, others, [file.path for file in skipped]):
         on_note(f"{folder.path}: {message}")
 

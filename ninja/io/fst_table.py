@@ -1,4 +1,4 @@
-"""Open Kaldi tables of FSTs for writing."""
+"""Function that opens Kaldi tables of FSTs for writing."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ class Inputs:
         log: Log for notes and failures. If it has an ``on_error`` function, lattices with errors are skipped; otherwise
             the first error is raised.
         read_ahead: Read ahead of the caller in a thread.
-        beside: Additional sources; their words must be known before the first lattice is read.
+        beside: Additional sources, whose words must be known before the first lattice is read.
         are_lattices: Whether the sources contain lattices, whose words can form a symbol table.
         needs_words: Whether the caller needs words even if the sources contain word ids.
-        guard: Guard that registers each file that is read, so that no output replaces it.
+        guard: Guard that registers each file that is read, to protect the file from being replaced by an output.
     """
 
     names: Name | Sequence[Name]
@@ -63,18 +63,18 @@ class Inputs:
     are_lattices: bool = True
     needs_words: bool = False
     guard: Guard | None = None
-    sources: Sources = None  # type: ignore[assignment] # files of the names
+    sources: Sources = None  # type: ignore[assignment] # files to which `names` resolve
     watch: Watch | None = None  # shows the progress of reading
     table_error: OptionError | None = None  # explains why no symbol table was found next to the sources
     formats: Counter[str] = field(default_factory=Counter)  # format → number of files read
-    tables: tuple[Table, ...] | None = None  # part of the sources to read; None reads all
-    digest: Any = None  # hash that is updated with the keys read
-    is_part: bool = False  # one of several files; an error does not affect the other files
-    unread: set[int] = field(default_factory=set)  # ids of the failures of lattices that could not be read
+    tables: tuple[Table, ...] | None = None  # tables to read; None reads all tables of the sources
+    digest: Any = None  # hash object that is updated with each key that is read
+    is_part: bool = False  # whether this is one of several inputs, whose errors do not affect the other inputs
+    unread: set[int] = field(default_factory=set)  # ``id()`` of each error due to which a lattice could not be read
     default_scales: frozenset[str] = frozenset()  # names of scales set neither by the user nor by a scale file
     _symbols: SymbolTable | None = None
     _words: Words | None = None
-    _begun: Reading | None = None  # pass whose first lattices have already been read
+    _begun: Reading | None = None  # pass over the sources of which the first lattices have already been read
     _current: Reading | None = None
     _table_path: str | None = None
 
@@ -88,7 +88,7 @@ class Inputs:
             self.sources = Sources(self.places, allow_pipes=self.allow_pipes, guard=self.guard)
 
     def with_names(self, names: Sequence[str]) -> Inputs:
-        """Return a copy with the names replaced; the options and the symbol table are kept."""
+        """Return a copy with other names; the options and the symbol table are kept."""
         return replace(self, names=names, sources=self.sources.select(names), tables=None, _begun=None, _current=None)
 
     @property
@@ -121,7 +121,7 @@ class Inputs:
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:
-        """Return "n-best lists" or "lattices without graph costs" if each path has only a single score, else None.
+        """Return "n-best lists" or "lattices without graph costs" if each path has only one score, else None.
 
         Only the first lattices are examined. N-best lists are always treated as having a single score.
         """
@@ -151,7 +151,7 @@ class Inputs:
         return self._symbols if self._words is None else self._words.known
 
     def need_table(self) -> SymbolTable:
-        """Return the symbol table; if `words` is not set and the sources contain ids, use the table next to them.
+        """Return the symbol table; if `words` is not set and the sources contain ids, use a table next to the sources.
 
         Raises:
             NinjaError: The sources cannot be read, or no symbol table was found.
@@ -160,7 +160,7 @@ class Inputs:
         table = self.table()
         if table is None:
             if self.table_error is None and self.are_lattices:
-                for _ in self.read(None):  # raises the error if a source cannot be read
+                for _ in self.read(None):  # if a source cannot be read, this raises its error
                     break
             raise self.table_error or OptionError("the sources contain no words; use --words to set a symbol table")
         return table
@@ -194,7 +194,7 @@ class Inputs:
         return Lookup(self.sources.select((name,)), self._options(), on_error=self.on_failure)
 
     def like(self, names: Sequence[str], log: Log) -> Inputs:
-        """Return a copy with the names and the log replaced; the options and the symbol table are kept."""
+        """Return a copy with other names and another log; the options and the symbol table are kept."""
         self.table()
         sources = self.sources.select(tuple(names))
         other = replace(self, names=names, log=log, sources=sources, tables=None, digest=None)
@@ -203,7 +203,7 @@ class Inputs:
 
     def part(self, name: str, file: SourceFile) -> Inputs:
         """Return inputs for a single source file, with the symbol table and the log of these inputs."""
-        self._options()  # sets the symbol table, which all parts share
+        self._options()  # load the symbol table, which all parts share
         part = replace(self, names=(name,), is_part=True, sources=Sources(file))
         part._begun = part._table_path = None
         return part
@@ -260,7 +260,7 @@ class Inputs:
 
     def _fail(self, error: NinjaError) -> None:
         self.unread.add(id(error))
-        self.log.fail(error)  # a command may replace the log, so it is looked up here
+        self.log.fail(error)  # not a bound method of the log, because a command may replace the log
 
     def _note(self, message: str) -> None:
         self.log.note(message)
@@ -296,16 +296,16 @@ class Output:
     to: str | None = None  # format with its options; None selects it by the extension
     lossy: Literal["allow", "refuse"] = "allow"
     words_out: str | None = None  # file for the symbol table
-    resume: bool = False  # continue the output of an interrupted run
+    resume: bool = False  # whether to continue the output of an interrupted run
     kind: Kind | None = None  # kind of lattices in Kaldi archives; None keeps the kind of each lattice
-    scales: Scales | None = None  # scales with which paths were compared
+    scales: Scales | None = None  # scales with which the paths of lattices were compared
     chosen: ChosenScales | None = None  # scales for the lattices, written to a scale file next to the output
-    keeps_scales: bool = True  # if `chosen` is None, copy the scale file of the inputs
-    settings: Mapping[str, object] | None = None  # options that affect the results; `resume` requires equal ones
-    command: str = "ninja.pipeline.run"  # name of the command with these options
+    keeps_scales: bool = True  # whether to copy the scale file of the inputs if `chosen` is None
+    settings: Mapping[str, object] | None = None  # options that affect the results; must be equal when a run is resumed
+    command: str = "ninja.pipeline.run"  # name of the command to which `settings` belong
     other_states: tuple[State, ...] = ()  # states of other lattice files that affect the results
-    guard: Guard | None = None  # protects the inputs from being replaced
-    form: OutputFormat | None = None  # name and format, resolved by the constructor
+    guard: Guard | None = None  # guard that protects the inputs from being replaced
+    form: OutputFormat | None = None  # name and format of the output, resolved by the constructor
 
     def __post_init__(self) -> None:
         """Resolve the format.
@@ -339,12 +339,12 @@ class Output:
         write = self.resolved.format.write
         assert write is not None
         is_folder = not is_specifier(self.name) and (self.name.endswith(os.sep) or os.path.isdir(self.name))
-        return is_folder and write.files not in ("each", "named")  # these formats write several files to one folder
+        return is_folder and write.files not in ("each", "named")  # "each" and "named" write all inputs to one folder
 
     def scales_for(self, inputs: Inputs) -> ChosenScales | None:
         """Return the scales for the scale file of the output: `chosen`, or the inputs' scales if `keeps_scales` is set.
 
-        If the inputs' scales differ or only some have a scale file, log a note and return None; no file is written.
+        If the inputs have different scales, or only some inputs have a scale file, log a note and return None.
         """
         if self.chosen is not None or not self.keeps_scales:
             return self.chosen
@@ -379,14 +379,14 @@ class Output:
                 options["scales"] = repr(inputs.scales.values())
         try:
             states = states_of(inputs.sources, inputs.format)
-        except NinjaError:  # a pipe, or a source for which the reader will report an error
+        except NinjaError:  # the source is a pipe, or the reader will report its error
             states = [(name, -1, -1) for name in inputs.places]
         sources = [list(state) for state in (*self.other_states, *states)]
         return {"version": VERSION, "command": self.command, "options": options, "sources": sources}
 
 
 class TextOutput(NamedTuple):
-    """A text file for the lines that a stage returns for each lattice; ``-`` is stdout."""
+    """A text output for the lines that a pipeline stage returns for each lattice; ``-`` is stdout."""
 
     name: str
 
@@ -415,7 +415,7 @@ def state_of(path: str) -> State:
     For a URL, a hash of the ETag or a similar tag from the object store replaces the modification time.
     """
     if is_remote(path):
-        import hashlib  # for URLs only
+        import hashlib  # rarely used: only for URLs
 
         size, mark = remote.state_of(path)
         return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
@@ -444,7 +444,7 @@ def states_of(sources: Sources, format: str | None = None) -> list[State]:
 
 
 def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the lattice files in sources; a folder is yielded as one item if its format consists of several files.
+    """Yield the lattice files in sources; a folder is a single item if the files in it together form a single source.
 
     Raises:
         OptionError: A source is a pipe.
@@ -475,7 +475,7 @@ def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
     try:
         if not file.inspect().seekable:
             return None
-    except NinjaError:  # reported by the reader
+    except NinjaError:  # the reader will report the error
         return None
     rows: list[tuple[int, Place]] = []
     begin = 0

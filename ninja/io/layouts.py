@@ -14,7 +14,7 @@ from ninja.files.stream import Identity, identity_of, is_file, is_remote
 from ninja.formats.format import Encoder, Format, NotingEncoder, Write, WriteSettings
 from ninja.io.writer import LatticeWriter, OutputSettings
 
-FLUSH = 1 << 19  # bytes buffered before they are written
+FLUSH = 1 << 19  # number of bytes that are buffered before they are written
 
 
 class Plain:
@@ -30,7 +30,7 @@ class Plain:
         return self._encode(item, self._settings)
 
     def end(self) -> bytes:
-        """Return the bytes that end a file: none for these formats."""
+        """Return no bytes, because files in these formats have no footer."""
         return b""
 
 
@@ -42,7 +42,7 @@ class OneFile(LatticeWriter):
 
     def _open(self) -> None:
         make = self._write.encoder
-        # Create the encoder before the file, as its library may not be installed.
+        # Create the encoder before the file, because the library that it requires may not be installed.
         self._encoder: Encoder = Plain(self._write, self._settings) if make is None else make(self._settings)
         self._file = StandardOutput() if self.name == STDOUT else PartFile(self.name, guard=self._output.guard)
         if self.name.endswith(".gz"):
@@ -133,8 +133,8 @@ class Folder(LatticeWriter):
     def _check_key(self, key: str) -> None:
         super()._check_key(key)
         name = key + self.format.extensions[0]
-        # Files whose name begins with a dot are skipped when the folder is read.
-        is_chain = is_remote(self.name) and "::" in key  # :: separates chained URLs
+        # Names that begin with a dot are invalid, too, because readers of a folder skip hidden files.
+        is_chain = is_remote(self.name) and "::" in key  # "::" separates chained URLs
         if (
             is_chain
             or not key
@@ -150,7 +150,9 @@ class Folder(LatticeWriter):
         assert self._write.encode is not None
         path = self._path(key)
         content = self._write.encode(item, self._settings)
-        with opened(path, self._output.guard, syncs_folder=False) as file:  # `_finish` syncs it once for all files
+        with opened(
+            path, self._output.guard, syncs_folder=False
+        ) as file:  # `_finish` syncs the folder once for all files
             file.write(content)
         self._note(path)
 
@@ -159,7 +161,7 @@ class Folder(LatticeWriter):
             self._written[identity] = path
 
     def _finish(self) -> None:
-        """Raise `OutputError` if another process has replaced a file, since the folder would then mix two outputs."""
+        """Raise `OutputError` if another process has replaced a file, because the folder would then mix two outputs."""
         for identity, path in self._written.items():
             if identity_of(path) != identity:
                 message = "another process also wrote this file; run again with a separate folder for each process"
@@ -171,7 +173,7 @@ class Folder(LatticeWriter):
     def _abandon(self) -> None:
         if self._is_new:
             with contextlib.suppress(OSError):
-                os.rmdir(self.name)  # fails if the folder is not empty
+                os.rmdir(self.name)  # keeps a folder that is not empty
 
 
 class NamedFiles(Folder):
@@ -196,7 +198,7 @@ class NamedFiles(Folder):
             raise OutputError("already contains n-best lists; move them, or choose another folder", self.name)
 
     def _finish(self) -> None:
-        for name in self._contents:  # another process may have written them in the meantime
+        for name in self._contents:  # check again, because another process may have written the files in the meantime
             self._refuse_another(name)
         for name, contents in self._contents.items():
             path = os.path.join(self.name, name)
@@ -232,7 +234,7 @@ def _is_file(path: str, format: Format) -> bool:
     """Return whether a format writes a single file, rather than a folder, to this path."""
     if path == STDOUT or path.endswith(os.sep) or os.path.isdir(path):
         return path == STDOUT
-    if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a named pipe
+    if os.path.exists(path) and not os.path.isfile(path):  # a device such as /dev/null, or a named pipe
         return True
     return path.removesuffix(".gz").lower().endswith(format.extensions)
 

@@ -1,4 +1,4 @@
-"""Look up lattices and other table entries by key while their files are read in order."""
+"""Lookup of lattices and other table entries by key while their files are read in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ninja.lattice.symbols import SymbolTable
 
 Fields = tuple[npt.NDArray[np.int32] | None, float | None, SymbolTable | None]
 
-IN_MEMORY = 1 << 23  # bytes of skipped lattices in memory; larger amounts are stored in a temporary file
+IN_MEMORY = 1 << 23  # maximum number of bytes of skipped lattices in memory; more are stored in a temporary file
 Value = TypeVar("Value")
 
 
@@ -34,7 +34,7 @@ class Lookup:
     Args:
         source: See ``ninja.read``.
         options: Options for reading; None uses the defaults of ``ninja.read``.
-        on_error: Function that is called with the error of each invalid lattice, which then counts as missing; with
+        on_error: Function that is called with the error of each invalid lattice, which is then treated as missing; with
             None, the error is raised.
 
     Raises:
@@ -124,9 +124,9 @@ class _SkippedLattices:
     """Skipped lattices, encoded as entries of a Kaldi table in a temporary file."""
 
     def __init__(self) -> None:
-        import tempfile  # only for joined archives
+        import tempfile  # rarely used: only if archives are joined
 
-        self._entries: dict[str, list[tuple[int, int, Fields]]] = {}  # key → offset, size, fields that are not encoded
+        self._entries: dict[str, list[tuple[int, int, Fields]]] = {}  # key → (offset, size, fields not in the encoding)
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the lookup
         self._size = 0
         self._writer = TableWriter()

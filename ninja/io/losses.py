@@ -1,4 +1,4 @@
-"""Convert lattices to the type that a format stores, and list the fields that are lost."""
+"""Conversion of lattices to the type that a format stores, and detection of lost fields."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
 
 COSTS = {"graph", "acoustic", "apart", "unscaled"}
-_ONE_COST = ("costs", "scores")  # format options that may select a single unscaled cost
-ASSUMED_SHIFT = 0.01  # seconds, the default of all readers
+_ONE_COST = ("costs", "scores")  # format options that can select a single unscaled cost
+ASSUMED_SHIFT = 0.01  # default frame shift of all readers, in seconds
 
 
 def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
@@ -151,7 +151,7 @@ def _list(lattice: Lattice, settings: WriteSettings, *, with_names: bool) -> tup
     most = options.most(lattice)
     nbest = lattice_nbest(
         lattice if with_names else lattice.with_words(None),
-        most + 1 if most else ALL_PATHS + 1,  # one more shows whether paths are missing
+        most + 1 if most else ALL_PATHS + 1,  # one more path than allowed shows whether paths would be lost
         Scales(options.acoustic_scale, options.lm_scale, options.word_penalty),
     )
     count = len(nbest.hypotheses)
@@ -181,8 +181,8 @@ def _timed(lattice: Lattice) -> Lattice:
     if lattice.time is not None or not lattice.has_labels:
         return lattice
     try:
-        time = np.maximum(state_times(lattice), 0)  # the time of unreachable states is -1
-    except LatticeError:  # the labels are not one per frame
+        time = np.maximum(state_times(lattice), 0)  # replace the time -1 of unreachable states
+    except LatticeError:  # the alignment does not have one label per frame
         return lattice
     return lattice.replace(time=time, frame_shift=lattice.frame_shift or ASSUMED_SHIFT)
 
@@ -190,7 +190,7 @@ def _timed(lattice: Lattice) -> Lattice:
 def lost_fields(
     item: Item, output_item: Any, keeps: frozenset[Field], write: Write, settings: WriteSettings
 ) -> list[str]:
-    """Return the names of the fields that an output does not store; the key is ignored.
+    """Return the names of the fields that an output does not store, except the key.
 
     Args:
         item: The item to write.
@@ -208,7 +208,7 @@ def lost_fields(
 
 
 def describe_losses(lost: Counter[str]) -> str:
-    """Return a message that lists the lost fields and the number of lattices that lose each field."""
+    """Return a message with the lost fields and the number of lattices that lose each field."""
     fields: dict[int, list[str]] = {}
     for field, count in sorted(lost.items()):
         fields.setdefault(count, []).append(field)
@@ -233,7 +233,7 @@ def with_scales(form: OutputFormat, scales: Scales) -> tuple[Mapping[str, str], 
     has_own = any(name in values for name in weights) or any(values.get(name, "total") != "total" for name in _ONE_COST)
     if "acoustic_scale" not in fields or has_own:
         return values, None
-    if "lm_scale" not in fields and scales.lm > 0.0:  # the order of the paths stays the same
+    if "lm_scale" not in fields and scales.lm > 0.0:  # dividing all scales by the LM scale keeps the order of paths
         weights = {"acoustic_scale": scales.acoustic / scales.lm}
     weights = {name: value for name, value in weights.items() if name in fields}
     graph, penalty = weights.get("lm_scale", 1.0), weights.get("word_penalty", 0.0)

@@ -1,4 +1,4 @@
-"""Convert n-best lists and k2 FSAs in memory to lattices, and lattices to k2 FSAs."""
+"""Conversion of n-best lists and k2 FSAs in memory to lattices, and of lattices to k2 FSAs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Integers = npt.NDArray[np.int32]
 Value = TypeVar("Value")
 Decode = Callable[[ObjectReader], Value]
 
-_BLOCK = 1 << 16  # bytes buffered before they are written
+_BLOCK = 1 << 16  # number of bytes that are buffered before they are written
 _ITEM = np.dtype([("size", "u1"), ("value", "<i4")])
 _PAIR = np.dtype([("size", "u1"), ("label", "<i4"), ("width", "u1"), ("posterior", "<f4")])
 
@@ -70,7 +70,7 @@ class NumberWriter:
         self._file = StandardOutput() if chosen.archive == STDIN else PartFile(chosen.archive)
         self._packed = GzipWriter(self._file) if chosen.packed else None
         self._pending: list[bytes] = []
-        self._size = 0  # bytes in `_pending`
+        self._size = 0  # number of bytes in `_pending`
 
     def integers(self, key: str, values: Integers) -> None:
         """Append an entry that contains integers."""
@@ -91,7 +91,7 @@ class NumberWriter:
     def posteriors(
         self, key: str, begin: npt.NDArray[np.int64], label: Integers, posterior: npt.NDArray[np.float64]
     ) -> None:
-        """Append the labels and posteriors of all frames as an entry; frame t has items ``begin[t] : begin[t + 1]``."""
+        """Append an entry with labels and posteriors; frame t has the items ``begin[t] : begin[t + 1]``."""
         value = posterior.astype(np.float32)
         if self.text:
             pairs = [f"{number} {share:.7g} " for number, share in zip(label.tolist(), value.tolist(), strict=True)]

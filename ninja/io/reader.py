@@ -1,4 +1,4 @@
-"""Read lattices from sources in one pass, and map their words to the symbol table of the run."""
+"""Reader for lattices from sources in one pass, which maps their words to the symbol table of the run."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Words:
     """Symbol tables of the lattices in a run.
 
     Args:
-        table: Symbol table. If it grows, words in files that contain no word ids are added to it; otherwise it must
-            contain them. None creates a growing table for the first file that contains words as text.
+        table: Symbol table for files that contain words as text. If the table grows, these words are added to it;
+            otherwise, it must contain them. None creates a growing table when the first such file is read.
         of_ids: Function that finds the symbol table for sources that contain ids; it is called when the first such
-            source is read. None uses `table`, unless it grows.
+            source is read. None uses `table`, unless the table grows.
         others: Function that returns ``(word, id)`` pairs for all words in the sources. It is used if this object
             creates a growing table; see `SymbolTable.growing`.
         keep_tables: Let lattices keep the symbol table of their file, and allow some files to contain ids while others
@@ -59,9 +59,9 @@ class Words:
         self._keep_tables = keep_tables and self._grows
         self._of_ids = of_ids
         self._vocabulary: Vocabulary | None = None  # vocabulary of files that contain ids
-        self._ids_in = ""  # the first file that contains ids
+        self._ids_in = ""  # name of the first file that contains ids
         self._is_spelled = table is not None and table.grows and len(table) > 1
-        self._last: tuple[SymbolTable, Array] | None = None  # cached, as the lattices of a file share their table
+        self._last: tuple[SymbolTable, Array] | None = None  # cached, because the lattices of a file share a table
 
     @property
     def table(self) -> SymbolTable:
@@ -98,7 +98,7 @@ class Words:
         return (lattice.words is None or lattice.words is not self._table) and bool(lattice.word.any())
 
     def attach(self, lattice: Lattice, name: str = "") -> Lattice:
-        """Return the lattice with word ids that match the table.
+        """Return a lattice with its word ids converted to ids of the table for this run.
 
         Raises:
             SymbolError: A word in the lattice is not in the table.
@@ -128,7 +128,7 @@ class Words:
             raise OptionError(f"{self._ids_in} {message} --words (words=)")
 
     def _ids_of(self, other: SymbolTable) -> Array:
-        """Map ids of another table to this table's ids or -1, int32 [largest id + 2]; the last is for larger ids."""
+        """Map ids of another table to this table's ids, int32 [largest id + 2]; -1 is a missing word or a larger id."""
         if self._last is None or self._last[0] is not other:
             if self._grows:
                 self.table.merge(other)
@@ -147,12 +147,12 @@ class ReadOptions:
 
     words: Words
     format: str | None = None  # format with its options; None detects it from the content
-    encoding: str = "utf-8"  # encoding of text in formats other than Kaldi's
-    read_ahead: bool = True  # read in a thread, ahead of the caller
-    late: bool = False  # errors of a lattice may be raised when the lattice is used
-    formats: Counter[str] = field(default_factory=Counter)  # counts the files read, by format
-    on_note: Callable[[str], None] = warnings.warn  # called with notes, such as the skipped files of a folder
-    guard: Guard | None = None  # registers the files that are listed in script files
+    encoding: str = "utf-8"  # encoding of text in non-Kaldi formats
+    read_ahead: bool = True  # whether a thread reads ahead of the caller
+    late: bool = False  # whether the errors of a lattice may be raised only when the lattice is used
+    formats: Counter[str] = field(default_factory=Counter)  # format → number of files read
+    on_note: Callable[[str], None] = warnings.warn  # function of a message, for example about files that are skipped
+    guard: Guard | None = None  # guard that registers the files listed in script files
 
 
 class Reading:
@@ -179,10 +179,10 @@ class Reading:
             chosen = reader(options.format, options.encoding)
             self._reader = None if chosen.format.read == KALDI_READ else chosen
         self._size: int | None = 0  # total size of all files in bytes; None if unknown, for example for a pipe
-        self._previous = 0  # total size of the files that were read completely
-        self._position = 0.0  # number of bytes up to the end of the last lattice
-        self.first_batches: list[Batch] = []  # batches that `begin` has read and that are not yielded yet
-        self._num_overlaps = 0  # words that begin before the end of the preceding word
+        self._previous = 0  # total size in bytes of the files that have been read completely
+        self._position = 0.0  # number of bytes from the start of the first file to the end of the last lattice
+        self.first_batches: list[Batch] = []  # batches that `begin` has read and that have not been yielded yet
+        self._num_overlaps = 0  # number of words that begin before the end of the preceding word
         self._batches = self._read_all(sources.files)
 
     @property
@@ -237,7 +237,7 @@ class Reading:
         self._batches.close()  # type: ignore[attr-defined]
 
     def _read_all(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
-        """Yield the batches in all files, and add a note if word times were changed."""
+        """Yield the batches in all files; report a note if word times were changed."""
         yield from self._read_files(files)
         if self._num_overlaps:
             words = counted(self._num_overlaps, "word overlaps", "words overlap")
@@ -250,7 +250,7 @@ class Reading:
         for file, size in zip(files, sizes, strict=True):
             end = self._previous + (size or 0)
             yield from self._read_folder(file) if file.kind == "folder" else self._read_file(file)
-            self._previous = max(self._previous, end)  # includes files without lattices
+            self._previous = max(self._previous, end)  # also count a file without lattices
 
     def _read_file(self, file: SourceFile) -> Iterator[Batch]:
         end = self._previous + (file.size or 0)
@@ -285,7 +285,7 @@ class Reading:
         yield from read_folder(parent, self._read_file, self.options.on_note, by_name=self.options.format is not None)
 
     def _read_list(self, parent: SourceFile, files: list[SourceFile], errors: list[NinjaError]) -> Iterator[Batch]:
-        if self._size is not None:  # replace the size of the list with the sizes of its files
+        if self._size is not None:  # count the sizes of the listed files instead of the size of the list
             self._size -= parent.size or 0
         yield from self._read_files(files)
         yield from (Batch.of_entries([("", error)]) for error in errors)
@@ -335,7 +335,7 @@ class Reading:
                 if size >= CHUNK or len(entries) == BATCH:
                     yield Batch.of_entries(entries, size=size, position=position)
                     entries, size = [], 0
-        except NinjaError:  # the file cannot be read further; yield the lattices before the error
+        except NinjaError:  # the rest of the file cannot be read, so first yield the lattices before the error
             if entries:
                 yield Batch.of_entries(entries, size=size, position=position)
             raise
@@ -378,14 +378,14 @@ class Reading:
 def _chained(first: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
     try:
         while first:
-            yield first.pop(0)  # keep no reference, so that the memory is freed
+            yield first.pop(0)  # keep no reference to the entry, because its memory could not be freed
         yield from rest
     finally:
         rest.close()  # type: ignore[attr-defined]
 
 
 def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
-    """Detect a file's format by its first bytes; return its reader, or None for Kaldi archives and unknown formats.
+    """Detect the format of a file; return a reader for it, or None for Kaldi archives and unknown formats.
 
     Raises:
         FormatError: The file is empty, in an unsupported compression format, or in a known format without lattices.
@@ -393,7 +393,9 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
     if not head.removeprefix(BOM).strip() and detection.needs_content(name):
         raise FormatError("the file is empty; is it still being written?", name)
     format = detect(head, name)
-    if (format is None or format.name == "text") and by_mark(head) is None:  # .txt files may have any content
+    if (format is None or format.name == "text") and by_mark(
+        head
+    ) is None:  # the content of a .txt file can be of any type
         reason = (detection.advice(head, name) if format is None else None) or detection.other_kind(head)
         if reason is not None:
             raise FormatError(reason, name)
@@ -462,7 +464,7 @@ def read(
         batches: Yield `Batch` objects, each with many lattices that functions process in one call.
         words: Symbol table to attach, or its path; a word that is not in the table is an error. If the table grows
             (``SymbolTable.growing()``), the words in all files, including files with symbol tables, are added to it,
-            and no file can contain only ids.
+            and no file may contain only ids.
         format: Format of all files, such as ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
             docs/formats.md. None detects the format of each file; formats without a signature are detected from the
             extension.

@@ -1,4 +1,4 @@
-"""Resume Kaldi archives: find the complete entries from an earlier attempt, and compare the facts about the two runs.
+"""Resuming of Kaldi archives: the complete entries of an earlier attempt are kept if both runs agree in their facts.
 
 The facts are stored next to the output in ``.NAME.run`` while the output is incomplete and, with ``--resume``, also
 afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
@@ -32,10 +32,10 @@ from ninja.io.writer import NUMBERS, KaldiWriter
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 
-CHUNK = 1 << 19  # bytes read at once
+CHUNK = 1 << 19  # number of bytes read at a time
 PACKED_CHUNK = 1 << 16
-CHECKPOINT_INTERVAL = 5.0  # maximum seconds of work that are lost if a run is killed and resumed
-LARGEST = 1 << 28  # maximum size of a file of facts in bytes
+CHECKPOINT_INTERVAL = 5.0  # seconds between checkpoints, which limits the work that is lost if a run is killed
+LARGEST = 1 << 28  # maximum size of a file with the facts about a run, in bytes
 
 
 class ResumedWriter(KaldiWriter):
@@ -44,8 +44,8 @@ class ResumedWriter(KaldiWriter):
     If an exception leaves the ``with`` block, the output is saved for the next attempt.
     """
 
-    _is_closed = False  # the existing output is complete, and its run is unknown
-    _checkpoint_time = 0.0  # when the output was last flushed so that it can be resumed
+    _is_closed = False  # whether the existing output is complete and was written by an unknown run
+    _checkpoint_time = 0.0  # time of the last checkpoint, by `time.monotonic`
 
     def _open(self) -> None:
         archive = self._archive
@@ -55,7 +55,7 @@ class ResumedWriter(KaldiWriter):
         assert isinstance(file, PartFile)
         try:
             point = resume_point(archive.target, file, self._output.run, self._output.chosen)
-        except BaseException:  # the output of an earlier attempt is kept
+        except BaseException:  # keep the output of the earlier attempt
             archive.file = None
             raise
         self.resumed, self._is_closed = point.description, point.is_closed
@@ -102,7 +102,7 @@ class ResumedWriter(KaldiWriter):
         return True
 
     def _checkpoint(self) -> None:
-        """Flush the output every few seconds, so that a run that is killed can be resumed."""
+        """Flush the output every few seconds; if the run is killed, it can be resumed from this point."""
         if time.monotonic() - self._checkpoint_time >= CHECKPOINT_INTERVAL:
             self._archive.wait()
             self._archive.flush()
@@ -134,7 +134,7 @@ class ResumedWriter(KaldiWriter):
 
     def _finish(self) -> None:
         try:
-            self._archive.finish()  # the facts stay, so that a later run can add lattices
+            self._archive.finish()  # keep the file with the facts, because a later run may add lattices
         except OutputError as error:
             self._count_saved(error)
             raise
@@ -146,16 +146,16 @@ class ResumedWriter(KaldiWriter):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ResumePoint:
-    """The valid part of an unfinished archive."""
+    """The complete entries of an archive, after which a resumed run continues."""
 
-    length: int = 0  # number of bytes of complete entries
-    tail: bytes = b""  # complete entries of the incomplete gzip member that follows, decompressed
+    length: int = 0  # number of bytes of complete entries; with gzip, of complete members
+    tail: bytes = b""  # with gzip: the complete entries of the last, incomplete member, decompressed
     entries: list[tuple[str, int]] = field(
         default_factory=list
-    )  # key and offset of each lattice, in the decompressed file
+    )  # key and offset of each lattice in the decompressed file
     lost: int = 0  # number of bytes after the last complete entry
-    description: str | None = None  # for the user
-    is_closed: bool = False  # the existing output is complete, and its run is unknown
+    description: str | None = None  # message for the user
+    is_closed: bool = False  # whether the existing output is complete and was written by an unknown run
     numbers: Mapping[str, Sequence[int]] = field(default_factory=dict)  # see `Occurrences`
 
 
@@ -165,8 +165,8 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
     Args:
         target: Parsed name of the output.
         file: The open temporary file.
-        run: Version, command, options and sources of the new run, which must equal those of the earlier attempt; None
-            omits this check.
+        run: Version, command, options and sources of the new run, which must equal the facts about the earlier attempt;
+            None omits this check.
         scales: Scales chosen for the lattices.
 
     Raises:
@@ -182,7 +182,7 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
         if run is not None and (is_begun or (is_known and is_file(target.archive))):
             numbers = refuse_other_facts(target.archive, run)
         point = complete_entries(target, file)
-    except BaseException:  # also an interrupt, as it can take long to find the complete entries
+    except BaseException:  # includes an interrupt, because finding the complete entries can take long
         file.abandon(keep=is_begun)
         raise
     point.is_closed = run is not None and not is_known and bool(point.entries)
@@ -210,7 +210,7 @@ def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
         if not is_file(chosen.archive):
             return ResumePoint()
         with open_raw(chosen.archive) as source:
-            from shutil import copyfileobj  # to resume only
+            from shutil import copyfileobj  # rarely used: only to resume
 
             copyfileobj(source, file, CHUNK)
     point = _packed(file.part) if chosen.packed else _plain(file.part)
@@ -226,7 +226,7 @@ def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
 
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
-    """Parse the bytes that the reader holds; add their lattices to `point`, or return False if they are damaged."""
+    """Parse the bytes in the buffer of a reader; add their lattices to `point`, or return False if they are damaged."""
     items, faults = reader.parse(1 << 62)
     if reader.broken or faults:
         return False
@@ -259,7 +259,7 @@ def _packed(path: str) -> ResumePoint:
         while content:
             unpacker = isal_zlib.decompressobj(wbits=31)
             member = bytearray()
-            begin = end = reader.position  # range of its complete entries
+            begin = end = reader.position  # range of the member's complete entries
             try:
                 while content and not unpacker.eof:
                     piece = unpacker.decompress(content)
@@ -285,7 +285,9 @@ def _packed(path: str) -> ResumePoint:
 
 
 def refuse_other_facts(place: str, facts: Facts) -> dict[str, list[int]]:
-    """Return the numbers of the lattices that the run which wrote an output has stored; see `Occurrences`.
+    """Check that the run that wrote an output had the same facts; return the lattice numbers that it stored.
+
+    For the lattice numbers, see `Occurrences`.
 
     Raises:
         OptionError: The run had another version, command, options or sources; the message names the difference.
@@ -312,8 +314,8 @@ def refuse_other_facts(place: str, facts: Facts) -> dict[str, list[int]]:
 
 
 def difference(before: Facts, now: Facts) -> str:
-    """Describe the first difference between two runs or two shard plans, such as another command or option."""
-    for name, text in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
+    """Describe the first difference between the facts about two runs or two shard plans, such as a different option."""
+    for name, text in (("command", "a different command, {}"), ("shards", "{} shards"), ("version", "version {}")):
         if before.get(name) != now.get(name):
             return text.format(before.get(name))
     old, new = before["options"], now["options"]
@@ -321,7 +323,7 @@ def difference(before: Facts, now: Facts) -> str:
     if changed:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
         file = next(filter(None, (_changed_file(old.get(name), new.get(name)) for name in changed)), None)
-        return f"another {options}" if file is None else f"another {options}: {file} has changed since then"
+        return f"a different {options}" if file is None else f"a different {options}: {file} has changed since then"
     if before["sources"] != now["sources"]:
         file = _changed_file(before["sources"], now["sources"])
         return "other sources" if file is None else f"other sources: {file} has changed since then"

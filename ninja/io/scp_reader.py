@@ -1,4 +1,4 @@
-"""Read lattices in non-Kaldi formats from the files that a Kaldi script file lists."""
+"""Reader for lattices in non-Kaldi formats from the files that a Kaldi script file lists."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ninja.errors import FormatError, NinjaError
 from ninja.files.stream import Place, Stream, is_read_once, open_stream
 from ninja.lattice import Lattice
 
-CACHE_BYTES = 1 << 26  # maximum size of cached lattices
-ARC_BYTES = 20  # approximate memory per arc
-LATTICE_BYTES = 1 << 10  # approximate memory per lattice in addition to its arcs
+CACHE_BYTES = 1 << 26  # maximum size of the cached lattices of a file in bytes
+ARC_BYTES = 20  # approximate number of bytes per arc in memory
+LATTICE_BYTES = 1 << 10  # approximate number of bytes per lattice in memory, in addition to its arcs
 
 Entries = Iterator[tuple[str, Lattice | NinjaError]]
 EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader for the files that a script file lists.
+    """Reader for non-Kaldi files that a script file lists.
 
-    The last file stays open in case later lines refer to it too, unless it is a Kaldi archive.
+    The last file stays open, because the next line may refer to the same file.
 
     Args:
         entries_of: Function that returns the entries in an open file, or None if the file is a Kaldi archive or in an
@@ -32,7 +32,7 @@ class ScpReader:
         self._last: _File | None = None
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return the lattice with a key if ``place`` is the location of the file that was opened last, else None.
+        """Return the lattice with a key from the file that was opened last, or None if ``place`` is a different file.
 
         If the file contains a single lattice, it is returned for any key.
 
@@ -57,7 +57,7 @@ class ScpReader:
         return self._last.get(key)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file that was opened last."""
         if self._last is not None:
             self._last.stream.close()
         self._last = None
@@ -75,16 +75,16 @@ class _File:
         self._entries_of = entries_of
         self._entries = entries
         self._has_ended = False
-        self._count = 0  # number of lattices read before the file ended
+        self._count = 0  # number of lattices read in the first pass through the file
         self._keys: set[str] = set()  # keys of all lattices read
         self._cache: dict[str, Lattice | NinjaError] = {}  # the most recent lattices
         self._size = 0  # approximate size of the cache in bytes
-        self._error: NinjaError | None = None  # error that ended reading of the file
+        self._error: NinjaError | None = None  # error after which the file could not be read further
 
     def get(self, key: str) -> Lattice | NinjaError:
         if key in self._cache:
             return self._cache[key]
-        if key in self._keys:  # read the file again
+        if key in self._keys:  # the lattice is no longer in the cache, so read the file again
             self.stream.close()
             self.stream = open_stream(self.place)
             self._entries = self._entries_of(self.stream, self.place) or iter(())
@@ -105,7 +105,7 @@ class _File:
         self._count += not self._has_ended
         self._keys.add(key)
         if key in self._cache:
-            return  # the first lattice of a key is used
+            return  # keep the first of several lattices with the same key
         self._cache[key] = lattice
         self._size += _size(lattice)
         while self._size > CACHE_BYTES and len(self._cache) > 1 and not is_read_once(self.place.path):

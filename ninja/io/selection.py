@@ -1,4 +1,4 @@
-"""Read lists of keys, and divide them into parts."""
+"""Reading of key lists, and division of key lists into parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja.formats.kaldi.tables import read_fields
 
 
 def read_keys(path: str | os.PathLike[str]) -> list[str]:
-    """Read keys, the first field of each line, from a list or any Kaldi text table; ``.gz`` files are decompressed.
+    """Read keys, which are the first fields of the lines, from a list or a Kaldi text table, optionally gzipped.
 
     Returns:
         The keys in the order of the file, without duplicates.
@@ -34,8 +34,8 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
     Args:
         keys: Keys to divide.
         num_parts: Number of parts, ≥ 1; each part contains at least one key.
-        group_of: Group (speaker) of each key; all keys in a group are put into the part that contains the group's first
-            key.
+        group_of: Group (speaker) of each key; all keys of a group are assigned to the same part. None makes each key a
+            separate group.
 
     Returns:
         The 0-based index of the part of each key.
@@ -55,11 +55,11 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
             f"the number of parts is {num_parts}, but must be from 1 to {len(sizes)}, the number of {groups}"
         )
     part: dict[str, int] = {}
-    num_assigned = current = 0  # number of keys assigned, index of the part being filled
+    num_assigned = current = 0  # number of assigned keys; index of the current part
     num_groups_left = len(sizes)
     for group, size in sizes.items():
         end = (current + 1) * len(keys) / num_parts
-        must_advance = num_groups_left == num_parts - 1 - current  # each remaining part needs a group
+        must_advance = num_groups_left == num_parts - 1 - current  # otherwise, a remaining part would get no group
         if part and current < num_parts - 1 and (must_advance or num_assigned + size / 2 > end):
             current += 1
         part[group] = current

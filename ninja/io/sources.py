@@ -41,13 +41,13 @@ from ninja.io import detection
 from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX, Holds, names_in
 from ninja.lattice import Scales
 
-# Signature of text archives of Kaldi; other files require the registry of formats, which takes longer to import.
+# How Kaldi text archives begin. For other files, the registry of formats must be imported, which takes longer.
 _KALDI_TEXT = re.compile(
     rb"\s*\S{1,4096}[ \t]*\n\s*\d+[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?[ \t]+[^\s,]+,[^\s,]+(?:,[\d_]*)?\s"
 )
 KALDI_READ = kaldi.FORMAT.read
 KALDI_HEAD = 4096 + 128  # maximum number of bytes of a key and a lattice header
-MAX_OPEN = 256  # files of a folder that stay open until they are read
+MAX_OPEN = 256  # maximum number of inspected files of a folder that stay open until they are read
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 
 Kind = Literal["ark", "scp", "list", "folder"]
@@ -58,7 +58,7 @@ class SourceFile:
 
     Args:
         table: The file and its content type.
-        guard: Guard that registers the file when it is read, so that no output replaces it.
+        guard: Guard that registers the file when it is read, to protect it from being replaced by an output.
         parent: The folder that contains the file, if the source is a folder.
     """
 
@@ -67,7 +67,7 @@ class SourceFile:
         self.place = table.place
         self.path = table.place.path
         self.name = table.place.name
-        self.num_open = 0  # open files of this folder
+        self.num_open = 0  # number of open files in this folder
         self._guard = guard
         self._parent = parent
         self._stream: Stream | None = None
@@ -190,7 +190,7 @@ class SourceFile:
             if len(fields) == 2 and not row.endswith(b"|"):
                 try:
                     places = resolve_listed(os.fsdecode(fields[1].strip()), self.name)
-                except NinjaError:  # reported by the reader
+                except NinjaError:  # the reader will report the error
                     continue
                 for place in places:
                     tables.setdefault(place.path, Table(place._replace(offset=0)))
@@ -240,12 +240,12 @@ class SourceFile:
 
 
 class Sources:
-    """Lattice sources, given by names that are resolved only once.
+    """Lattice sources that are specified by names; each name is resolved only once.
 
     Args:
         names: See ``ninja.read``.
         allow_pipes: See ``ninja.read``.
-        guard: Guard that registers each file that is read, so that no output replaces it.
+        guard: Guard that registers each file that is read, to protect the file from being replaced by an output.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class Sources:
         return selection
 
     def reopened(self) -> Sources:
-        """Return new sources for the same files, so that two passes can run at the same time.
+        """Return new sources for the same files, with which a second pass can run at the same time.
 
         Raises:
             OptionError: A source can be read only once.
@@ -325,7 +325,7 @@ def as_sources(source: Source | Sources, *, allow_pipes: bool = False) -> Source
 
 
 def is_kaldi(head: bytes) -> bool:
-    """Return whether a file begins like a Kaldi archive of lattices."""
+    """Return whether the first bytes of a file are the start of a Kaldi archive of lattices."""
     return KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
 
 
@@ -386,7 +386,7 @@ def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
         return "scp" if table.kind == "scp" else "ark"
     head = stream.head(LIST_HEAD, lambda head: head.lstrip().count(b"\n") > 1 or b"\0" in head)
     if not stream.seekable:
-        head = head[: head.rfind(b"\n") + 1] or head  # drop the last line, which may be incomplete
+        head = head[: head.rfind(b"\n") + 1] or head  # without the last line, which may be incomplete
     return "scp" if names_script(head) else "list" if is_list(head) else "ark"
 
 
@@ -404,7 +404,7 @@ class ChosenScales:
 
     scales: Scales = Scales()
     lm_weight: float | None = None  # weight of the new language model in the graph costs
-    path: str | None = field(default=None, compare=False)  # file from which they were read
+    path: str | None = field(default=None, compare=False)  # scale file from which the scales were read
 
     def values(self) -> dict[str, float]:
         """Return the values by option name; the LM scale is omitted if it is 1."""

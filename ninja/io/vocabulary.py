@@ -1,4 +1,4 @@
-"""Read the keys and the words in sources."""
+"""Functions that read the keys or the words in sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check and write an output's symbol table, which is stored next to the lattices."""
+"""Checking and writing of an output's symbol table, which is stored next to the lattices."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def is_one_field(word: str) -> bool:
 
 
 class OutputWords:
-    """Symbol table of an output. The table is written if necessary, and all lattices must agree with it.
+    """The symbol table of an output, which is written if necessary, and with which all lattices must agree.
 
-    The table is written next to the output if it was built from words in the sources, or was read from the table next
+    The table is written next to the output if it was built from the words in the sources, or was read from a file next
     to another archive. Any other table was read from a file that the user specified; it is written only to replace an
     older table next to the output.
 
@@ -64,14 +64,14 @@ class OutputWords:
         self._shared = shared
         self._once = is_read_once(place)
         self._is_begun = False
-        self._existing: SymbolTable | None = None  # table in the output folder
-        self._last: SymbolTable | None = None  # the table checked last
-        self._num_checked = 0  # number of its entries that were checked
-        self._unwritable: dict[int, str] = {}  # its words that cannot be written, by id
-        self._common = words  # table with which the lattices must agree
+        self._existing: SymbolTable | None = None  # table that already exists in the output folder
+        self._last: SymbolTable | None = None  # table of the lattice that was checked last
+        self._num_checked = 0  # number of entries of `_last` that were checked
+        self._unwritable: dict[int, str] = {}  # id → word, for words of `_last` that cannot be written
+        self._common = words  # table with which the tables of all lattices must agree
         self._has_table = words is not None
         self._is_settled = self._has_table or (shared and follows)
-        self._written: SymbolTable | None = None  # table of the written lattices
+        self._written: SymbolTable | None = None  # table of the lattices that were written
 
     def check(self, lattice: Lattice, key: str) -> None:
         """Check that a lattice agrees with the symbol table of the output, and that its words can be stored.
@@ -101,7 +101,7 @@ class OutputWords:
             return False
         try:
             self._check_storable(first)
-        except SymbolError:  # writing the lattices one by one finds the invalid one
+        except SymbolError:  # writing the lattices one by one will report the invalid lattice
             return False
         return not self._unwritable and self._existing is None
 

@@ -27,8 +27,8 @@ from ninja.lattice.lattice import check_costs, not_a_lattice
 from ninja.lattice.symbols import SymbolTable
 
 _COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
-NUMBERS = "numbers"  # name among the facts of a run, see `ninja.io.resume`
-LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
+NUMBERS = "numbers"  # name of the lattice numbers in the facts about a run; see `ninja.io.resume`
+LONGEST_KEY = 4096  # maximum length of a key in bytes
 Lossy = Literal["allow", "refuse"]
 Self = TypeVar("Self", bound="LatticeWriter")
 
@@ -39,14 +39,14 @@ class OutputSettings(NamedTuple):
     target: Target
     format: Format
     settings: WriteSettings
-    resume: bool = False  # continue the Kaldi archive of an interrupted run
+    resume: bool = False  # whether to continue the Kaldi archive of an interrupted run
     kind: Kind | None = None  # kind of lattices in Kaldi archives; None keeps the kind of each lattice
     lossy: Lossy = "allow"
     words_out: str | None = None  # file for the symbol table; None writes it next to the output if ids need it
     note: str | None = None  # note about the scales with which costs were combined
     chosen: ChosenScales | None = None  # scales for the scale file
-    run: Facts | None = None  # facts on which the lattices depend; an output is resumed only if they are equal
-    guard: Guard | None = None  # protects the inputs from being replaced
+    run: Facts | None = None  # facts on which the lattices depend; if they differ, an output cannot be resumed
+    guard: Guard | None = None  # guard that protects the inputs from being replaced
 
     @classmethod
     def of(
@@ -136,7 +136,7 @@ class LatticeWriter:
         self._write = output.format.write
         self._settings = output.settings
         self._keeps = output.format.stored_fields(output.settings.options)
-        untimed = {"key", "alignments", "raw", *COSTS}  # all fields of a lattice without times
+        untimed = {"key", "alignments", "raw", *COSTS}  # all fields that a lattice without times can have
         self._keeps_untimed = output.format.holds == "lattice" and self._keeps >= untimed and not self._write.also_lost
         self._keys: Counter[str] = Counter()
         self._is_open = False
@@ -280,10 +280,10 @@ class LatticeWriter:
         raise NotImplementedError
 
     def write_on_thread(self) -> None:
-        """From now on, write encoded batches on a separate thread, if the format supports it."""
+        """Write all following encoded batches on a separate thread, if the format supports it."""
 
     def note_failure(self, key: str) -> None:
-        """Note that the next lattice with this key failed, so that a resumed run processes it again."""
+        """Record that the next lattice with this key failed; a resumed run will process it again."""
 
     def notes(self) -> list[str]:
         """Return messages to show to the user once the output is complete."""
@@ -350,7 +350,7 @@ class KaldiWriter(LatticeWriter):
             raise OptionError(f"the output {self.name!r} is a folder; add a file name")
         self._archive = ArchiveOutput(output.target, output.guard)
         self._kind = output.kind
-        self._occurrences: Occurrences | None = None  # set once a lattice has failed
+        self._occurrences: Occurrences | None = None  # None until a lattice fails
 
     def _open(self) -> None:
         self._archive.open()
@@ -360,7 +360,7 @@ class KaldiWriter(LatticeWriter):
     def _put(self, key: str, item: Any) -> None:
         lattice: Lattice = item
         self._archive.append(lattice, key, compact=(self._kind or lattice.kind) == "compact")
-        self._note_written([key])  # before the bytes are written, as `append` leaves them in a buffer
+        self._note_written([key])  # in time, because `append` only adds the bytes to a buffer
 
     def prepared(self, batch: Batch) -> EncodedBatch | None:
         """Encode a batch; return None if its lattices must be written one by one."""
@@ -368,11 +368,11 @@ class KaldiWriter(LatticeWriter):
             return None
         try:
             return self._archive.encode(batch, self._kind)
-        except (LatticeError, UnicodeEncodeError):  # writing them one by one finds the invalid lattice
+        except (LatticeError, UnicodeEncodeError):  # writing the lattices one by one will report the invalid lattice
             return None
 
     def _are_ordinary(self, batch: Batch) -> bool:
-        """Return whether a Kaldi archive can certainly store all fields and keys of these lattices."""
+        """Return whether a Kaldi archive can store all fields and keys of these lattices without further checks."""
         keys = batch.keys
         if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
             return False

@@ -34,8 +34,8 @@ class ItemRevision:
     If words are replaced one for one and each has a separate item, or if an item contains several words, only the text
     of the items changes. For any other replacement, the new items are copies of the first items of the old words, and
     divide the time of the old words equally. The items for inserted words are copies of the first item of the preceding
-    word, and divide the time between the preceding and the next word. If a word consists of several items, those that
-    match the new word are kept.
+    word, and divide the time between the preceding and the next word. If a word consists of several items, the items
+    that match the new word are kept.
 
     Args:
         entries: The list of words, with its items.

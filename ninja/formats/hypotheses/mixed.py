@@ -33,7 +33,7 @@ class MixedEncoder:
         """
         is_document = is_of(nbest, self._form)
         if self._is_document not in (None, is_document):
-            message = f"lists from {self._form} files cannot be joined with other lists; write them to another file"
+            message = f"lists from {self._form} files and other lists cannot be joined; write them to separate files"
             raise OutputError(message, key=nbest.key)
         content = self._documents.add(nbest) if is_document else self._others.add(nbest)
         self._is_document = is_document

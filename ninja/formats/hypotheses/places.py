@@ -148,8 +148,9 @@ def alternative_costs(
 ) -> list[float | None]:
     """Return the cost in nats of each alternative of an utterance, or None for an alternative without a score.
 
-    Services list the best alternative first, even if a later one has a higher confidence. If scores are confidences,
-    costs are therefore raised where necessary, so that each is at least one float32 increment above those before it.
+    Services list the best alternative first, even if a later alternative has a higher confidence. If scores are
+    confidences, costs are therefore raised where necessary: each cost is at least one float32 increment above the
+    costs of the preceding alternatives.
 
     Args:
         missing_score: Log-probability for alternatives without a score.

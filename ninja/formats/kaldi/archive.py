@@ -286,7 +286,7 @@ class ArchiveOutput:
 
     Args:
         target: Names of the files, and whether to write text and whether to compress.
-        guard: Prevents the output from replacing an input.
+        guard: Guard that prevents the output from replacing an input.
     """
 
     def __init__(self, target: Target, guard: Guard | None = None) -> None:
@@ -364,7 +364,7 @@ class ArchiveOutput:
         self._queue = WriteQueue(self.packed or self._opened, self._spare)
 
     def flush(self) -> None:
-        """Write the entries that were appended one by one, after all encoded batches."""
+        """Wait until all encoded batches are written, and then write the entries that `append` has buffered."""
         if self._entries.pending:
             self.wait()
             content = self._entries.view()
@@ -396,7 +396,7 @@ class ArchiveOutput:
                 file.finish()
 
     def abandon(self, *, keep: bool) -> None:
-        """Remove the files or, with `keep`, keep the incomplete archive so that it can be resumed."""
+        """Remove the files or, with `keep`, keep the incomplete archive for a later run that resumes it."""
         if self._queue is not None:
             self._queue.stop()
         for file in (self.file, self._script):

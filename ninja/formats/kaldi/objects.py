@@ -321,7 +321,7 @@ class ObjectReader:
 
     def _check_shape(self, shape: list[int], place: int) -> None:
         if min(shape) < 0:
-            self.fail(f"the size {' × '.join(map(str, shape))} is negative", place)
+            self.fail(f"the shape {' × '.join(map(str, shape))} has a negative dimension", place)
 
     def _compressed(self, mark: str, place: int) -> Array:
         lowest, span, *shape = struct.unpack("<ffii", self.take(16, "a matrix"))

@@ -46,7 +46,7 @@ def script(
         vocabulary: Function that returns the symbol table; it is called when the first Kaldi archive is read.
         foreign: Reader for non-Kaldi formats, which is closed at the end.
         permissive: Skip lattices that cannot be read.
-        guard: Guard that registers each file that is read, so that no output replaces it.
+        guard: Guard that registers each file that is read, to protect the file from being replaced by an output.
     """
     entries: list[Entry] = []
     position = size = 0  # byte offset in the script file; total size of the lattices in bytes

@@ -159,7 +159,7 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothe
         raise FormatError(f"expected the number of words, found {fields[2][:60]!r}", path, key=key, line=line)
     words = fields[3:]
     if len(fields[2]) > 9 or int(fields[2]) > _most_counted(words):
-        message = f"the number of words is {fields[2][:20]}, but {len(words)} follow; the line may be cut short"
+        message = f"the number of words is {fields[2][:20]}, but {len(words)} follow; the line may be truncated"
         raise FormatError(message, path, key=key, line=line)
     return sentence(words, -graph * LOG10, -acoustic * LOG10, line)
 
