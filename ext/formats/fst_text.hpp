@@ -44,7 +44,7 @@ struct FstText {
 
 namespace fst_text {
 
-constexpr int kMostFields = 6;  // maximum number of fields that are stored; further fields are only counted
+constexpr int kMostFields = 6;  // maximum number of fields of a line that are stored; more fields are only counted
 
 inline bool is_digit(char letter) { return static_cast<unsigned char>(letter - '0') < 10; }
 
@@ -116,7 +116,7 @@ inline bool to_weight(std::string_view text, double& weight) {
   return std::isfinite(weight);  // a number that exceeds the range of double is not the zero of the semiring
 }
 
-// Numbers states by their names, except that the start and the first state are exchanged.
+// Numbers states in the order of their names, except that the start state and the first state are exchanged.
 class Places {
  public:
   Places(const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
@@ -161,7 +161,7 @@ class Places {
   }
 
   bool dense_ = true;
-  std::vector<int32_t> names_;  // dense: the number of each name; otherwise the names, sorted
+  std::vector<int32_t> names_;  // if dense, the number of each name; otherwise, the sorted names
   int32_t count_ = 0;
   int32_t start_ = 0;
 };

@@ -21,7 +21,7 @@ struct K2Fsa {
   const int32_t* arcs = nullptr;  // [4 * num_arcs]
   const int32_t* word = nullptr;  // [num_arcs]; null if labels are words
   const float* lm = nullptr;      // [num_arcs], the part of the score that becomes the graph cost; may be null
-  const float* am = nullptr;      // [num_arcs], the other part, used if both sum to the score; null if it is score - lm
+  const float* am = nullptr;      // [num_arcs], acoustic part, used if lm + am is the score; null: use score - lm
   bool as_graph = false;          // without `lm`, the score becomes the graph cost instead of the acoustic cost
 };
 
@@ -114,7 +114,7 @@ inline void inspect(const K2Fsa& fsa, K2Plan& plan) {
     if (row[1] != last) continue;
     plan.fold = plan.fold && word_of(fsa, arc) == 0 && ending != row[0];
     ending = row[0];
-    --plan.num_arcs;  // corrected below
+    --plan.num_arcs;  // minus the number of final arcs; the number of all arcs is added below
   }
   for (; before < fsa.num_states; ++before) plan.row[before + 1] = fsa.num_arcs;
   plan.num_arcs = plan.fold ? plan.num_arcs + fsa.num_arcs : fsa.num_arcs;

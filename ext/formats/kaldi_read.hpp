@@ -23,7 +23,7 @@ enum class Scan {
 };
 
 constexpr int32_t kOpenFstMagic = 2125659606;
-constexpr int64_t kMaxLabels = 1 << 24;  // per arc: 46 hours of 10 ms frames
+constexpr int64_t kMaxLabels = 1 << 24;  // maximum number of labels of an arc: 46 hours of 10 ms frames
 
 template <class T>
 T load(const char* at) {

@@ -16,8 +16,8 @@ namespace ninja {
 
 struct Entry {
   std::string_view key;          // points into the window
-  const char* object = nullptr;  // begin of the lattice in the window
-  Block block;                   // without memory if the lattice is invalid
+  const char* object = nullptr;  // start of the lattice in the window
+  Block block;                   // arrays of the lattice; empty if the lattice is invalid
   Fault fault;
 };
 

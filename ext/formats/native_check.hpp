@@ -29,7 +29,7 @@ struct NativeRow {
   int64_t num_arcs = 0;
   int64_t num_labels = 0;
   int64_t num_final_labels = 0;
-  int64_t num_words = 0;  // upper bound of the ids, exclusive
+  int64_t num_words = 0;  // word ids must be less than this number
   const int64_t* arc_begin = nullptr;
   const int32_t* dst = nullptr;
   const int32_t* word = nullptr;

@@ -28,7 +28,7 @@ struct TextColumn {
   bool may_lack;        // kRuns: omit the tab if a row has no integers
 };
 
-constexpr int64_t kMostOfInteger = 12;  // bytes, including a separator
+constexpr int64_t kMostOfInteger = 12;  // maximum number of bytes of an integer and its separator
 constexpr int64_t kMostOfNumber = 24;
 
 // Print a number as printf prints %.7g, and NaN without a sign.

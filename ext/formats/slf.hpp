@@ -75,10 +75,10 @@ class SlfParser : public SlfScanner {
       }
       if (name == "N" || name == "NODES") {
         only_once(num_nodes < 0, name);
-        num_nodes = count(name, 4);  // "I=0", or "S=0" of a link
+        num_nodes = count(name, 4);  // a node has at least the field "I=0", or "S=0" on a link
       } else if (name == "L" || name == "LINKS") {
         only_once(num_links < 0, name);
-        num_links = count(name, 11);  // "J=0 S=0 E=1" at least
+        num_links = count(name, 11);  // a link has at least the fields "J=0 S=0 E=1"
       } else if (name == "I" || name == "J" || name == ".") {
         fail("expected N= and L= before " + shown(name));
       } else {

@@ -72,7 +72,7 @@ class SlfScanner {
   }
 
   // Return a value with its quotes, and move to its end. A quote that is not closed before a blank is part of the
-  // word, as some programs write words such as 'em without escapes.
+  // word, because some programs write words such as 'em without escapes.
   std::string_view raw_value(std::string_view name, bool& plain) {
     const char* from = at_;
     plain = true;

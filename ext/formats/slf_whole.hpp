@@ -25,7 +25,7 @@ struct SlfSection {
   std::vector<uint32_t> link_costs, node_costs;  // [links], [nodes] or empty; bits of the costs on each
 };
 
-// Return the bit of each cost; "acoustic" and "a" have the same bit, and so have "language" and "l".
+// Return the bit of each cost; "acoustic" and "a" share a bit, and "language" and "l" share a bit.
 inline std::vector<uint32_t> slf_cost_bits(const std::vector<SlfCost>& costs) {
   const auto short_name = [](const std::string& name) {
     return name == "acoustic" || name == "language" ? name.substr(0, 1) : name;
@@ -100,7 +100,7 @@ class SlfWhole {
     }
   }
 
-  // A link without a word may lack scores, as SRILM does not write them.
+  // A link without a word may lack scores, because SRILM does not write them.
   void refuse_lost_costs() {
     uint32_t found = 0, on_all = ~0u;
     for (int64_t link = 0; link < text_.num_links(); ++link) {

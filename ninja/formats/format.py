@@ -190,7 +190,7 @@ class Reader(NamedTuple):
 
     @classmethod
     def of(cls, format: Format, values: dict[str, str], encoding: str = "utf-8") -> Reader:
-        """Create a reader; the values of its options are strings, as on the command line.
+        """Create a reader from option values that are strings, as on the command line.
 
         Raises:
             OptionError: An option is unknown, or its value is invalid.

@@ -277,7 +277,7 @@ def _stored_fields(keeps: frozenset[Field], options: FstTextWriteOptions) -> fro
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report the loss of word names if all names are numbers, because a reader would interpret them as ids."""
+    """Return a loss message if all word names are numbers, because readers would interpret the names as ids."""
     if settings.options.labels == "ids":
         return []
     names = used_names(lattice, settings.words)

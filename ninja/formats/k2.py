@@ -60,7 +60,7 @@ def read_k2s(
 
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
     into the final state become final costs. If states are not in topological order, the reachable states are sorted. An
-    arc with several words (ragged aux_labels) becomes several arcs; the first of these arcs has the costs. Keys are
+    arc with several words (ragged aux_labels) becomes several arcs, of which the first has the costs. Keys are
     taken from the attribute ``ninja`` (see `K2Encoder`), or else returned by ``key_of(number)`` for the 1-based number
     of the FSA.
 

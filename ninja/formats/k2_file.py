@@ -218,7 +218,7 @@ def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.fl
 
 
 def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | None) -> tuple[Machines, Int32 | None]:
-    """Split each arc with several words into one arc per word; the first of these arcs gets the scores.
+    """Split each arc with several words into one arc per word; the first new arc has the scores.
 
     Returns:
         ``(FSAs, word of each arc)``: the words are int32 [num_arcs], or None if `words` is None.

@@ -423,7 +423,7 @@ def _encode(mesh: ConfusionNetwork | Lattice, settings: WriteSettings) -> bytes:
 
 
 def _also_lost(mesh: ConfusionNetwork | Lattice, _: WriteSettings) -> list[str]:
-    """Report a loss of times for a lattice without positions."""
+    """Return a loss message if a lattice has times, but no positions with which the times could be written."""
     return [FIELDS["times"]] if isinstance(mesh, Lattice) and mesh.time is not None and not mesh.num_arcs else []
 
 

@@ -444,7 +444,7 @@ def states_of(sources: Sources, format: str | None = None) -> list[State]:
 
 
 def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the lattice files in sources; a folder is a single item if the files in it together form a single source.
+    """Yield the lattice files in sources; a folder is a single item if its files together form one source.
 
     Raises:
         OptionError: A source is a pipe.

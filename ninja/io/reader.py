@@ -128,7 +128,7 @@ class Words:
             raise OptionError(f"{self._ids_in} {message} --words (words=)")
 
     def _ids_of(self, other: SymbolTable) -> Array:
-        """Map ids of another table to this table's ids, int32 [largest id + 2]; -1 is a missing word or a larger id."""
+        """Return this table's ids for the ids of another table, int32 [largest id + 2]; -1 if a word is missing."""
         if self._last is None or self._last[0] is not other:
             if self._grows:
                 self.table.merge(other)

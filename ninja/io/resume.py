@@ -285,9 +285,9 @@ def _packed(path: str) -> ResumePoint:
 
 
 def refuse_other_facts(place: str, facts: Facts) -> dict[str, list[int]]:
-    """Check that the run that wrote an output had the same facts; return the lattice numbers that it stored.
+    """Compare the facts about a run with the facts about the run that wrote an output; return its lattice numbers.
 
-    For the lattice numbers, see `Occurrences`.
+    For the lattice numbers, which the earlier run stored with its facts, see `Occurrences`.
 
     Raises:
         OptionError: The run had another version, command, options or sources; the message names the difference.

@@ -172,7 +172,7 @@ class SourceFile:
 
     @cached_property
     def listed(self) -> tuple[list[SourceFile], list[NinjaError]]:
-        """``(files, errors)`` for a file list, with one error for each file name that is not allowed."""
+        """Content of a file list, ``(files, errors)``, with one error for each file name that is not allowed."""
         with self.open() as stream:
             return self.list_files(stream)
 
@@ -198,7 +198,7 @@ class SourceFile:
 
     @property
     def members(self) -> list[SourceFile]:
-        """Files in a file list or script file, or none if it cannot be read; the reader reports the error."""
+        """Files in a file list or script file; empty if it cannot be read, for which the reader reports an error."""
         try:
             return self.listed[0] if self.kind == "list" else self.script_files if self.kind == "scp" else []
         except NinjaError:
@@ -206,7 +206,7 @@ class SourceFile:
 
     @cached_property
     def paths(self) -> tuple[list[str], list[str]]:
-        """``(files, subfolders)`` of a folder; see `ninja.files.names.listing`."""
+        """Paths in a folder, ``(files, subfolders)``; see `ninja.files.names.listing`."""
         return listing(self.path)
 
     @cached_property
@@ -232,7 +232,7 @@ class SourceFile:
 
     @property
     def lattice_files(self) -> list[SourceFile]:
-        """Lattice files and damaged files in a folder; if it has no lattice files, also its recogniser result files."""
+        """Lattice files and damaged files in a folder; if there are no lattice files, also recogniser result files."""
         skipped = {"nothing", "companion"}
         if any(file.holds == "lattices" for file in self.files):
             skipped.add("results")
@@ -407,7 +407,7 @@ class ChosenScales:
     path: str | None = field(default=None, compare=False)  # scale file from which the scales were read
 
     def values(self) -> dict[str, float]:
-        """Return the values by option name; the LM scale is omitted if it is 1."""
+        """Return the scales, keyed by option name; the LM scale is omitted if it is 1."""
         values = {"acoustic_scale": self.scales.acoustic, "word_penalty": self.scales.word_penalty}
         if self.scales.lm != 1.0:
             values["lm_scale"] = self.scales.lm

@@ -465,7 +465,7 @@ class ScalesOutput:
         self._parts = []
 
     def abandon(self, *, keep: bool) -> None:
-        """Delete the temporary scale files, or keep them so that the output can be resumed."""
+        """Delete the temporary scale files, or keep them for a later run that resumes the output."""
         for part in self._parts:
             part.abandon(keep=keep)
         self._parts = []

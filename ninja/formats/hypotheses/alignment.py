@@ -201,7 +201,7 @@ def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
 
 
 def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple[int, int]]:
-    """Trace an edit path back from the word indices `at` and `other`; return the index pairs of its equal words."""
+    """Trace an edit path back from the word indices `at` and `other`; return the index pairs of equal words on it."""
     pairs: list[tuple[int, int]] = []
     for edits in range(len(trace) - 1, -1, -1):
         before = _previous(trace[edits], at - other, edits)

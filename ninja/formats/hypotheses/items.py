@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(slots=True)
 class ItemList:
-    """A list of words, each stored in one or more items."""
+    """A list of words, each of which is stored in one or more items."""
 
     fields: WordFields
     items: list[Item]
@@ -149,7 +149,7 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
 
 
 def _spelled_list(value: Any) -> Any:
-    """Parse a list of numbers in a string, as early sherpa-onnx versions write it; return other values unchanged."""
+    """Parse a string with a list of numbers, which early sherpa-onnx versions write; return other values unchanged."""
     return json.loads(value) if isinstance(value, str) and _NUMBERS.fullmatch(value) else value
 
 

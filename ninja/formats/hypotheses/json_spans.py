@@ -44,7 +44,7 @@ class Edits:
         return bool(self.strings or self.values or self.items)
 
     def add(self, others: Edits) -> None:
-        """Add the changes in `others`; no value may have changes in both."""
+        """Add the changes in `others`, which must not contain changes to a value that already has changes here."""
         self.strings.update(others.strings)
         self.values.update(others.values)
         self.items.update(others.items)

@@ -190,7 +190,7 @@ def _score(value: Any, preset: Preset) -> float | None:
 
 @dataclass(slots=True)
 class Attributes:
-    """Times, confidences and speakers of the words in a hypothesis; a list is empty if its values are unknown."""
+    """Times, confidences and speakers of the words in a hypothesis; unknown values are represented by an empty list."""
 
     times: list[Times] = field(default_factory=list)
     confidences: list[float | None] = field(default_factory=list)

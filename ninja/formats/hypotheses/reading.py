@@ -195,7 +195,7 @@ class HypothesisReader:
         return with_silence(NBest(key, tuple(hypotheses), shift if timed else None, record))
 
     def _check_begin(self, utterance: PlacedUtterance) -> None:
-        """Check that an utterance neither ends before it begins nor begins before the previous one in its channel."""
+        """Raise FormatError if an utterance ends before it begins, or begins before the last one in its channel."""
         begin, end = utterance.times
         if begin is None or not self._preset.in_order:
             return

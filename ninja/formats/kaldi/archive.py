@@ -42,7 +42,7 @@ LARGEST_ENTRY = 1 << 31  # maximum size of an entry in bytes; a larger entry is 
 
 
 class Vocabulary(NamedTuple):
-    """A symbol table, and a mask of its ids for the parser."""
+    """A symbol table, and a mask of valid word ids for the parser."""
 
     words: SymbolTable | None = None
     known: npt.NDArray[np.bool_] | None = None  # [largest id + 1], True for ids that are in the table

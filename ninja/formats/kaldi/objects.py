@@ -67,9 +67,9 @@ Value = Scalar | bool | Array
 class ObjectReader:
     """Reader for consecutive Kaldi objects in a stream.
 
-    Memory is bounded by the number of bytes in the stream, not by the sizes in its headers. If the next object
-    is not the expected one, every method raises ``FormatError`` with the byte offset, and with the line number (in
-    text) or the key (in a table).
+    Memory use is proportional to the number of bytes in the stream, because sizes in headers are not trusted. If the
+    next object is of an unexpected type, every method raises ``FormatError`` with the byte offset, and with the line
+    number (in text) or the key (in a table).
 
     Attributes:
         binary: Whether the current object is binary.

@@ -113,7 +113,7 @@ def _guarded(batches: Iterator[Any], path: str | None) -> Iterator[Any]:
 
 
 def _columns(names: list[str], options: ObjectFields, path: str | None) -> ObjectFields:
-    """Return the column names: those set by the user, or else the first known names in the table."""
+    """Return the names of the columns: the user's names, or else the first known names that the table contains."""
     if len({*names}) < len(names):
         raise FormatError("two columns have the same name; rename one", path)
     if _LATTICES in names:

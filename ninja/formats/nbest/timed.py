@@ -38,7 +38,7 @@ class BestOptions:
 
 @dataclass(frozen=True, slots=True)
 class TimedOptions(BestOptions):
-    """Options for writing the best hypothesis with its times."""
+    """Options for writing the best hypothesis with word times."""
 
     segments: str | None = None  # Kaldi's segments file; the start of the segment is added to the word times
     frame_shift: float | None = None  # seconds per frame  [default: the frame shift of the lattice, else 0.01]
