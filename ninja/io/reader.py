@@ -1,4 +1,4 @@
-"""Reader for lattices from sources in one pass, which maps their words to the symbol table of the run."""
+"""Reader that reads the lattices in sources in one pass and maps their words to the symbol table of the run."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class SourceFile:
 
     @property
     def members(self) -> list[SourceFile]:
-        """Files in a file list or script file; empty if it cannot be read, for which the reader reports an error."""
+        """Files in a file list or script file; empty if the list cannot be read (the reader reports the error)."""
         try:
             return self.listed[0] if self.kind == "list" else self.script_files if self.kind == "scp" else []
         except NinjaError:

@@ -1,4 +1,4 @@
-"""Open a file or folder for writing lattices in any format."""
+"""Functions that open a file or folder for writing lattices in any format."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class _LastFile:
         return lattice
 
     def close(self) -> None:
-        """Close the last opened archive and the reader for files in formats other than Kaldi archives."""
+        """Close the last opened archive and the reader for non-Kaldi formats."""
         self._close()
         self._foreign.close()
 

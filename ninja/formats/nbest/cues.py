@@ -132,9 +132,9 @@ def read_cues(
         path: File name for messages.
         syntax: Syntax of the format.
         options: Options of the format.
-        key_of: Function that returns the key of a cue, given its 1-based number and the number of cues.
-        document: The file as a document, which is stored in the origin of each list so that a writer can replace the
-            words in the file.  [default: none]
+        key_of: Function of the 1-based number of a cue and the number of cues; it returns the key of the cue.
+        document: The file as a document, which is stored in the origin of each list for writers that replace the words
+            in the file.  [default: none]
 
     Yields:
         Each cue, or its first error: the cue has no times or invalid times, ends before it begins, begins before a cue

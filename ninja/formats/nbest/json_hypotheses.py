@@ -1,4 +1,4 @@
-"""Parsing of the hypotheses in a JSON object, given the names of its fields."""
+"""Parser for the hypotheses in a JSON object, with configurable field names."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class _Line:
             self._assign_pending()
 
     def hypothesis(self, graph: float, acoustic: float, labels: list[int]) -> Hypothesis:
-        """Return the hypothesis after the final state, whose costs and labels are the arguments, was read."""
+        """Add the costs and labels of the final state, and return the complete hypothesis."""
         self.done = True
         self._add(graph, acoustic, labels)
         self._assign_pending()

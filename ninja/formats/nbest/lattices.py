@@ -130,7 +130,7 @@ class _Trie:
     def _step(
         self, at: int, word: int, time: int, cost: tuple[float, float], labels: tuple[int, ...], final: object = None
     ) -> int:
-        """Return the destination state of an arc, creating the arc unless an equal one exists."""
+        """Return the destination state of an arc; create the arc unless an equal arc exists."""
         arc = (word, time, cost, labels, final)
         dst = self.below[at].get(arc)
         if dst is None:

@@ -64,7 +64,7 @@ class Timing:
 
 
 class TimedWords:
-    """Converter of the times of best hypotheses to seconds, based on the frame shift and segments file of a writer."""
+    """Converter from the frames of best hypotheses to seconds, with the frame shift and segments file of a writer."""
 
     def __init__(self, options: TimedOptions) -> None:
         self._shift = options.frame_shift
