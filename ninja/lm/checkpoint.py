@@ -39,8 +39,8 @@ from ninja.lm.stored_network import (
 )
 from ninja.models import lstm, transformer
 
-LARGEST = 127  # largest int8 that is used, as rows are symmetric around 0
-NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network class of each kind but Kaldi's
+LARGEST = 127  # greatest magnitude of int8 weights; −128 is not used, so that the range is symmetric
+NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration class and network class of each type, except Kaldi's
     "lstm": (lstm.Config, lstm.LSTMLanguageModel),
     "transformer": (transformer.Config, transformer.TransformerLanguageModel),
 }
@@ -103,7 +103,7 @@ def _as_arrays(value: Any) -> Any:
 
 
 def as_stored(module: Module, storage: Storage = "half") -> Module:
-    """Return a copy of a model with its weights rounded to checkpoint precision."""
+    """Return a copy of a network with its weights rounded to the precision of a checkpoint."""
     rounded = copy.deepcopy(module)
     state = _packed(module, storage)
     weights = {name: weight.float() for name, weight in state.items() if not name.endswith(SCALE)}

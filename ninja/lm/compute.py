@@ -16,7 +16,7 @@ from ninja.errors import OptionError
 from ninja.lattice.batch import FEWEST_ROWS, RowThreads
 from ninja.lm.devices import chosen_device
 
-# Messages of libraries that have no exception type for lack of memory; file names may contain the word "memory".
+# Out-of-memory messages of libraries without a special exception type. "memory" alone could be part of a file name.
 _NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)
 _ISA_WITH_HALF = ("DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in the names of oneDNN's instruction sets with bfloat16
 EXACT_ROWS, ROUNDED = 32, 8  # batches of more than 32 rows are padded to multiples of 8, see `_pad_batches`
@@ -27,7 +27,7 @@ def device_of(name: str) -> torch.device:
     try:
         probe = torch.zeros(1, device=chosen_device(name))
         probe.cpu()  # fails on torch's device "meta", which stores no numbers
-    except (RuntimeError, AssertionError, ImportError) as error:  # for an unknown or a missing device
+    except (RuntimeError, AssertionError, ImportError) as error:  # raised for an unknown or a missing device
         raise OptionError(f"torch cannot use the device {name!r}: {_first_line(error)}") from error
     return probe.device
 
@@ -56,7 +56,7 @@ def linear(
         half: Compute in bfloat16 with float32 sums, if the processor supports it.
     """
     operators = torch.ops.mkldnn
-    if weight.numel() == 0:  # which oneDNN does not support
+    if weight.numel() == 0:  # oneDNN does not support empty matrices
         return lambda rows: torch.nn.functional.linear(rows, weight, bias)
     if weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and hasattr(operators, "_linear_pointwise"):
         if half and computes_in_half():
@@ -73,10 +73,10 @@ def linear(
 def _pad_batches(
     product: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Wrap a matrix product in a function that pads batches of float32 rows to one of a few sizes.
+    """Wrap a matrix product in a function that pads batches of float32 rows, so that there are fewer batch sizes.
 
-    oneDNN compiles and caches code for each number of rows. For a layer of width 2048, this takes half a megabyte and
-    0.7 ms. A long-running service would eventually use every number of rows.
+    oneDNN compiles code for each batch size and caches the code. For a layer of width 2048, this takes half a megabyte
+    and 0.7 ms per batch size. Without padding, a long-running service would eventually see every batch size.
     """
 
     def of(rows: torch.Tensor) -> torch.Tensor:
@@ -134,10 +134,10 @@ class Threads(RowThreads):
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:
             pool = super()._started()
-            barrier = threading.Barrier(self.count)  # makes each thread run one call
+            barrier = threading.Barrier(self.count)  # blocks each thread until every thread has one call
 
             def join(_: int) -> None:
-                # applies to this thread and, due to a bug in torch, to threads that are started later
+                # This affects the current thread and, because of a bug in torch, threads that are started later.
                 torch.set_num_threads(1)
                 barrier.wait()
 
@@ -154,6 +154,6 @@ class Threads(RowThreads):
             work()
             return
         threads = [self._started().submit(work) for _ in range(count)]
-        wait(threads)  # also after an error, so that no thread writes rows that the caller reuses
+        wait(threads)  # also after an error: no thread may still write rows that the caller reuses
         for thread in threads:
             thread.result()

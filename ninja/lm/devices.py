@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from ninja.errors import counted
+
 DRIVER = "/proc/driver/nvidia/version"  # exists if NVIDIA's driver is loaded
 
 
@@ -38,7 +40,8 @@ def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
         return f"computing on the CPU: torch cannot use the GPU ({_gpu_problem()})"
     names = (f"{device} ({torch.cuda.get_device_name(device)})" if "cuda" in device else device for device in gpus)
     unused = torch.cuda.device_count() - len(gpus) if requested == "auto" else 0
-    return f"computing on {', '.join(names)}" + (f"; {unused} more available with --device" if unused > 0 else "")
+    more = counted(unused, "more GPU is", "more GPUs are")
+    return f"computing on {', '.join(names)}" + (f"; {more} available with --device" if unused > 0 else "")
 
 
 def _gpu_problem() -> str:

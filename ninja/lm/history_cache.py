@@ -24,14 +24,14 @@ class _History:
     __slots__ = ("children", "num_references", "number", "parent", "scores", "slot", "used", "word")
 
     def __init__(self, number: int, slot: int, parent: _History | None, word: int) -> None:
-        self.number = number  # slot of the cache
-        self.slot = slot  # of the model
+        self.number = number  # the history's slot in the cache
+        self.slot = slot  # the history's slot in the wrapped model
         self.parent = parent
         self.word = word
-        self.children: dict[int, int] = {}  # number of the history by its last word
-        self.scores: dict[int, float] = {}  # log-probability by word
-        self.num_references = 0  # number of slots that callers hold
-        self.used = 0  # call in which it was last used
+        self.children: dict[int, int] = {}  # number of each longer history, by the added word
+        self.scores: dict[int, float] = {}  # natural-log probability of each scored word
+        self.num_references = 0  # number of references held by callers
+        self.used = 0  # number of the call in which the history was last used
 
 
 class HistoryCache(LanguageModel):
@@ -54,10 +54,12 @@ class HistoryCache(LanguageModel):
         if lm.takes_phrases:
             raise OptionError("a session cannot use a context model; boost the phrases instead")
         if lm.whole_sentences:
-            raise OptionError("a session requires a model that scores words; this model scores only whole sentences")
+            raise OptionError(
+                "a session cannot use a model that scores only whole sentences; use a model that scores words"
+            )
         self.lm = lm
         self.capacity = capacity
-        self.num_scores = 0  # scores that the model computed
+        self.num_scores = 0  # number of scores computed by the wrapped model
         self._histories: dict[int, _History] = {}
         self._next = 0
         self._root: int | None = None
@@ -164,7 +166,7 @@ class HistoryCache(LanguageModel):
         return number
 
     def _drop(self) -> None:
-        """Drop the least recently used histories, longer histories before their prefixes."""
+        """Drop released histories, least recently used first; longer histories are dropped before their prefixes."""
         least = int(REMAINDER * self.capacity)
         unused = [
             (history.used, number)

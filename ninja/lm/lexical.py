@@ -98,7 +98,7 @@ class UnitLM(LanguageModel, ABC):
         current = slots
         while len(active):
             longer = self._units.advance(current, unit[place[active]].astype(np.int32))
-            if current is not slots:  # slots within words, which the model keeps while longer histories need them
+            if current is not slots:  # slots within words; the model keeps their states for the longer histories
                 self._units.release(current)
             place[active] += 1
             remaining[active] -= 1
@@ -113,7 +113,7 @@ class UnitLM(LanguageModel, ABC):
         score = np.zeros(len(slots))
         active = np.arange(len(slots))
         current = slots
-        inside = np.empty(0, np.int64)  # slots within words
+        inside = np.empty(0, np.int64)  # slots in the middle of words
         while len(active):
             unit = units[place[active]].astype(np.int32)
             score[active] += self._units.logprob(current, unit)
@@ -154,8 +154,8 @@ class UnitLM(LanguageModel, ABC):
         """
         places, count, units = self._places(word, is_first)
         begin, end, unit = places.tolist(), (places + count).tolist(), units.tolist()
-        nodes: dict[tuple[int, int], int] = {}  # node of the trie of units, by parent and unit
-        last: list[int] = []  # node in which each word ends
+        nodes: dict[tuple[int, int], int] = {}  # nodes of the new trie, by (parent, unit)
+        last: list[int] = []  # node of the last unit of each word
         owner: list[int] = []
         part: list[int] = []
         for node, upper in enumerate(parent.tolist()):
@@ -329,15 +329,15 @@ class _Forms(SymbolTable):
 
     def __init__(self, inner: SymbolTable, forms: LexicalForms, *, is_open: bool) -> None:
         super().__init__((), inner.path)
-        self._id, self._word = inner._id, inner._word  # shared, as large tables take long to copy
+        self._id, self._word = inner._id, inner._word  # shared, because copying a large table is slow
         self._inner = inner
-        self._is_open = is_open  # the model spells words with pieces
-        self.has_ids = False  # whether ids of forms, not smaller than FIRST_FORM, were returned
+        self._is_open = is_open  # whether the model scores pieces of words, so its vocabulary is open
+        self.has_ids = False  # whether an id >= FIRST_FORM was returned
         self._forms = forms
-        self._by_form: dict[Form, int] | None = None  # the model's words that differ from their forms
+        self._by_form: dict[Form, int] | None = None  # ids of the model's words that differ from their lexical forms
         self._new_form = threading.Lock()
         self._number: dict[Form, int] = {(): 0}
-        self._units: list[list[int]] = [[]]  # by the number of the form
+        self._units: list[list[int]] = [[]]  # ids of the words in each form, by the number of the form
 
     def id(self, word: str) -> int | None:
         """Return the id of a written word; None if a word in its lexical form is unknown to the model."""
@@ -351,7 +351,8 @@ class _Forms(SymbolTable):
         if normalizer is NONE:
             return ids
         places = {place for place, _, _ in normalizer.changes(names)}
-        places.update(place for place, number in enumerate(ids) if number < 0)  # the model may spell them differently
+        # The model may contain the other words in another spelling.
+        places.update(place for place, number in enumerate(ids) if number < 0)
         for place in sorted(places):
             number = self._id_by(names[place], normalizer)
             ids[place] = -1 if number is None else number

@@ -57,10 +57,10 @@ class Candidate:
     """A file or directory that may be a language model."""
 
     head: bytes  # first bytes, decompressed if the file is gzip; empty for a directory
-    names: list[str]  # members of an undamaged zip file, or files in a directory
+    names: list[str]  # names of the members of an undamaged zip file, or of the files in a directory
 
     def has(self, *names: str) -> bool:
-        """Return whether the candidate is a directory that contains any of the given files."""
+        """Return whether the candidate is a directory that contains at least one of the files `names`."""
         return not self.head and not set(names).isdisjoint(self.names)
 
 
@@ -68,9 +68,9 @@ class Candidate:
 class ModelFormat:
     """A language model format: how it is detected, and the function that opens it."""
 
-    name: str  # with an article, for messages
+    name: str  # name of the format with an article, for messages
     recognise: Callable[[Candidate], bool]
-    opener: str  # MODULE:FUNCTION in ninja.lm, imported on use; called with a path and `arguments`
+    opener: str  # MODULE:FUNCTION in ninja.lm, imported on use; called with the path and the result of `arguments`
     arguments: Callable[[LoadOptions], tuple[object, ...]] = lambda options: (options,)
     reads_gzip: bool = False  # whether its files can be compressed
 
@@ -86,7 +86,7 @@ class ModelFormat:
             lm = with_classes(lm, options.classes)
         if options.oov_score is not None and lm.unk is None and lm.takes_oov_score:
             lm.score_oovs(options.oov_score)
-        if options.multi_char is not None and not lm.open_vocabulary:  # models of pieces split words themselves
+        if options.multi_char is not None and not lm.open_vocabulary:  # the tokenizer of such a model splits multiwords
             lm = MultiwordLM(lm, options.multi_char)
         return lm
 
@@ -167,9 +167,9 @@ def _open(name: str, options: LoadOptions) -> LanguageModel:
     model_format = detect_format(name)
     device, *others = options.device.split(",")
     if others and options.backend == "auto":
-        options = replace(options, backend="torch")  # NumPy has no devices
+        options = replace(options, backend="torch")  # devices matter only to torch
     lm = model_format.open(name, replace(options, device=device.strip()))
-    if others and lm.device is not None:  # the model computes with torch
+    if others and lm.device is not None:  # a model that computes with torch has a device
         lm.replicas = (lm, *(model_format.open(name, replace(options, device=other.strip())) for other in others))
     return lm
 
@@ -230,7 +230,7 @@ def _names(folder: str) -> list[str]:
     """Return the names of the files in a model directory.
 
     Raises:
-        ModelError: The directory or a subdirectory contains a pipe or a device, from which a library might read
+        ModelError: The directory or a subdirectory contains a pipe or a device, from which a library could read
             forever.
     """
     for place, folders, names in os.walk(folder):
@@ -312,7 +312,7 @@ def _describe(head: bytes, unpacked: bytes) -> str:
     if not head:
         return "an empty file"
     if head[0] == 0x80:
-        return "a pickle, which may run any code when it is opened"
+        return "a pickle, which could run any code when it is opened"
     return kind_of(unpacked) or kind_of(head) or ("a text file" if b"\0" not in head else "a file of an unknown format")
 
 
@@ -335,7 +335,7 @@ FORMATS = [  # the first format that recognises a model opens it
     ModelFormat("an ONNX model", _is_onnx, "imported.onnx:open_model"),
     ModelFormat("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2:open_nets"),
 ]
-# Not in `FORMATS`, as it is not a file.
+# `FORMATS` does not contain this format, because a URL has no content from which it could be detected.
 ENDPOINT = ModelFormat("a completions endpoint", lambda candidate: False, "endpoint.loading:open_endpoint")
 
 

@@ -198,7 +198,7 @@ def test_an_unknown_operator_is_reported_with_its_position(folder):
         ({"external_output": ("hidden_0",)}, "the outputs are hidden_0; expected exactly one of logits"),
         (
             {"external_output": ("logits", "hidden_0", "hidden_1", "cell_1")},
-            "the state cell_0_prev needs an output cell_0 or cell_0_t",
+            "the state cell_0_prev has no output cell_0 or cell_0_t; add its new value to the outputs",
         ),
         ({"external_output": ()}, "the outputs are none"),
     ],

@@ -175,7 +175,7 @@ def test_constants_are_filled():
         ("Reshape", [np.zeros(2)], {"shape": (2, 0)}, "copies a size that the input"),
         ("Cast", [np.zeros(2)], {"to": 4}, "cannot cast"),
         ("Dropout", [np.zeros(2)], {}, "is_test is not set"),
-        ("LSTMUnit", [np.zeros((1, 1, 1))] * 3, {}, "3 inputs, expected 5"),
+        ("LSTMUnit", [np.zeros((1, 1, 1))] * 3, {}, "expected 5 inputs, found 3"),
         ("LSTMUnit", [np.zeros((1, 1, 1))] * 5, {}, "do not fit cells of shape"),
     ],
 )

@@ -108,7 +108,8 @@ def test_auto_selects_a_gpu_that_torch_can_use(monkeypatch):
 def test_the_description_names_the_gpus_in_use(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "H200")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert describe_devices("auto", ["cuda:0", None]) == "computing on cuda:0 (H200); 1 more available with --device"
+    line = describe_devices("auto", ["cuda:0", None])
+    assert line == "computing on cuda:0 (H200); 1 more GPU is available with --device"
     line = describe_devices("cuda:0,cuda:1", ["cuda:1", "cuda:0"])
     assert line == "computing on cuda:0 (H200), cuda:1 (H200)"
 

@@ -137,7 +137,7 @@ def trie_scores(lm):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("slow", "no response in time"),
+        ("slow", "no response within 0.3 seconds"),
         ("refused", "without response|reset|closed"),
         ("truncated", "the response is not JSON"),
         ("cut off", "the response is not JSON|IncompleteRead"),

@@ -26,9 +26,9 @@ from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.lm.text import runs
 from ninja.lm.word_map import Words
 
-GATHER_BYTES = 16 * 2**20  # keys and values gathered at once; larger batches exceed CPU caches and are slower
+GATHER_BYTES = 16 * 2**20  # maximum size of the keys and values in a batch; larger ones are slower: CPU caches overflow
 BLOCK_NODES = 128  # trie nodes per block; the cost of attention is quadratic in it
-BATCH_TOKENS = {"cpu": 1024, "cuda": 16_384}  # tokens per pass; fewer are slower, and more use memory without a gain
+BATCH_TOKENS = {"cpu": 1024, "cuda": 16_384}  # tokens per pass; fewer are slower, more are not faster
 
 Ids = npt.NDArray[np.int64]
 
@@ -41,7 +41,7 @@ class Block:
     """
 
     rank: Ids  # [tokens], ranks of the nodes in depth-first order, without <s>
-    num_above: int  # number of ancestors before the run
+    num_above: int  # number of ancestors that precede the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Root:
     """The history that precedes the words of a trie."""
 
     path: Ids  # slots of the history without its last word, [words]
-    word: int  # its last word
-    row: torch.Tensor  # its row in the pool, [1, row]
+    word: int  # id of the last word of the history
+    row: torch.Tensor  # row of the history in the state pool, [1, row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class AttentionLM(StatePoolLM):
     """
 
     scores_tries = True
-    _block_nodes: int | None = BLOCK_NODES  # None if the network can read only sentences
+    _block_nodes: int | None = BLOCK_NODES  # nodes per block; None if the network reads only whole sentences
 
     def __init__(
         self,
@@ -160,8 +160,9 @@ class AttentionLM(StatePoolLM):
             words: Vocabulary and special words.
             embedding: Output embedding, [words, width].
             bias: Output bias, [words].
-            cache: Number of elements of the keys and values that are cached per word.
-            gathered: Number of these elements that attention reads at once, for example those of one layer.
+            cache: Number of elements of keys and values that are cached per word, in all layers.
+            gathered: Number of elements of keys and values per word that attention reads in one call, for example in
+                one layer.
             options: Load options.
         """
         super().__init__(words, embedding, bias, cache + embedding.shape[1], cache, options)
@@ -186,7 +187,7 @@ class AttentionLM(StatePoolLM):
         Args:
             path: Slots of the words before the first token of the blocks, [words]; empty if this token is ``<s>``.
             word: Word ids, [blocks, tokens].
-            position: Depth of each word, 0 for ``<s>``, [blocks, tokens].
+            position: Number of words before each word, including ``<s>``; 0 for ``<s>`` itself; [blocks, tokens].
             mask: True at [b, i, j] if token i of block b attends to token j, [blocks, tokens, tokens].
         """
 
@@ -276,7 +277,7 @@ class AttentionLM(StatePoolLM):
         """
         yield np.array([-1]), root.row[:, self._output :]
         size = len(forest.node)
-        # Indexed by rank, with two more entries: padding at index `size`, and the root at index −1.
+        # These tensors are indexed by rank, and have two more entries: padding at index `size`, the root at index −1.
         words = self._tensor(np.concatenate((word[forest.node], np.full(2, root.word))))
         depth = self._tensor(np.concatenate((forest.depth, [0, 0])) + len(root.path))
         end = self._tensor(np.concatenate((forest.end, [size + 1, size + 1])))

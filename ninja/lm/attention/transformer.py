@@ -49,7 +49,7 @@ class TransformerLM(AttentionLM):
         words_before = torch.from_numpy((path >= 0).sum(1)).to(self._device)
         turn = self._module.turns(words_before)  # [n, 1, pairs]
         visible = torch.from_numpy(np.pad(path >= 0, ((0, 0), (0, 1)), constant_values=True)).to(self._device)
-        past = self._tensor(np.maximum(path, 0).reshape(-1))  # padding is masked
+        past = self._tensor(np.maximum(path, 0).reshape(-1))  # `visible` masks the padding
         flow = self._module.embed(self._tensor(words))  # [n, embedding]
         row = torch.empty(len(words), self._states.shape[1], device=self._device)
         width = 2 * self.config.embedding
@@ -68,7 +68,7 @@ class TransformerLM(AttentionLM):
         return row
 
     def _read_blocks(self, path: Ids, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        assert not len(path), "only tries below <s> are read"
+        assert not len(path), "the trie must begin after <s>"
         flow = self._module.embed(word)  # [blocks, tokens, embedding]
         turn = self._module.turns(position)  # [blocks, tokens, 1, pairs]
         for block in self._module.blocks:

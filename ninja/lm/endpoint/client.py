@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 from ninja.errors import ModelError, OptionError, counted
 from ninja.lm.endpoint.options import KEY_VARIABLE, EndpointOptions
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a request is repeated; doubled each time
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a request is repeated; the pause doubles with each failure
 MAX_ANSWER = 256 * 2**20  # bytes
-REPEATED = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses after which a request is repeated
-_FAILURES = (OSError, http.client.HTTPException)  # OSError includes time-outs, refusals and TLS errors
+REPEATED = frozenset({408, 425, 429, 500, 502, 503, 504})  # HTTP status codes after which a request is repeated
+_FAILURES = (OSError, http.client.HTTPException)  # OSError includes timeouts, refused connections and TLS errors
 
 Answer = TypeVar("Answer")
 
@@ -79,7 +79,7 @@ class Client:
         self._local = threading.local()  # a connection per thread
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(options.connections, "endpoint")
-        self._seconds = 0.0  # time of completed calls to `map`
+        self._seconds = 0.0  # total duration of completed calls to `map`; overlapping calls count once
         self._num_calls = 0  # calls to `map` in progress
         self._started = 0.0  # start of the first call in progress, by `time.monotonic`
         self.num_requests = 0
@@ -131,9 +131,9 @@ class Client:
                 problem = str(error)
             except _FAILURES as error:
                 self._close()
-                problem = (
-                    "no response in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-                )
+                problem = str(error) or type(error).__name__
+                if isinstance(error, TimeoutError):
+                    problem = f"no response within {self._options.timeout:g} seconds"
             except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
                 problem = f"unexpected response ({type(error).__name__}: {error})"
         times = counted(self._options.retries + 1, "attempt")
@@ -141,7 +141,7 @@ class Client:
         raise self.error(f"{problem}; gave up after {times}: {advice}", path)
 
     def error(self, problem: str, path: str = "") -> EndpointError:
-        """Return an error whose message contains the URL of the server."""
+        """Create an error whose message begins with the problem and contains the URL of the request."""
         return EndpointError(problem[:500], self.url if not path else self._at(path))
 
     def _at(self, path: str) -> str:
@@ -149,7 +149,7 @@ class Client:
         return f"{'https' if self._is_secure else 'http'}://{self._host}{port}{path}"
 
     def _count(self, num_tokens: int) -> None:
-        """Count a request of `num_tokens` tokens; raise an error instead if it would exceed a limit of the run."""
+        """Add a request of `num_tokens` tokens to the totals; if they would exceed a limit, raise an error instead."""
         options = self._options
         with self._lock:
             self._check_time(0.0)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ninja.errors import check_range, described, documented
 
-KEY_VARIABLE = "NINJA_ENDPOINT_KEY"  # environment variable with the key of the server
+KEY_VARIABLE = "NINJA_ENDPOINT_KEY"  # environment variable that contains the API key of the server
 
 
 @documented
@@ -15,7 +15,7 @@ KEY_VARIABLE = "NINJA_ENDPOINT_KEY"  # environment variable with the key of the 
 class EndpointOptions:
     """Options of a language model behind a completions endpoint; see ``ninja.lm.endpoint.loading``.
 
-    If the server requires a key, the key is read from the environment variable ``NINJA_ENDPOINT_KEY``.
+    The environment variable ``NINJA_ENDPOINT_KEY`` contains the API key, if the server requires one.
     """
 
     section: ClassVar[str] = "Models: completions endpoint"

@@ -20,8 +20,8 @@ class EndpointPieces(LanguageModel):
     """A language model over a server's tokens; the server computes the scores.
 
     A slot stores the tokens of a history, so advancing a history needs no request. `score_trie` sends the fewest tokens
-    to the server. Rescoring algorithms other than ``nbest``, ``cover`` and ``trie`` send each history again whenever it
-    grows.
+    to the server. The rescoring algorithms ``nbest``, ``cover`` and ``trie`` call it; all other algorithms send a whole
+    history again for each word that is added to it.
     """
 
     scores_tries = True
@@ -41,7 +41,7 @@ class EndpointPieces(LanguageModel):
 
     @property
     def normalized(self) -> bool:
-        """Always True, because servers return normalised probabilities."""
+        """Whether scores are normalised: always True, because servers return probabilities."""
         return True
 
     @property
@@ -58,7 +58,7 @@ class EndpointPieces(LanguageModel):
         return self._new([(self._server.bos,)] * count)
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
-        """Return the slot of the history that consists of ``<s>`` and a text."""
+        """Return the slot of the history that consists of ``<s>`` and the tokens `pieces`."""
         return int(self._new([(self._server.bos, *pieces.tolist())])[0])
 
     def share(self, slot: int) -> Ids:
@@ -125,9 +125,9 @@ class EndpointPieces(LanguageModel):
 
 
 class ServerTokenizer:
-    """A server's tokenizer, which implements the methods of transformers tokenizers that `Spelling` calls."""
+    """A server's tokenizer with the part of the interface of transformers tokenizers that `Spelling` uses."""
 
-    unk_token_id = None  # servers do not report it; tokenizers of large models spell any word
+    unk_token_id = None  # servers do not report this token, but tokenizers of large models can spell any word
 
     def __init__(self, server: Server, cache: ScoreCache) -> None:
         """Wrap a server's tokenizer; `cache` contains tokenized texts from earlier runs."""

@@ -14,7 +14,7 @@ import numpy as np
 from ninja.errors import ModelError
 
 Item = TypeVar("Item")
-AT_ONCE = 500  # keys per query; SQLite allows 999
+AT_ONCE = 500  # keys per query; SQLite allows at most 999
 
 
 class ScoreCache:
@@ -42,22 +42,22 @@ class ScoreCache:
                 self._file.execute("CREATE TABLE IF NOT EXISTS token (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
 
     def scores(self, sequences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
-        """Return the scores of those `sequences` that are in the cache."""
+        """Return the scores of token sequences; sequences that are not in the cache are omitted."""
         values = self._values("score", {self._key(np.array(text, np.int32).tobytes()): text for text in sequences})
         return {text: float(value) for text, value in values.items() if isinstance(value, float) and value <= 0.01}
 
     def put_scores(self, scores: Mapping[tuple[int, ...], float]) -> None:
-        """Store the scores of sequences, except infinite scores."""
+        """Store the scores of token sequences; infinite scores are not stored."""
         rows = ((self._key(np.array(text, np.int32).tobytes()), value) for text, value in scores.items())
         self._put("score", [row for row in rows if row[1] > -np.inf])
 
     def tokens(self, texts: Sequence[str]) -> dict[str, list[int]]:
-        """Return the tokens of those `texts` that are in the cache."""
+        """Return the token ids of texts; texts that are not in the cache are omitted."""
         values = self._values("token", {self._key(text.encode()): text for text in texts})
         return {text: np.frombuffer(value, np.int32).tolist() for text, value in values.items()}
 
     def put_tokens(self, tokens: Mapping[str, list[int]]) -> None:
-        """Store the tokens of texts."""
+        """Store the token ids of texts."""
         rows = [(self._key(text.encode()), np.array(ids, np.int32).tobytes()) for text, ids in tokens.items()]
         self._put("token", rows)
 

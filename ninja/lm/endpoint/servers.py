@@ -26,7 +26,7 @@ from ninja.lm.endpoint.options import EndpointOptions
 Tokens = tuple[int, ...]
 
 COMPLETIONS, LLAMA = "/v1/completions", "/completion"
-ZERO = -9999.0  # servers write this or less for probability zero, as JSON has no infinity
+ZERO = -9999.0  # servers send this or less for probability zero, because JSON has no infinity
 SUM_TOLERANCE = 0.01  # maximum difference of ln Σ P over the vocabulary from 0
 CARRIER = "a"  # a text to which the server adds special tokens
 UNLIMITED = 2**31
@@ -37,7 +37,7 @@ class Server(ABC):
 
     path: ClassVar[str]  # end of the path of the URL
     model: str  # name of the model
-    longest = UNLIMITED  # maximum number of tokens per text
+    longest = UNLIMITED  # maximum number of tokens per text, including the beginning-of-text token
     num_pieces = UNLIMITED  # size of the vocabulary
     bos: int  # id of the beginning-of-text token
     eos: int  # id of the end-of-text token
@@ -70,17 +70,17 @@ class Server(ABC):
 
     @abstractmethod
     def _describe(self) -> dict[str, Any]:
-        """Set the model's properties; return the ``bos_token`` and ``eos_token`` that the server reports, by name."""
+        """Set the model's properties; return a dict with ``bos_token`` and ``eos_token`` if the server reports them."""
 
     @abstractmethod
     def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
-        """Score the last token of each sequence, given the tokens before it.
+        """Compute the log-probability of the last token of each sequence after the preceding tokens.
 
         Args:
             sequences: Distinct sequences of at least two tokens, each of which begins with `bos`.
 
         Returns:
-            Natural-log probabilities of `sequences`, and possibly of other sequences; −inf for probability zero.
+            Natural-log probabilities of `sequences`, and possibly of their prefixes; −inf for probability zero.
 
         Raises:
             EndpointError: The server does not return the probabilities, or a limit is reached.
@@ -88,10 +88,10 @@ class Server(ABC):
 
     @abstractmethod
     def _tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Split a text into tokens; if `special`, add special tokens."""
+        """Return the token ids of a text; if `special` is true, the server adds special tokens."""
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Split texts into tokens, without special tokens."""
+        """Return the token ids of each text, without special tokens."""
         return self._client.map([partial(self._tokenize, text) for text in texts])
 
     def _special(self, text: str, option: str) -> int:
@@ -115,12 +115,12 @@ class Server(ABC):
 
 
 class Vllm(Server):
-    """A server that scores the tokens of prompts, as vLLM does."""
+    """A server that scores the tokens of prompts, such as vLLM."""
 
     path = COMPLETIONS
 
     def _describe(self) -> dict[str, Any]:
-        self.longest = _length(self._models().get("max_model_len")) - 1  # one token is generated
+        self.longest = _length(self._models().get("max_model_len")) - 1  # the server always generates one token
         return {}
 
     def _tokenize(self, text: str, *, special: bool = False) -> list[int]:
@@ -246,7 +246,8 @@ def _prompt_scores(text: Tokens, choice: dict[str, Any]) -> list[float]:
             raise ValueError(f"the server returned {len(scores)} prompt_logprobs for {len(text)} tokens")
         return [_logprob(score[str(token)]["logprob"]) for token, score in zip(text[1:], scores[1:], strict=True)]
     scores = (choice.get("logprobs") or {}).get("token_logprobs", ())
-    if len(scores) not in (len(text), len(text) + 1) or scores[0] is not None:  # one token may be generated
+    # A server that generates a token also returns its score.
+    if len(scores) not in (len(text), len(text) + 1) or scores[0] is not None:
         raise ValueError(
             f"the server returned {len(scores)} log-probabilities for {len(text)} tokens; it does not score prompts "
             f"(with llama.cpp, use a URL that ends in {LLAMA})"

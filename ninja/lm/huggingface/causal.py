@@ -15,7 +15,7 @@ from ninja.lm.lexical import Ids, UnitLM
 from ninja.lm.protocol import FIRST_PROMPT, LanguageModel, are_prompts
 from ninja.lm.trie import below
 
-MAX_PROMPTS = 8  # prompts whose states are kept while no history needs them
+MAX_PROMPTS = 8  # number of unused prompts whose states are kept
 
 
 class Pieces(LanguageModel, Protocol):
@@ -56,7 +56,7 @@ class CausalLM(UnitLM):
     takes_prompts = True
 
     def __init__(self, pieces: Pieces, spelling: Spelling) -> None:
-        """Combine a network over pieces with the spelling of words."""
+        """Create a model over words from a model over pieces and the pieces of each word."""
         super().__init__(pieces)
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0

@@ -22,10 +22,11 @@ from ninja.lm.protocol import LanguageModel, LoadOptions, TextTransform
 CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-# Tokenizer settings, and the keys whose values some version of the library may open as files.
+# Files of tokenizer settings, and the keys in them whose values transformers may open as files.
 TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
 _NAMES_FILES = re.compile(r"(?:.*_)?(?:files?|paths?|dir|dic|spm|weights|option)|vocab|merges|init_inputs")
-_NOT_OPENED = ("name_or_path", "_name_or_path", "special_tokens_map_file")  # origins, which are never opened
+# Keys that record where the tokenizer came from; transformers does not open their values.
+_NOT_OPENED = ("name_or_path", "_name_or_path", "special_tokens_map_file")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json")
 
 
@@ -170,7 +171,8 @@ def _check_directory(path: str) -> dict[str, Any]:
                 raise ModelError(f"not a weight index ({error!r}); copy the model again", index) from error
             for shard in shards:
                 if os.path.basename(str(shard)) != shard:
-                    raise ModelError(f"{name} refers to {shard!r}, which is not in this directory", path)
+                    message = f"{name} refers to {shard!r}, which is not in this directory"
+                    raise ModelError(f"{message}; save the model again", path)
                 if not os.path.isfile(os.path.join(path, str(shard))):
                     raise ModelError(f"{shard}, to which {name} refers, is missing; copy the model again", path)
     return config
@@ -239,7 +241,7 @@ def _is_masked(config: dict[str, Any], path: str) -> bool:
 
 
 def _configured_id(config: Any, name: str) -> int | None:
-    """Return the id of a special piece in a configuration; None if it exceeds the vocabulary, as default ids can."""
+    """Return the id of a special piece in a configuration; None if the id is outside the vocabulary."""
     number = _first_id(getattr(config, name, None))
     size = getattr(config, "vocab_size", None)
     return None if number is None or (size is not None and number >= size) else number
@@ -268,7 +270,7 @@ def _convert_errors(path: str, logging: Any) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise DependencyError(f"transformers needs another library: {reason(error)}", path) from error
+        raise DependencyError(f"transformers needs another library for this model: {reason(error)}", path) from error
     except Exception as error:  # the library raises many types, with long messages
         raise ModelError(f"transformers cannot load this model: {reason(error)}", path) from error
     finally:

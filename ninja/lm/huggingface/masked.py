@@ -36,12 +36,12 @@ class MaskedLM(LanguageModel):
 
     scores_tries = True
     open_vocabulary = True
-    whole_sentences = True  # a word's score depends on later words
+    whole_sentences = True  # the score of a word depends on later words
 
     def __init__(
         self, model: Any, spelling: Spelling, marks: tuple[int, int, int], longest: int, max_batch: int | None
     ) -> None:
-        """Wrap a network.
+        """Create a language model from a network.
 
         Args:
             model: The network.

@@ -22,17 +22,17 @@ from ninja.lm.text import LONGEST_SENTENCE
 from ninja.lm.trie import below, score_by_levels
 from ninja.lm.word_map import Words
 
-NO_LIMIT = 2**31  # pieces, for a network without a maximum input length
-READ_AT_ONCE = 8192  # pieces per pass when windows slide
-TOLERANCE = 1e-3  # nats by which two ways to compute a score may differ
-HALF_TOLERANCE = 0.1  # the same for reduced precision
+NO_LIMIT = 2**31  # maximum number of pieces for a network whose input length is not limited
+READ_AT_ONCE = 8192  # maximum number of pieces per pass when full windows are shortened
+TOLERANCE = 1e-3  # nats; maximum difference between scores that are computed in two ways
+HALF_TOLERANCE = 0.1  # nats; the same for networks in half precision
 # Errors that networks raise for unsupported arguments.
 UNSUPPORTED = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, AssertionError)
 
 
 @dataclass(frozen=True, slots=True)
 class _CacheLayer:
-    """Shape of the keys and values that a layer caches per piece."""
+    """Shape of the cached keys and values of a layer, per piece."""
 
     heads: int
     key_width: int
@@ -147,12 +147,12 @@ class PieceLM(AttentionLM):
         deepest = num_above + max(depth, default=0)
         if self._block_nodes is None:
             return deepest <= self.longest
-        # Custom masks would override the window. A block has `_block_nodes` pieces after the ancestors of the first.
+        # Custom masks override an attention window. A block has up to `_block_nodes` pieces after their ancestors.
         return deepest <= (self._window or NO_LIMIT) and deepest + self._block_nodes <= self.longest
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
         """Read a text after ``<s>``, in one pass if possible, and return the slot of the resulting history."""
-        if len(pieces) >= (self._window or NO_LIMIT):  # in one pass, the library would cache only the last keys
+        if len(pieces) >= (self._window or NO_LIMIT):  # one pass would cache only the keys in the window
             slot = self.start(1)
             for piece in pieces:
                 try:
@@ -179,7 +179,7 @@ class PieceLM(AttentionLM):
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         inside = path >= 0
         length = inside.sum(1)  # number of earlier pieces, [n]
-        path = np.where(inside, path, path[:, -1:])  # padding is masked
+        path = np.where(inside, path, path[:, -1:])  # the attention mask excludes padding
         before = self._rows_before(path)
         piece = self._tensor(words.astype(np.int64))
         if self._cache is None:
@@ -240,7 +240,7 @@ class PieceLM(AttentionLM):
         self._piece[new] = piece
         self._parent[new] = np.concatenate((np.full((len(piece), 1), -1), new[:, :-1]), 1)
         self._depth[new] = np.arange(length)
-        self._references[new] = 1  # from the next piece, or from the caller for the last
+        self._references[new] = 1  # held by the next piece, and for the last piece by the caller
         self._normaliser[new] = np.nan
         return new[:, -1].copy()
 
@@ -372,7 +372,7 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
         raise ModelError(f"Ninja cannot run {type(model).__name__}: {problem}", path)
     num_pieces = logits.shape[-1]
 
-    inner = getattr(model, "get_base_model", None)  # of a PEFT module
+    inner = getattr(model, "get_base_model", None)  # exists if the model is a PEFT module
     networks = (model,) if inner is None else (model, inner())
     candidates = ((plain, _output_layer(plain, sentence, logits)) for plain in networks)
     plain, layer = next((pair for pair in candidates if pair[1] is not None), (model, None))
@@ -396,7 +396,7 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
         return uncached
     try:
         lm = make(layers)
-    except UNSUPPORTED:  # the network needs another type of cache
+    except UNSUPPORTED:  # raised if the network needs another type of cache
         return uncached
     lm.enable_tries(reads_tries)
     if not _agree(lm, lambda: score_by_levels(lm, parent, piece), expected) or not _agree(
@@ -452,7 +452,7 @@ def _output_layer(
         bias = getattr(head, "bias", None)
         layer = head.weight.detach().float(), None if bias is None else bias.detach().float()
         product = linear(output.float(), *layer)
-    except UNSUPPORTED:  # for example, a quantised embedding has another shape
+    except UNSUPPORTED:  # raised, for example, if a quantised embedding has another shape
         return None
     close = 1e-4 if dtype_of(model) is torch.float32 else 5e-2
     is_product = product.shape == logits.shape and bool(torch.allclose(logits.float(), product, close, close))

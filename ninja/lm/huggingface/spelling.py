@@ -16,9 +16,10 @@ from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 from ninja.lm.protocol import TextTransform
 from ninja.lm.word_map import BOS, EOS, UNK
 
-CARRIER = "a"  # a word put before another to get its pieces inside a sentence
-PROBE = "\ue000\U000f0000"  # private-use characters; a tokenizer that can spell them, such as by bytes, can spell any
-UPPER_SHARE = 0.9  # minimum fraction of words in upper case for lattices to count as upper-case
+CARRIER = "a"  # a word that precedes another word to obtain the pieces of the latter inside a sentence
+# Private-use characters: a tokenizer that has pieces for them (for example, bytes) can spell any word.
+PROBE = "\ue000\U000f0000"
+UPPER_SHARE = 0.9  # lattices count as upper-case if at least this fraction of their words is in upper case
 # The model's training text counts as lower-case if upper-case words need at least this many times as many pieces.
 PIECES_RATIO = 1.25
 
@@ -65,7 +66,7 @@ class Spelling:
         self._multi_char = multi_char
         self.unk: int | None = None if self._unk_piece is None else 2
         special = {BOS: bos, EOS: eos} | ({} if self._unk_piece is None else {UNK: self._unk_piece})
-        # If the tokenizer can spell anything, words need not be split to look them up.
+        # If the tokenizer can spell any word, a word can be looked up without splitting it.
         (probe,) = self._split([PROBE])
         self._refuses = self._unk_piece is not None and (self._unk_piece in probe or not probe)
         (self._carrier,) = self._split([CARRIER])
@@ -115,12 +116,12 @@ class Spelling:
         (pieces,) = self._split([text])
         if not pieces or max(pieces) >= self._num_pieces:
             problem = f"needs piece {max(pieces)}, which is not in the network's vocabulary" if pieces else "is empty"
-            raise ModelError(f"the prompt {text[:60]!r} {problem}; change it", self._path)
+            raise ModelError(f"the prompt {text[:60]!r} {problem}; change the prompt", self._path)
         return np.array(pieces, np.int64)
 
     def known(self, words: Sequence[str]) -> list[bool]:
-        """Return for each word whether the pieces can spell it."""
-        if not self._refuses:  # it may still remove words without letters, such as a zero-width space
+        """Return whether the tokenizer can spell each word."""
+        if not self._refuses:  # the tokenizer may still drop words without letters, such as a zero-width space
             doubtful = [word for word in words if not any(map(str.isalnum, word))]
             without_pieces = {word for word, pieces in zip(doubtful, self._first(doubtful), strict=True) if not pieces}
             return [word not in without_pieces for word in words]
@@ -167,7 +168,7 @@ class Spelling:
         joined = next((word for word, ids in zip(words, pieces, strict=True) if ids[:length] != self._carrier), None)
         if joined is not None:
             message = f"the tokenizer merges {CARRIER!r} and {joined!r} into one piece, so words cannot be scored"
-            raise ModelError(message, self._path)
+            raise ModelError(f"{message}; use a model whose pieces belong to a single word", self._path)
         return [ids[length:] for ids in pieces]
 
     def _transformed(self, word: str) -> str:
@@ -190,7 +191,7 @@ class Spelling:
                 raise ModelError(message, self._path)
             if max(ids) >= self._num_pieces:
                 message = f"the tokenizer returns piece {max(ids)}, but the network has only {self._num_pieces} pieces"
-                raise ModelError(message, self._path)
+                raise ModelError(f"{message}; use the tokenizer of this network", self._path)
         count = np.array([len(ids) for ids in pieces], np.int64)
         self._begin[first, words] = len(self.piece) + np.cumsum(count) - count
         self._count[first, words] = count

@@ -50,7 +50,7 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
 
 def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -> StepNetwork:
-    """Run the init net to compute the weights, check that both nets are complete, and wrap the predict net."""
+    """Return the predict net as a `StepNetwork`, with weights from the init net; check that both nets are complete."""
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:
             operators = ", ".join(OPERATORS)
@@ -65,7 +65,8 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
         raise ModelError(message, predict.path)
     missing = [n for n in predict.external_input if n not in filled and n not in FED and not _is_state(n)]
     if missing:
-        raise ModelError(f"{init.path} does not fill the inputs {', '.join(missing)}", predict.path)
+        message = f"{init.path} does not fill the inputs {', '.join(missing)}"
+        raise ModelError(f"{message}; export both nets from the same model", predict.path)
     if len(scores) != 1 or scores[0] not in outputs:
         external_outputs = ", ".join(predict.external_output) or "none"
         raise ModelError(
@@ -83,7 +84,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
         blobs["timestep"] = torch.zeros(1, dtype=torch.int32, device=word.device)
         for operator, function in steps:
             outputs = _run(operator, blobs, function)
-            if not operator.inputs:  # constants are created on the CPU
+            if not operator.inputs:  # an operator without inputs creates its constants on the CPU
                 outputs = [tensor.to(word.device) for tensor in outputs]
             blobs |= zip(operator.outputs, outputs, strict=False)
         score = blobs[scores[0]]
@@ -114,11 +115,12 @@ def _is_state(name: str) -> bool:
 
 
 def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[StatePart, str]:
-    """Return a part of the state, and the name of the output that contains its value after the next word."""
+    """Return a tensor of the state, and the name of the output with the tensor's value after the next word."""
     stem = name.removesuffix("_prev")
     after = next((name for name in (stem, f"{stem}_t") if name in outputs and name in predict.external_output), None)
     if after is None:
-        raise ModelError(f"the state {name} needs an output {stem} or {stem}_t", predict.path)
+        message = f"the state {name} has no output {stem} or {stem}_t; add its new value to the outputs"
+        raise ModelError(message, predict.path)
     start = filled.get(name)
     if start is None:
         raise ModelError(f"{INIT} does not fill the state {name}; fill it with zeros, [1, 1, cells]", predict.path)
@@ -144,5 +146,6 @@ def _run(operator: Operator, blobs: Blobs, function: Function) -> list[torch.Ten
         shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip(operator.inputs, inputs, strict=True))
         raise operator.error(f"{reason(error)} (inputs: {shapes or 'none'})") from error
     if len(outputs) < len(operator.outputs):
-        raise operator.error(f"{len(operator.outputs)} outputs are declared, but the operator has {len(outputs)}")
+        declared = len(operator.outputs)
+        raise operator.error(f"the net declares {declared} outputs, but this operator computes {len(outputs)}")
     return outputs

@@ -21,7 +21,7 @@ from ninja.lm.imported.caffe2_net import Operator
 
 Tensors = Sequence[torch.Tensor]
 Product = Callable[[torch.Tensor], torch.Tensor]
-MAX_FILL = 2**22  # maximum number of values of a constant, whose size is not bounded by the size of the file
+MAX_FILL = 2**22  # maximum number of values of a constant; a small file could specify any number
 DTYPES = {1: torch.float32, 2: torch.int32, 5: torch.bool, 10: torch.int64, 12: torch.float16, 13: torch.float64}
 
 
@@ -208,7 +208,8 @@ def _cast(operator: Operator, inputs: Tensors) -> Tensors:
     names = {"FLOAT": 1, "INT32": 2, "BOOL": 5, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13}
     number = names.get(data_type.upper()) if isinstance(data_type, str) else operator.integer("to", 0)
     if number not in DTYPES:
-        raise operator.error(f"cannot cast to {data_type}, an unsupported type" if data_type else "no type to cast to")
+        problem = f"cannot cast to {data_type}, an unsupported type" if data_type else "the target type is missing"
+        raise operator.error(problem)
     return [inputs[0].to(DTYPES[number])]
 
 
@@ -226,7 +227,7 @@ def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
     """
     with_lengths = operator.integer("sequence_lengths", 1)
     if len(inputs) != 4 + bool(with_lengths):
-        raise operator.error(f"{len(inputs)} inputs, expected {4 + bool(with_lengths)}")
+        raise operator.error(f"expected {4 + bool(with_lengths)} inputs, found {len(inputs)}")
     hidden, cell, gates = inputs[:3]
     if gates.shape[-1] != 4 * cell.shape[-1]:
         raise operator.error(f"gates of shape {list(gates.shape)} do not fit cells of shape {list(cell.shape)}")

@@ -1,4 +1,4 @@
-"""Language models with a network that scores all words at once, and a cache of these scores.
+"""Language models for networks that score all words of the vocabulary in one pass, with a cache of these scores.
 
 After each word, such a network returns a row with the scores of all words. A row of 20,000 scores is five times as
 large as the state of a large LSTM, so rows are not stored with their histories. Instead, a history is *evaluated* when
@@ -23,9 +23,9 @@ from ninja.lm.imported.network import HistoryNetwork, StepNetwork
 from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions, SlotPool
 from ninja.lm.word_map import Words
 
-FIRST_WIDTH = 16  # history words allocated initially; doubled when a history is longer
-ROW_BYTES = 64 * 2**20  # size of the cache
-SCORE_BYTES = 32 * 2**20  # maximum size of the rows that a network computes at once
+FIRST_WIDTH = 16  # number of words per history for which memory is allocated; doubled when a history is longer
+ROW_BYTES = 64 * 2**20  # maximum size of the cache
+SCORE_BYTES = 32 * 2**20  # maximum size of the rows that a network computes in one call
 
 
 def language_model(
@@ -43,7 +43,7 @@ def language_model(
 
 
 class LazyLM(LanguageModel, ABC):
-    """Base class for language models with a network that scores all words at once.
+    """Base class for language models whose network scores all words of the vocabulary in one pass.
 
     All sentences start in one shared slot. Subclasses manage the states: they compute the scores of all words after a
     history (`_evaluate`), store the data of new slots (`_extend`), and call `_begin` at the end of their constructors.
@@ -68,13 +68,13 @@ class LazyLM(LanguageModel, ABC):
         self._piece = min(limit for limit in limits if limit)
         self._device = device_of(options.device)
         self._rows = torch.empty(max(1, ROW_BYTES // row_bytes), len(words.vocabulary), device=self._device)
-        self._owner = np.full(len(self._rows), -1, np.int64)  # [rows] slot of the row, −1 for none
+        self._owner = np.full(len(self._rows), -1, np.int64)  # [rows] slot to which the row belongs, −1 for none
         self._next_row = 0
-        self._row = np.empty(0, np.int64)  # [capacity] row in the cache, −1 for none
+        self._row = np.empty(0, np.int64)  # [capacity] row of the slot in the cache, −1 for none
         self._normaliser = np.empty(0, np.float32)  # [capacity]
         self._references = np.empty(0, np.int64)  # [capacity] number of references held by callers
         self._children = np.empty(0, np.int64)  # [capacity] number of child slots in use
-        self._parent = np.empty(0, np.int64)  # [capacity] −1 for none
+        self._parent = np.empty(0, np.int64)  # [capacity] parent slot, −1 for none
         self._word = np.empty(0, np.int64)  # [capacity] last word of the history
         self._slots = SlotPool(self._grow)
 
@@ -83,9 +83,9 @@ class LazyLM(LanguageModel, ABC):
         """Compute the states of histories and return the scores of all words after them, float32 [slots, words]."""
 
     def _prepare(self, slots: np.ndarray) -> None:
-        """Compute the missing states of `slots`, before slots are allocated for their children.
+        """Compute the missing states of `slots`; called before slots are allocated for their children.
 
-        In this order, no allocated slots are lost if memory runs out during the computation.
+        If memory runs out during this computation, there are no new slots to free.
         """
 
     @abstractmethod
@@ -116,7 +116,7 @@ class LazyLM(LanguageModel, ABC):
     @property
     def num_slots(self) -> int:
         """Number of slot references that callers hold."""
-        return int(self._references.sum()) - 2  # without the origin and the start
+        return int(self._references.sum()) - 2  # excluding the references to the empty history and to ``<s>``
 
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
@@ -193,7 +193,7 @@ class LazyLM(LanguageModel, ABC):
         return new
 
     def _grow(self, capacity: int) -> None:
-        self._grow_states(capacity)  # first, since it may fail
+        self._grow_states(capacity)  # before any change, because this call may fail
         for name in ("_row", "_references", "_children", "_parent", "_word", "_normaliser"):
             array = getattr(self, name)
             setattr(self, name, np.pad(array, (0, capacity - len(array))))
@@ -230,7 +230,7 @@ class StepLM(LazyLM):
         self._known[new] = False
 
     def _evaluate(self, slots: np.ndarray) -> torch.Tensor:
-        padded = np.resize(slots, self._network.batch or len(slots))  # repeats histories up to the size of a batch
+        padded = np.resize(slots, self._network.batch or len(slots))  # repeats histories to fill a batch of fixed size
         parent = self._tensor(self._parent[padded])
         state = tuple(rows.index_select(0, parent) for rows in self._states)  # [size, …]
         row, state = self._network.step(self._tensor(self._word[padded]), state)
@@ -276,7 +276,8 @@ class HistoryLM(LazyLM):
         length = self._length[slots]
         for time in np.unique(length):
             members = np.flatnonzero(length == time)
-            piece = max(1, SCORE_BYTES // (4 * len(self.vocabulary) * int(time)))  # the network scores after every word
+            # The network also returns the scores after each prefix of a history.
+            piece = max(1, SCORE_BYTES // (4 * len(self.vocabulary) * int(time)))
             for begin in range(0, len(members), piece):
                 some = members[begin : begin + piece]
                 padded = np.resize(some, self._network.batch or len(some))

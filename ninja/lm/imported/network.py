@@ -18,7 +18,7 @@ class StatePart:
     """A tensor in the state of a recurrent network."""
 
     name: str
-    start: torch.Tensor  # value before <s>, without the batch dimension
+    start: torch.Tensor  # value of the tensor before <s> is read, without the batch dimension
     axis: int  # index of the batch dimension
 
 
@@ -26,8 +26,9 @@ class StatePart:
 class StepNetwork:
     """A recurrent network that reads one word per call."""
 
-    run: Step  # takes words, int64 [n], and the state, whose batch dimensions are where the network expects them
-    parts: Sequence[StatePart]  # in the order of `run`
+    # Function of words, int64 [n], and the state tensors, with their batch dimensions where the network expects them.
+    run: Step
+    parts: Sequence[StatePart]  # the state tensors, in the order of the arguments and results of `run`
     batch: int | None = None  # number of rows per call if it is fixed
     path: str | None = None  # path of the model, for messages
 
@@ -50,9 +51,7 @@ class StepNetwork:
             shape = f"the scores have shape {list(score.shape)} for words of shape {list(word.shape)}"
             raise ModelError(f"{shape}, expected [batch, words]", self.path)
         if len(after) != len(self.parts):
-            raise ModelError(
-                f"the network returns {len(after)} parts of the state, but reads {len(self.parts)}", self.path
-            )
+            raise ModelError(f"the network returns {len(after)} state tensors, but reads {len(self.parts)}", self.path)
         new = []
         for part, rows in zip(self.parts, after, strict=True):
             moved = rows.movedim(part.axis, 0) if rows.dim() == part.start.dim() + 1 else rows

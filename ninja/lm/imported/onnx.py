@@ -122,7 +122,7 @@ def _session(path: str, device: str) -> Any:
     if device == "auto":
         device = "cuda" if "CUDAExecutionProvider" in onnxruntime.get_available_providers() else "cpu"
     try:
-        requested = torch.device(device)  # onnxruntime may support a device that torch cannot use
+        requested = torch.device(device)  # onnxruntime may support the device, although torch cannot use it
     except RuntimeError as error:
         raise OptionError(f"{device!r} is not a device: {error}") from error
     provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(requested.type, requested.type)
@@ -132,8 +132,9 @@ def _session(path: str, device: str) -> Any:
         )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 4  # errors are also raised as exceptions
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # the checked format, whatever the file name
+    options.log_severity_level = 4  # the log would repeat errors that are raised as exceptions
+    # Otherwise, the file name could select a format that `onnx_check` has not checked.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     number = {"device_id": requested.index or 0} if requested.type == "cuda" else {}
     try:
         return onnxruntime.InferenceSession(path, options, providers=[(provider, number)])

@@ -32,7 +32,7 @@ _LIST = """
 """
 OPERATORS = frozenset(_LIST.split())
 _ATTRIBUTE = {"name", "doc_string", "type", "f", "i", "s", "t", "floats", "ints", "strings"}  # allowed fields
-# Size of a value in bytes, and the field that stores values if they are not raw bytes.
+# Size of a value in bytes, and the field of TensorProto that contains the values if raw_data does not.
 _TYPES = {
     "FLOAT": (4, "float_data"), "DOUBLE": (8, "double_data"), "INT64": (8, "int64_data"), "INT32": (4, "int32_data"),
     "FLOAT16": (2, "int32_data"), "BFLOAT16": (2, "int32_data"), "BOOL": (1, "int32_data"), "INT8": (1, "int32_data"),

@@ -18,7 +18,7 @@ from ninja.lattice import Array
 from ninja.lm.kaldi.graph import LARGEST_DIM, Fail
 from ninja.models.nnet3 import Component
 
-SMALLEST_SCALE = 1e-4  # ScaleAndOffsetComponent keeps its scales away from zero
+SMALLEST_SCALE = 1e-4  # ScaleAndOffsetComponent increases the magnitude of smaller scales to this value
 
 FieldValue = bool | int | float | list[int] | Array
 
@@ -82,7 +82,7 @@ class Fields:
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return the width stored in a field; if several fields are given, use the first that the component has."""
+        """Return the width stored in a field; of several fields, use the first that the component has."""
         token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:
@@ -99,7 +99,11 @@ class Fields:
     def _take(
         self, token: str, fits: Callable[[Any], bool], problem: str, number: Callable[[Scalar], Any] = Scalar.integer
     ) -> Any:
-        """Check and return the value of a field and record its use; `number` decodes scalars stored without a type."""
+        """Return the value of a field after checking it with `fits`, and add it to `used`.
+
+        `number` decodes scalars that are stored without a type. If the value does not
+        fit, the error message contains `problem`.
+        """
         if token not in self.values:
             self.fail(f"{token} is missing")
         stored = self.values[token]
@@ -116,7 +120,7 @@ def _affine(fields: Fields, weight: str = "<LinearParams>", bias: str = "<BiasPa
     if bias:
         vector = fields.array(bias, 1)
         if len(vector) != len(matrix):
-            fields.fail(f"there are {len(vector)} biases for {len(matrix)} rows")
+            fields.fail(f"there are {len(vector)} biases for {len(matrix)} rows of weights")
         arrays["bias"] = vector
     return Component("affine", matrix.shape[1], len(matrix), {}, arrays)
 

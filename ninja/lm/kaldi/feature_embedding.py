@@ -35,7 +35,8 @@ class FeatureEmbedding:
     def _sums(self, words: np.ndarray) -> Floats:
         result = np.zeros((len(words), self.shape[1]), np.float32)
         count = self._begin[words + 1] - self._begin[words]
-        for number in range(int(count.max(initial=0))):  # one feature of each word at a time, as few words have many
+        # Each pass adds one feature of each word; there are few passes, because words have few features.
+        for number in range(int(count.max(initial=0))):
             rows = np.flatnonzero(count > number)
             entry = self._begin[words[rows]] + number
             result[rows] += self._weight[self._index[entry]] * self._value[entry, None]

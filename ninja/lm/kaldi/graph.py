@@ -22,13 +22,13 @@ from typing import NoReturn, TypeAlias
 
 from ninja.models.nnet3 import INPUT, OUTPUT, Component, Graph, Node, Part, Term
 
-LONGEST_DELAY = 100  # steps; a row of the network's state stores that many copies of a node's value
+LONGEST_DELAY = 100  # maximum number of steps back in time; a state stores a copy of a node's value for each step
 LARGEST_DIM = 2**20
-DEEPEST = 50  # nesting of descriptors
+DEEPEST = 50  # maximum nesting depth of descriptors
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w-]*)=")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _Tree: TypeAlias = "str | tuple[str, list[_Tree]]"  # a name, or a descriptor and its arguments
-Fail = Callable[[str], NoReturn]  # raises a typed error with the position in the file
+Fail = Callable[[str], NoReturn]  # raises an error with a message and the position in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class _Reference:
     node: str
     offset: int
     scale: float
-    optional: bool  # zeros where the node is undefined
+    optional: bool  # whether the value is 0 at steps at which the node is undefined
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class _Line:
 
 
 def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fail: Fail) -> Graph:
-    """Build the graph from configuration lines, each with a function that raises an error about that line."""
+    """Build the graph from configuration lines, each paired with a function that raises an error about the line."""
     by_name: dict[str, _Line] = {}
     for text, fail_here in lines:
         line = _split(text, fail_here)
@@ -83,7 +83,7 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
         by_name[name] = line
     for name, kind in ((INPUT, "input-node"), (OUTPUT, "output-node")):
         if name not in by_name or by_name[name].kind != kind:
-            fail(f"there is no {kind} with the name {name!r}; is this the network of a language model?")
+            fail(f"there is no {kind} with the name {name!r}; specify the network of a language model")
     dims = {name: _dim(line, components) for name, line in by_name.items() if line.kind != "output-node"}
     sums = {name: _inputs(line) for name, line in by_name.items() if line.kind != "input-node"}
     nodes = [_node(name, by_name[name], sums[name], dims) for name in _ordered(by_name, sums)]
@@ -283,7 +283,7 @@ def _check_delays(nodes: list[Node], sums: Mapping[str, list[_Sum]], by_name: Ma
     A node must not read values of later steps, values more than `LONGEST_DELAY` steps earlier, or values before the
     first word unless they are optional (IfDefined). Earlier values must come from nodes that depend on the input.
     """
-    input_nodes = {INPUT}  # nodes that are defined only where the input is
+    input_nodes = {INPUT}  # nodes that are defined only at the steps of the input
     for node in nodes:
         if any(not r.optional and r.node in input_nodes for part in sums[node.name] for r in part.references):
             input_nodes.add(node.name)

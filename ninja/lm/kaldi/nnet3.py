@@ -59,7 +59,8 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
     reader.expect("<NumComponents>")
     components: dict[str, Component] = {}
     used: dict[str, tuple[str, dict[str, FieldValue]]] = {}
-    for _ in range(reader.integer()):  # each component has bytes, so a wrong count soon reaches the end of the file
+    # If the number is too large, reading soon fails at the end of the file, because every component takes some bytes.
+    for _ in range(reader.integer()):
         reader.expect("<ComponentName>")
         name = reader.token()
         fields = _fields(reader, name)

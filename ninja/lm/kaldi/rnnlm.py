@@ -109,7 +109,7 @@ def read(path: str | os.PathLike[str]) -> KaldiModel:
 
 
 def _find(directory: str, *names: str) -> str:
-    """Return the path of the first given file that exists, with or without ``.gz``; raise `ModelError` if none does."""
+    """Return the path of the first of `names` that exists, with or without ``.gz``; raise `ModelError` if none does."""
     for name in names:
         for path in (os.path.join(directory, name), os.path.join(directory, f"{name}.gz")):
             if os.path.exists(path):
@@ -120,10 +120,10 @@ def _find(directory: str, *names: str) -> str:
 def _words(path: str) -> list[str]:
     table = {number: word for word, number in SymbolTable.read(path)}
     if not table:
-        raise ModelError("the file contains no words; is this the right words.txt?", path)
+        raise ModelError("the file contains no words; specify the words.txt of this model", path)
     if sorted(table) != list(range(len(table))):
-        message = f"the ids of the {len(table)} words are not 0 to {len(table) - 1}; is this the right words.txt?"
-        raise ModelError(message, path)
+        message = f"the ids of the {len(table)} words are not 0 to {len(table) - 1}"
+        raise ModelError(f"{message}; specify the words.txt of this model", path)
     return [table[number] for number in range(len(table))]
 
 
@@ -184,7 +184,7 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
 
 
 def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
-    """Count the fields on each line; ``str.split`` is too slow for the features of a million words."""
+    """Return the number of fields on each line, like ``str.split`` but fast enough for a million lines."""
     byte = np.frombuffer(content, np.uint8)
     blank = np.zeros(256, np.bool_)
     blank[list(BLANK)] = True
@@ -200,7 +200,7 @@ def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
 def _numbers(content: bytes, path: str) -> npt.NDArray[np.float64]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # older numpy warns if it stops before the end
+            warnings.simplefilter("error", DeprecationWarning)  # older NumPy only warns about invalid numbers
             return np.fromstring(content.decode("latin-1"), np.float64, sep=" ")
     except (DeprecationWarning, ValueError) as error:
         for line, text in enumerate(content.split(b"\n"), start=1):
@@ -233,7 +233,8 @@ def _unk(directory: str, words: list[str]) -> int | None:
         return None
     word = text_of(path).strip()
     if word not in words:
-        raise ModelError(f"{word[:60]!r} replaces unknown words, but is not in config/words.txt", path)
+        message = f"{word[:60]!r} replaces unknown words, but is not in config/words.txt"
+        raise ModelError(f"{message}; copy the whole directory", path)
     return words.index(word)
 
 
