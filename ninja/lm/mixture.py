@@ -19,7 +19,7 @@ from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, WordMapping, complete
 
 How = Literal["loglinear", "linear"]
 
-SUM_TOLERANCE = 1e-6  # tolerance of the sum of linear weights
+SUM_TOLERANCE = 1e-6  # maximum difference of the sum of linear weights from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Mixture:
 
     models: Sequence[tuple[LanguageModel | Mixture, float]]
     how: How = "loglinear"
-    names: Sequence[str] = ()  # names of the models in messages; inner mixtures have their own names
+    names: Sequence[str] = ()  # name of each model, for messages; an inner mixture contains the names of its models
 
     def __post_init__(self) -> None:
         """Validate the weights."""
@@ -42,7 +42,7 @@ class Mixture:
         if self.how not in get_args(How):
             raise OptionError(f"how is {self.how!r}, but must be one of {', '.join(get_args(How))}")
         if not weights:
-            raise OptionError("a mixture needs at least one model")
+            raise OptionError("the mixture contains no models; specify at least one model")
         if self.names and len(self.names) != len(weights):
             raise OptionError(
                 f"there are {len(self.names)} names for {len(weights)} models; specify one name per model"
@@ -77,10 +77,10 @@ class _Part:
 
     lm: LanguageModel
     weight: float
-    map: WordMap  # from the mixture's words to the model's
+    map: WordMap  # map from the mixture's words to the model's words
     word: npt.NDArray[np.int32]  # the model's id of each word of the mixture
-    bias: npt.NDArray[np.float32]  # negative penalty of unknown words, added to each word's natural-log probability
-    prompt: list[int]  # the model's id of each prompt of the mixture; empty if it takes no prompts
+    bias: npt.NDArray[np.float32]  # minus the penalty of each word, added to its natural-log probability
+    prompt: list[int]  # the model's id of each prompt of the mixture; empty if the model reads no prompts
 
 
 class MixtureLM(LanguageModel):
@@ -104,7 +104,7 @@ class MixtureLM(LanguageModel):
         complete(words, unk_penalty, *(lm for lm, _ in mixture.models if not isinstance(lm, Mixture)))
         self.vocabulary = _renumber(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
-        self.unk: int | None = None  # all words are known; each model scores those it lacks as its own <unk>
+        self.unk: int | None = None  # the mixture knows all words; each model maps words that it lacks to its own <unk>
         self._linear = mixture.how == "linear"
         self._parts = []
         for index, (model, weight) in enumerate(mixture.models):
@@ -118,12 +118,12 @@ class MixtureLM(LanguageModel):
         self.scores_tries = any(part.lm.scores_tries for part in self._parts)
         self.takes_phrases = any(part.lm.takes_phrases for part in self._parts)
         self.takes_prompts = any(part.lm.takes_prompts for part in self._parts)
-        self._prompt: dict[str, int] = {}  # id by text
+        self._prompt: dict[str, int] = {}  # id of each prompt, by its text
         self._network = next((row for row, part in enumerate(self._parts) if part.lm.state_size is not None), None)
         self.state_size = None if self._network is None else self._parts[self._network].lm.state_size
         if not self._parts:
             raise OptionError("all weights of the mixture are 0; specify at least one nonzero weight")
-        # <s> can be read within a text only if all models have it.
+        # <s> can occur inside a text only if all models contain <s>.
         self.bos = self._begin if all(part.lm.bos is not None for part in self._parts) else None
         self._slot = np.empty((len(self._parts), 0), np.int64)  # [models, capacity]
         self._slots = SlotPool(self._grow)
@@ -139,9 +139,7 @@ class MixtureLM(LanguageModel):
         devices = max((len(part.lm.replicas) for part in self._parts), default=0)
         copies = [part.lm.for_threads(devices or count) for part in self._parts]
         if devices > 1 and not all(copies):
-            raise OptionError(
-                "a model of the mixture cannot be copied to several devices; pass only one device to --device"
-            )
+            raise OptionError("a model of the mixture cannot be copied to several devices; specify only one device")
         return [self._of(lms) for lms in zip(*copies, strict=False)]
 
     def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
@@ -180,7 +178,7 @@ class MixtureLM(LanguageModel):
             if isinstance(part.lm, MixtureLM):
                 part.lm.cover(words)
             old = part.map
-            # Use the penalty of the first table, so that it is constant within a run.
+            # Use the penalty that was computed for the first table: the penalty must be constant within a run.
             wider = WordMap(self.vocabulary, part.lm, old.unk_penalty, map_words=tuple(old.mapped), name=old.name)
             self._parts[index] = replace(self._part(part.lm, part.weight, wider), prompt=part.prompt)
 
@@ -206,7 +204,7 @@ class MixtureLM(LanguageModel):
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
-        # Phrase marks and prompts are not scored, so any word can be used.
+        # The scores of phrase marks and prompts are not used, so any word id can replace their ids.
         words = np.where((words <= FIRST_MARK) | are_prompts(words), self.eos, words)
         return self._mixed(lambda part, row: part.lm.logprob(self._slot[row][slots], part.word[words]), words)
 
@@ -243,7 +241,7 @@ class MixtureLM(LanguageModel):
     def _mixed(self, score: Callable[[_Part, int], np.ndarray], words: np.ndarray) -> npt.NDArray[np.float32]:
         """Return the interpolated score of each word."""
         total: npt.NDArray[np.float64] | None = None
-        with np.errstate(invalid="ignore"):  # ∞ - ∞ is NaN, which callers report
+        with np.errstate(invalid="ignore"):  # callers report the NaN that results from ∞ - ∞
             for row, part in enumerate(self._parts):
                 logprob = np.asarray(score(part, row), np.float64)
                 self._check(part, "logprob", logprob, len(words))
@@ -341,7 +339,7 @@ def _score_part(
 
 
 def _renumber(words: SymbolTable) -> SymbolTable:
-    """Return the table if it has contiguous ids, ``<s>`` and ``</s>``, else a new table that has them."""
+    """Return the symbol table if its ids are contiguous and it contains ``<s>`` and ``</s>``, else such a table."""
     if not words.grows and BOS in words and EOS in words and list(dict(words).values()) == list(range(len(words))):
         return words
     epsilon = next((word for word, number in words if number == EPSILON), "<eps>")

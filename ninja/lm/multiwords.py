@@ -63,10 +63,10 @@ class _Multiwords(SymbolTable):
         self._inner = inner
         self._multi_char = multi_char
         self._numbering = threading.Lock()  # two words must not get the same id
-        self._split: dict[int, list[int]] = {}  # parts by multiword
+        self._split: dict[int, list[int]] = {}  # ids of the parts of each multiword, by its id
 
     def parts(self, number: int) -> list[int]:
-        """Return the ids of a word's parts."""
+        """Return the ids of the parts of a multiword; a single word has itself as its only part."""
         return self._split.get(number) or [number]
 
     def id(self, word: str) -> int | None:
@@ -79,7 +79,7 @@ class _Multiwords(SymbolTable):
         with self._numbering:
             word_id = super().id(word)
             number = len(self) if word_id is None else word_id
-            self._split[number] = parts  # before other threads can look up the id
+            self._split[number] = parts  # must be stored before other threads can look up the id
             if word_id is None:
                 self._add(word, number)
         return number

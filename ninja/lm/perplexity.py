@@ -14,10 +14,11 @@ from ninja.errors import FormatError, VocabularyError
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.trie import word_logprobs
 
-BATCH = 1024  # sentences scored at once
+BATCH = 1024  # number of sentences that are scored together
 LARGEST = 700.0  # maximum exponent, in nats, to avoid overflow
 LN10 = math.log(10.0)
-ZERO = -90 * LN10  # nats; ARPA files represent probability zero as -99, and back-off weights may be added to it
+# Threshold for probability zero, in nats. ARPA files represent it as -99, to which back-off weights may be added.
+ZERO = -90 * LN10
 
 
 @dataclass(slots=True)
@@ -33,11 +34,11 @@ class Perplexity:
     skips_unknown: bool = False
     num_sentences: int = 0
     num_words: int = 0
-    num_unknown: int = 0  # unknown words; SRILM's OOVs
-    num_zero: int = 0  # known words and ends of sentences with probability zero; SRILM's zeroprobs
-    logprob: float = 0.0  # nats, of all scored words and ends
-    unknown_logprob: float = 0.0  # nats, of the scored unknown words
-    num_left_out: int = 0  # words and ends that are excluded
+    num_unknown: int = 0  # number of unknown words; OOVs in SRILM
+    num_zero: int = 0  # number of known words and sentence ends with probability zero; zeroprobs in SRILM
+    logprob: float = 0.0  # total log-probability of all scored words and sentence ends, in nats
+    unknown_logprob: float = 0.0  # total log-probability of the scored unknown words, in nats
+    num_left_out: int = 0  # words and sentence ends that are excluded from perplexities
 
     def add(self, logprob: npt.NDArray[np.floating], unknown: Sequence[bool]) -> None:
         """Add a sentence.

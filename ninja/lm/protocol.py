@@ -20,9 +20,9 @@ from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.endpoint.options import EndpointOptions
 
-FIRST_MARK = -3  # maximum id of phrase lists; searches use -1 and -2
-FIRST_PROMPT, END_OF_PROMPTS = 1 << 29, 1 << 30  # range of the ids of prompts, above those of words
-TextTransform = Literal["lower"]  # applied to words before a model of pieces splits them
+FIRST_MARK = -3  # ids of phrase lists are at most -3; searches use -1 and -2
+FIRST_PROMPT, END_OF_PROMPTS = 1 << 29, 1 << 30  # range of prompt ids; word ids are smaller
+TextTransform = Literal["lower"]  # transformation of words before a subword model splits them
 Backend = Literal["auto", "numpy", "torch"]  # library that computes LSTM networks and Kaldi's RNNLMs
 OOVScore = Literal["skip", "spread"] | float  # score of unknown words in a model without <unk>, see `LoadOptions`
 
@@ -82,7 +82,7 @@ class LanguageModel(Protocol):
     vocabulary: SymbolTable  # the model's words and ids; all word ids below refer to it
     bos: int | None  # id of <s>, if the model has it
     eos: int  # id of </s>
-    unk: int | None  # id of the word for unknown words, if the model has one
+    unk: int | None  # id of <unk>, the word that represents unknown words, if the model has one
     unk_words: int | None = None  # number of distinct training words that `unk` replaced, if known
     oov_score: OOVScore | None = None  # score of `unk`, if `score_oovs` added it
 
@@ -90,12 +90,12 @@ class LanguageModel(Protocol):
     scores_tries: bool = False  # `score_trie` scores a whole trie in one pass
     whole_sentences: bool = False  # the model can score only whole sentences, with `score_trie`
     classes: tuple[str, ...] = ()  # words of the model that class definitions expand
-    # Whether any word that the pieces of the model can spell is scored; looking up a word adds it to `vocabulary`.
+    # The model scores any word that its pieces can spell; looking up a word adds the word to `vocabulary`.
     open_vocabulary: bool = False
-    takes_oov_score: bool = False  # `score_oovs` can add a word for unknown words
+    takes_oov_score: bool = False  # `score_oovs` can add <unk>
     state_size: int | None = None  # size of the hidden state that `states` returns; None if it is not supported
     takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a phrase list
-    takes_prompts: bool = False  # `prompt` numbers texts that may be the first words of histories
+    takes_prompts: bool = False  # `prompt` returns ids of texts; such an id may be the first word of a history
     replicas: Sequence[LanguageModel] = ()  # copies of the model on several devices, including this one
     fixed_ids: bool = True  # the id of a word in `vocabulary` does not depend on the other words that are looked up
     stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
@@ -142,8 +142,8 @@ class LanguageModel(Protocol):
     def for_threads(self, count: int) -> list[LanguageModel]:
         """Return one model for each thread: the replicas if there are any, else `count` twins.
 
-        The list is empty if there are no replicas and the model supports no twins or `count` is 1; callers then use the
-        model itself.
+        If there are no replicas, and `count` is 1 or the model does not support twins, the list is empty; callers then
+        use the model itself.
         """
         twins = (self.twin() for _ in range(count if count > 1 else 0))
         return list(self.replicas) or [twin for twin in twins if twin is not None]
@@ -217,7 +217,7 @@ def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 
 class PhraseMark(Protocol):
-    """Object whose `number`, as the first word of a history, selects an utterance's phrase list.
+    """Object with a `number` that selects the phrase list of an utterance if it is the first word of a history.
 
     The object must exist as long as the histories that begin with its number.
     """
@@ -234,15 +234,15 @@ class LoadOptions:
     device: str = "auto"  # torch device
     normalize: bool | None = None  # normalise scores exactly; the default depends on the model
     max_batch: int | None = None  # maximum number of histories per call of the network  [default: no limit]
-    words: SymbolTable | None = None  # for models without spellings  [default: in the file or its directory]
+    words: SymbolTable | None = None  # for models that contain only word ids  [default: in the file or its directory]
     # Natural-log probability of unknown words in an n-gram model without <unk>, for every history; the next word has an
     # empty history, as in SRILM. "skip" is 0; "spread" is ln 1/V for a model with V words, shared by all unknown words.
-    # By default unknown words are refused.
+    # By default, unknown words are refused.
     oov_score: OOVScore | None = None
     classes: str | os.PathLike[str] | None = None  # SRILM class definitions, for n-gram models with classes
-    multi_char: str | None = None  # character at which words are split
+    multi_char: str | None = None  # character at which words are split into separately scored parts
     text_transform: TextTransform | None = None  # applied to words before a subword model splits them
-    backend: Backend = "auto"  # library that computes the network
+    backend: Backend = "auto"  # library that computes LSTM networks and Kaldi RNNLMs
     endpoint: EndpointOptions | None = None  # options of a model behind a completions endpoint
 
     def __post_init__(self) -> None:
@@ -285,7 +285,7 @@ def oov_logprob(score: OOVScore, num_words: int) -> float:
     return float(score)
 
 
-FIRST_CAPACITY = 256  # initial number of slots; doubled when they run out
+FIRST_CAPACITY = 256  # initial number of slots; doubled when all slots are in use
 
 
 class SlotPool:
@@ -294,7 +294,7 @@ class SlotPool:
     def __init__(self, grow: Callable[[int], None]) -> None:
         """Create a stack without slots; `grow` is called with the number of slots for which to allocate states."""
         self._grow = grow
-        self._free: npt.NDArray[np.int64] = np.empty(0, np.int64)  # [capacity], a stack
+        self._free: npt.NDArray[np.int64] = np.empty(0, np.int64)  # [capacity]; a stack of `_num_free` slots
         self._num_free = 0
 
     @property
@@ -309,7 +309,7 @@ class SlotPool:
             capacity = max(FIRST_CAPACITY, 2 * old)
             while capacity - self.num_used < count:
                 capacity *= 2
-            self._grow(capacity)  # before any change, as memory may run out here
+            self._grow(capacity)  # before any change, because this call can run out of memory
             free = np.empty(capacity, np.int64)
             free[: self._num_free] = self._free[: self._num_free]
             self._free = free
@@ -340,7 +340,7 @@ class BatchedLM(LanguageModel, locks=False):
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
         self.limit: int | None = None
-        self.notes: list[str] = []  # for the user, from the thread in which the model is called
+        self.notes: list[str] = []  # messages for the user, added in the thread that calls the model
         self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
         self.unk, self.unk_words = lm.unk, lm.unk_words
         self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
@@ -442,8 +442,8 @@ class BatchedLM(LanguageModel, locks=False):
     def _halve(self, size: int, error: BaseException) -> None:
         if size == 1:
             raise ModelError(
-                "out of memory for a single history of the language model; use a smaller batch_arcs, max_active "
-                "or model"
+                "out of memory for a single history of the language model; reduce batch_arcs or max_active, or use a "
+                "smaller model"
             ) from error
         self.limit = size // 2
         self._too_many = self._too_many or size
@@ -453,7 +453,7 @@ class BatchedLM(LanguageModel, locks=False):
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether the error means that numpy or torch ran out of memory."""
+    """Return whether NumPy or torch raised an error because memory ran out."""
     torch = sys.modules.get("torch")
     return (
         isinstance(error, MemoryError)

@@ -66,14 +66,14 @@ MAX_LAYERS = 64
 ENDING = ".safetensors"
 VALUES = {"version", "config", "card", "pointer"}  # keys of values that are not strings
 STATE = "state"
-AGAIN = "train the model again, or copy it again from its source"  # advice in most messages about damage
+AGAIN = "train the model again, or copy it again from its source"  # advice in most messages about damaged files
 _ONLY = "Ninja loads only files of weights, because other files may run code"
-# Types of arrays in safetensors, with those of NumPy; bfloat16 is read as the upper half of float32.
+# NumPy types by safetensors type; a bfloat16 is read as the upper half of a float32.
 DTYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"},
     **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"},
 }
-LENGTH = 8  # number of bytes of the header length, and alignment of the arrays
+LENGTH = 8  # number of bytes of the header length field, and alignment of the arrays
 MAX_HEADER = 100_000_000  # maximum number of bytes of the header, as in the library
 MAX_DIMENSIONS = 8
 MAX_DIGITS = 18  # maximum number of digits of a number in the header
@@ -87,8 +87,8 @@ class StoredNetwork:
     """A network as stored in a file, with plausible sizes and finite arrays; `check_shapes` checks the shapes."""
 
     kind: str  # one of `KINDS`
-    config: dict[str, Any]  # for Ninja's own networks, complete and within range
-    words: list[str]  # by id
+    config: dict[str, Any]  # complete and within range for Ninja's own networks
+    words: list[str]  # the vocabulary, in the order of ids
     card: dict[str, CardEntry]  # how the model was trained: data, digest, seed, steps, perplexity, …
     arrays: dict[str, Array]  # read-only: float16, float32 or, with NAME.scale, int8; views of a mapped file
     storage: Storage
@@ -153,11 +153,12 @@ def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
     if storage is None:
         versions = " and ".join(map(str, VERSIONS.values()))
         message = f"unsupported checkpoint version {content.get('version')!r}"
-        raise ModelError(f"{message}; upgrade Ninja, as this release reads only versions {versions}", path)
+        raise ModelError(f"{message}; upgrade Ninja, because this release reads only versions {versions}", path)
     kind = content.get("kind")
     if kind not in KINDS:
         message = f"unsupported network type {kind!r}"
-        raise ModelError(f"{message}; upgrade Ninja, as this release supports only {', '.join(map(repr, KINDS))}", path)
+        kinds = ", ".join(map(repr, KINDS))
+        raise ModelError(f"{message}; upgrade Ninja, because this release supports only {kinds}", path)
     for key, expected in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
         if not isinstance(content.get(key), expected):
             raise ModelError(f"{key!r} is missing or of the wrong type; {AGAIN}", path)
@@ -200,7 +201,7 @@ def _own_config(
             f"unexpected or missing entries in the configuration: {sorted(map(str, config))}; {AGAIN}", path
         )
     for name, least in sorted(SIZES[kind].items()):
-        # Each layer or cell needs more than one byte, so a larger number means damage; no memory is allocated for it.
+        # Each layer or cell needs more than one byte, so a larger number means that the file is damaged.
         if type(config[name]) is not int or not least <= config[name] <= num_bytes:
             raise ModelError(f"implausible {name} {config[name]!r} in the configuration; {AGAIN}", path)
     if kind == LSTM:
@@ -286,7 +287,7 @@ class Safetensors:
     """The content of a safetensors file."""
 
     arrays: dict[str, Array]  # read-only; bfloat16 as float32
-    metadata: dict[str, str]  # without the checksum
+    metadata: dict[str, str]  # all metadata except the checksum
 
 
 def is_safetensors(head: bytes) -> bool:
@@ -317,7 +318,7 @@ def read_safetensors(content: bytes | memoryview | mmap.mmap) -> Safetensors:
         end = last
         arrays[name] = _array(name, entry, part[first:last], begin + first)
     if end != len(part):
-        reason = "the file is truncated" if end > len(part) else "some bytes belong to no array"
+        reason = "the file is truncated" if end > len(part) else "some bytes do not belong to any array"
         raise FormatError(f"the arrays have {len(part)} bytes, but the header describes {end}; {reason}", byte=begin)
     arrays = {name: arrays[name] for name in header}
     checksum = metadata.pop(CHECKSUM, None)
@@ -349,7 +350,7 @@ def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
     except json.JSONDecodeError as error:
         place = LENGTH + len(text[: error.pos].encode("utf-8", "surrogatepass"))
         raise FormatError(f"the header is not JSON: {error.msg}", byte=place) from error
-    # A duplicate name, a number with thousands of digits, or nesting that is too deep.
+    # Raised for a duplicate name, a number with thousands of digits, or nesting that is too deep.
     except (ValueError, RecursionError) as error:
         message = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
         raise FormatError(f"invalid safetensors header: {message}", byte=LENGTH) from error

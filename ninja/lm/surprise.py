@@ -18,7 +18,7 @@ from ninja.lm.trie import word_logprobs
 
 
 class WordSurprise:
-    """Callable that scores the words of sentences with a language model; threads can share it.
+    """Callable that computes the language model scores of the words in sentences; threads can share it.
 
     An unknown word is scored as ``<unk>``. If the model has no ``<unk>``, the word is skipped, and its score is 0.
 
@@ -51,7 +51,7 @@ def _surprise(ids: npt.NDArray[np.int64], logprob: npt.NDArray[np.float32], unk:
 
 
 def name_of_lm(lm: str) -> str:
-    """Return the name under which a confidence model stores a language model."""
+    """Return the name by which a confidence model refers to a language model: without the folder."""
     return lm if lm in SHIPPED and not os.path.exists(lm) else os.path.basename(os.path.normpath(lm))
 
 

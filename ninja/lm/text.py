@@ -15,10 +15,10 @@ from ninja.files.stream import Place, open_stream
 from ninja.formats.content import Content, numbered_lines
 from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 
-# Maximum number of words; limits the memory for training on a text without line breaks.
+# Maximum number of words; limits the memory that training takes on a text without line breaks.
 LONGEST_SENTENCE = 2_000
 HELD_OUT_EVERY = 20  # without a held-out text, one in this many sentences is held out
-MOST_HELD_OUT = 5_000  # maximum number of held-out sentences; more slow down evaluation without a gain
+MOST_HELD_OUT = 5_000  # maximum number of held-out sentences; more would only slow down evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Part:
     held_out: bool
 
     def has(self, number: int) -> bool:
-        """Return whether the part contains the sentence with the given 1-based number."""
+        """Return whether the part contains sentence `number`, counted from 1."""
         return (number % self.every == 0) == self.held_out
 
 

@@ -1,4 +1,4 @@
-"""Score many sentences at once in a trie, so that common prefixes are scored only once."""
+"""Score sentences together as a trie: each prefix is scored only once, even if sentences share it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def score_trie(
     max_histories: int = MAX_HISTORIES,
     on_call: Callable[[], None] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score the word at every node of a trie, given the words at the node's ancestors.
+    """Score the word at every node of a trie after the words at the node's ancestors.
 
     Models with `LanguageModel.scores_tries` score the trie in one pass. Other models score it level by level: each
     distinct history is advanced once, and its slot is released after its last child has been advanced. A level with
@@ -89,11 +89,11 @@ def score_by_levels(
 
 
 def below(parent: Int32s, root: npt.NDArray[np.integer]) -> list[tuple[int, Int64s, Int32s]]:
-    """Divide a trie into subtries: one below each of the given top nodes, and the rest.
+    """Divide a trie into subtries: one below each of the nodes `root`, and the rest.
 
     Args:
         parent: Parent of each node; see `score_trie`.
-        root: Top nodes, int [roots].
+        root: Nodes without a parent, int [roots].
 
     Returns:
         A tuple (root, nodes, parents) for each root, and finally one for the rest of the trie, with -1 as the root. The
@@ -131,7 +131,7 @@ def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> 
 
 
 def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Score each word of sentences; for arguments and errors, see `sentence_logprobs`.
+    """Compute the log-probability of each word in sentences; for arguments and errors, see `sentence_logprobs`.
 
     Returns:
         For each sentence, the natural-log probabilities of its words and of ``</s>``, float32 [words + 1].
@@ -173,7 +173,7 @@ class _Descent:
         self.word = word
         self.max_histories = max_histories
         self.on_call = on_call
-        self.child = np.argsort(parent, kind="stable")  # children of a node are adjacent
+        self.child = np.argsort(parent, kind="stable")  # the children of a node are adjacent in this order
         count = np.bincount(parent + 1, minlength=parent.size + 1)  # number of children of the root, then of each node
         self.begin = np.concatenate([[0], np.cumsum(count)])
         self.score = np.empty(parent.size, np.float32)
@@ -190,7 +190,7 @@ class _Descent:
         return self.score
 
     def _enter(self, nodes: Int64s, slot: Int64s) -> None:
-        """Score the children of nodes, given the nodes' histories `slot`, and push these histories onto the stack."""
+        """Score the children of nodes after the nodes' histories `slot`, and push these histories onto the stack."""
         first, last = self.begin[nodes + 1], self.begin[nodes + 2]
         above = np.repeat(np.arange(nodes.size), last - first)
         index = np.arange(above.size) + (first - np.cumsum(last - first) + (last - first))[above]
@@ -206,7 +206,7 @@ class _Descent:
             self.score[child[batch]] = score
 
     def _advance(self) -> None:
-        """Advance the histories at the top of the stack to their next children, at most `max_histories` at once."""
+        """Advance the histories at the top of the stack to their next children, at most `max_histories` per call."""
         top = self.stack[-1]
         batch = slice(top.entered, top.entered + self.max_histories)
         child, above = top.inner[batch], top.above[batch]

@@ -21,14 +21,14 @@ from ninja.lm.protocol import LanguageModel, OOVScore
 
 WordMapping = Literal["case", "unk"]
 
-NUM_NAMED = 8  # number of unknown words in a message
+NUM_NAMED = 8  # maximum number of unknown words in a message
 MAP_WORDS = "set map_words if the model uses another spelling"  # advice on unknown words
 NO_WORD = -1
 # Labels that some decoders leave on arcs and that are not words.
 MARKS = ("<s>", "</s>", "<eps>")
 # Spellings of <unk> in recognisers and models; mapped only on request.
 UNK_SPELLINGS = ("<unk>", "<UNK>", "[unk]", "[UNK]", "UNK", "unk", "<SPOKEN_NOISE>", "<oov>", "<OOV>")
-MAX_ADVICE_WORDS = 1000  # words passed to `LanguageModel.advice`
+MAX_ADVICE_WORDS = 1000  # maximum number of words passed to `LanguageModel.advice`
 OOV_SCORE = "set oov_score (skip, spread or a log-probability)"
 
 
@@ -37,14 +37,14 @@ class Coverage:
     """A language model's coverage of the words in lattices; the coverages of parts of a run can be added."""
 
     num_arcs: Counter[str]  # number of arcs per word
-    lacking: frozenset[str]  # unknown words
+    lacking: frozenset[str]  # words that are unknown to the model
     unk_penalty: float  # cost added to the cost of <unk> for unknown words
-    model: str = "the language model"  # name in messages
+    model: str = "the language model"  # name of the model in messages
     has_unk: bool = True  # whether the model has <unk>
     oov_score: OOVScore | None = None  # score of unknown words, if the model itself has no <unk>
     advice: str = MAP_WORDS  # advice on unknown words, if the model has no <unk>
     warning: str | None = None  # result of `LanguageModel.advice`, for example about upper-case words
-    mapped: tuple[tuple[WordMapping, frozenset[str]], ...] = ()  # words found in another spelling
+    mapped: tuple[tuple[WordMapping, frozenset[str]], ...] = ()  # words that the model has only in another spelling
     other_case: frozenset[str] = frozenset()  # unknown words that the model has in lower or upper case
 
     def __add__(self, other: Coverage) -> Coverage:
@@ -136,8 +136,8 @@ class WordMap:
         lm: The language model.
         unk_penalty: Cost added to the cost of <unk> for unknown words. By default, the probability of <unk> is divided
             evenly: the penalty is the natural log of the number of distinct words that <unk> replaced in training. If
-            this number is not known, the number of unknown words in the table is used; if the table grows, all words
-            that readers will add to it are added before, as far as they can be determined.
+            this number is not known, the number of unknown words in the table is used; if readers add words
+            to the table, all words that can be determined in advance are added before the words are counted.
         map_words: Fallbacks for unknown words: ``"case"`` looks them up in lower and upper case; ``"unk"`` maps the
             usual spellings of <unk> to the model's <unk>, which can also have any of these spellings.
         name: Name of the model for messages.
@@ -159,10 +159,10 @@ class WordMap:
         self.mapped: dict[WordMapping, list[int]] = {how: [] for how in map_words}
         self._chosen_penalty = unk_penalty
         self._has_fixed_ids = lm.fixed_ids
-        self._num_entries = 0  # of the table
+        self._num_entries = 0  # number of entries of the table that the map covers
         self._listed = np.zeros(0, np.bool_)
         self.lm_word = np.zeros(0, np.int32)  # the model's id of each word id; -1 for no word
-        self.is_empty = np.zeros(0, np.bool_)  # words with an empty lexical form
+        self.is_empty = np.zeros(0, np.bool_)  # whether the word with each id has an empty lexical form
         self._known = np.zeros(0, np.bool_)
         self._cover_table()
 
@@ -209,7 +209,8 @@ class WordMap:
         if not self.words.grows:
             return True
         in_range = int(lattice.word.max(initial=0)) < self._listed.size
-        return in_range and bool(self._listed[lattice.word].all())  # new words may have ids below the largest
+        # A new word can have a smaller id than the largest id in the map.
+        return in_range and bool(self._listed[lattice.word].all())
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Map the words on the arcs of a lattice to the model's words.
@@ -255,7 +256,8 @@ class WordMap:
     def coverage_of(self, count: npt.NDArray[np.int64]) -> Coverage:
         """Compute the coverage from the number of arcs per word id, int64 [num_words]."""
         words = np.flatnonzero(count[: self._known.size])
-        words = words[~self._known[words] | (self.lm_word[words] != NO_WORD)]  # without epsilons and sentence marks
+        # Epsilons and sentence marks do not count as words.
+        words = words[~self._known[words] | (self.lm_word[words] != NO_WORD)]
         spelled = {number: self.words.word(number) for number in words.tolist()}
         lacking = [spelled[number] for number in words[~self._known[words]].tolist()]
         return Coverage(

@@ -93,9 +93,9 @@ def test_class_definitions_of_srilm_are_read(files, tmp_path):
     assert read_classes(files / "classes") == EXPANSIONS
     for text, message in {
         "CITY 0.5\n": ":1: class CITY has an empty expansion",
-        "CITY york\nCITY 2 york\n": ":2: the probability 2 is not in",
+        "CITY york\nCITY 2 york\n": r":2: the probability is 2, but must be in \[0, 1\]",
         "CITY york\nCITY 0.5 york\n": ":2: class CITY contains the expansion 'york' twice",
-        "\n": "no class definitions",
+        "\n": "no class definitions; write CLASS",
     }.items():
         (tmp_path / "bad").write_text(text)
         with pytest.raises(FormatError, match=message):

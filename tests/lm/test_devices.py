@@ -56,7 +56,7 @@ def test_replicas_with_a_model_that_cannot_be_copied_are_refused(monkeypatch):
     lm, _ = on_two_devices()
     single_thread_lm = make_lm(2)
     monkeypatch.setattr(type(single_thread_lm), "twin", lambda self: None)
-    with pytest.raises(OptionError, match="cannot be copied to several devices; pass only one device to --device"):
+    with pytest.raises(OptionError, match="cannot be copied to several devices; specify only one device"):
         run(Mixture([(lm, 0.6), (single_thread_lm, 0.4)]))
 
 

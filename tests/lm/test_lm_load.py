@@ -265,9 +265,9 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
         (
             ["version"],
             3,
-            "checkpoint version 3; upgrade Ninja, as this release reads only versions 1 and 2",
+            "checkpoint version 3; upgrade Ninja, because this release reads only versions 1 and 2",
         ),
-        (["kind"], "rnn", "type 'rnn'; upgrade Ninja, as this release supports only 'lstm'"),
+        (["kind"], "rnn", "type 'rnn'; upgrade Ninja, because this release supports only 'lstm'"),
         (["words"], None, "'words' is missing"),
         (["state"], [], "'state' is missing or of the wrong type"),
         (["card"], None, "'card' is missing"),

@@ -88,7 +88,7 @@ def test_truncated_and_extended_files_are_refused() -> None:
     for length in range(len(content)):
         with pytest.raises(FormatError):
             read_safetensors(content[:length])
-    with pytest.raises(FormatError, match="some bytes belong to no array"):
+    with pytest.raises(FormatError, match="some bytes do not belong to any array"):
         read_safetensors(content + b"\0")
 
 
@@ -164,7 +164,7 @@ def test_a_file_without_a_checksum_is_read() -> None:
         (
             raw_file({"a": entry()}, bytes(9)),
             None,
-            "the arrays have 9 bytes, but the header describes 8; some bytes belong",
+            "the arrays have 9 bytes, but the header describes 8; some bytes do not belong",
         ),
     ],
 )

@@ -125,9 +125,9 @@ def rewrite_metadata(path, **entries):
         ({"format": None}, "not a Ninja checkpoint"),
         (
             {"version": "3"},
-            "checkpoint version 3; upgrade Ninja, as this release reads only versions 1 and 2",
+            "checkpoint version 3; upgrade Ninja, because this release reads only versions 1 and 2",
         ),
-        ({"kind": "rnn"}, "type 'rnn'; upgrade Ninja, as this release supports only 'lstm'"),
+        ({"kind": "rnn"}, "type 'rnn'; upgrade Ninja, because this release supports only 'lstm'"),
         ({"config": "{"}, "the metadata 'config' is not JSON"),
         ({"config": "[" * 100_000}, "lists are nested too deeply"),
         ({"card": None}, "'card' is missing"),

@@ -17,7 +17,7 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import BOS, EOS, UNK
 
-Expansions = dict[str, dict[tuple[str, ...], float]]  # probability of each expansion of each class
+Expansions = dict[str, dict[tuple[str, ...], float]]  # probabilities by class and expansion
 Token = tuple[int, int]  # n-gram state, and id of the remaining words of an expansion (0 if there are none)
 Tokens = tuple[tuple[Token, float], ...]  # parses of a history, with their posteriors in natural log
 
@@ -43,7 +43,7 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
                 f"class {name} has an empty expansion; write CLASS [probability] word …", path, line=number
             )
         if not 0 <= probability <= 1:
-            raise FormatError(f"the probability {probability:g} is not in [0, 1]", path, line=number)
+            raise FormatError(f"the probability is {probability:g}, but must be in [0, 1]", path, line=number)
         expansions = classes.setdefault(name, {})
         if tuple(words) in expansions:
             raise FormatError(
@@ -51,7 +51,7 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
             )
         expansions[tuple(words)] = probability
     if not classes:
-        raise FormatError("this file contains no class definitions", path)
+        raise FormatError("the file contains no class definitions; write CLASS [probability] word … on each line", path)
     return classes
 
 
@@ -93,10 +93,11 @@ class ClassLM(LanguageModel):
         self.eos: int = self.vocabulary.ids([EOS])[0]
         self.unk = None if lm.unk is None else self.vocabulary.id(lm.vocabulary.word(lm.unk))
         self._plain = lm.vocabulary.ids(word for word, _ in self.vocabulary)
-        # Remaining words of expansions, as a tree of word ids with shared suffixes.
+        # Tree of the remaining words of expansions; expansions with a common suffix share nodes.
         self._rest: list[tuple[int, int]] = [(-1, 0)]  # first word, and id of the remaining words after it
         self._rest_ids: dict[tuple[int, int], int] = {}
-        self._entries: dict[int, list[tuple[int, float, int]]] = {}  # by first word: class, ln p, remaining words
+        # Class, ln p and id of the remaining words of each expansion, by first word.
+        self._entries: dict[int, list[tuple[int, float, int]]] = {}
         for name in self.classes:
             number = numbered[name]
             assert number is not None
@@ -111,7 +112,7 @@ class ClassLM(LanguageModel):
         self._tokens: list[Tokens] = []
         self._slot: dict[Tokens, int] = {}
         self._start = self._slot_of((((int(lm.start(1)[0]), 0), 0.0),))
-        self._known: dict[tuple[int, int], tuple[float, int]] = {}  # by slot and word: ln p and next slot
+        self._known: dict[tuple[int, int], tuple[float, int]] = {}  # ln p and next slot, by (slot, word)
         self._oov = math.nan
 
     def score_oovs(self, score: OOVScore) -> None:
@@ -136,12 +137,12 @@ class ClassLM(LanguageModel):
         return np.array([logprob for logprob, _ in self._steps(slots, words)], np.float32)
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
-        """Do nothing, because slots are never freed."""
+        """Do nothing: slots are never freed."""
 
     def _steps(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> Iterable[tuple[float, int]]:
         pairs = list(zip(slots.tolist(), words.tolist(), strict=True))
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
-        # Query the n-gram model once, for all (state, word or class) pairs of tokens outside expansions.
+        # Query the n-gram model in one call for all pairs of a state and a word or class outside an expansion.
         queries: dict[tuple[int, int], None] = {}
         for slot, word in new:
             for (state, suffix), _ in self._tokens[slot]:

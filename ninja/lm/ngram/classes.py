@@ -13,7 +13,7 @@ from ninja.lm.word_map import BOS, EOS, UNK
 
 _CLASS = re.compile(r"[@$]\S+|<[^\s<>]+>")
 _NO_CLASSES = {BOS, EOS, UNK, "<UNK>", "<eps>"}
-_SHOWN = 3  # number of examples in a message
+_SHOWN = 3  # maximum number of examples in a message
 
 
 def is_class(word: str) -> bool:
@@ -48,7 +48,7 @@ class Tagger:
     def __init__(self, phrases: Mapping[str, Iterable[str]]) -> None:
         self.num_phrases: Counter[str] = Counter()  # number of distinct phrases per class
         self.num_tagged: Counter[str] = Counter()  # number of replaced phrases per class
-        self.num_present: Counter[str] = Counter()  # number of tokens per class that were in the text already
+        self.num_present: Counter[str] = Counter()  # number of tokens of each class that the text already contained
         self._root = _Node()
         self._shared: dict[str, _Node] = {}
         for name, members in phrases.items():
@@ -105,7 +105,7 @@ class Tagger:
         return tagged
 
     def notes(self) -> list[str]:
-        """Return lines that summarise the replacements."""
+        """Return lines for the user that summarise how often each class occurs, and possible problems."""
         lines = [
             f"{name}: {counted(count, 'phrase')} in the lists, "
             f"{counted(self.num_tagged[name], 'occurrence')} in the text"

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError, VocabularyError
 from ninja.lm.word_map import BOS, EOS, SPECIAL
 
-BLOCK = 1 << 22  # number of positions of the text, or of n-grams, that are sorted at once
-MOST = 2**31 - 1  # maximum number of positions, and of n-grams of one length, as their indices are int32
+BLOCK = 1 << 22  # number of text positions, or of n-grams, that are sorted in one block
+MOST = 2**31 - 1  # maximum number of text positions, and of n-grams of one length: indices are int32
 REPORT = 1_000_000  # number of words between progress reports
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # surrogates, which UTF-8 cannot encode
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # UTF-8 cannot encode surrogates
 _BOS, _EOS, _UNK = range(len(SPECIAL))
 
 Report = Callable[[str], None]
@@ -101,7 +101,8 @@ def encode(
     words = (*SPECIAL, *sorted((selected | set(keep)) - set(SPECIAL)))
     for word in words:
         if word.split() != [word] or _HALF_CHARACTER.search(word):
-            raise FormatError(f"the word {word!r} is empty, or contains whitespace or a lone surrogate", path)
+            message = f"the word {word!r} is empty, or contains whitespace or a lone surrogate"
+            raise FormatError(f"{message}; remove it from the text", path)
     new = {word: word_id for word_id, word in enumerate(words)}
     number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # in the order of the ids
     tokens = number_of[tokens]
@@ -185,7 +186,7 @@ def _ngram_ids(
     """Return the index of the n-gram that ends at each position; -1 if there is none."""
     ending = np.full(len(token), -1, np.int32)
     for first, inside, keys in _keys(before, token, num_words):
-        distinct, which = np.unique(keys, return_inverse=True)  # sorted, for sequential memory access
+        distinct, which = np.unique(keys, return_inverse=True)  # in ascending order, for sequential memory access
         ending[first : first + len(inside)][inside] = np.searchsorted(key, distinct).astype(np.int32)[which]
     return ending
 

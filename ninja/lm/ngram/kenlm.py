@@ -55,7 +55,7 @@ class KenLM(LanguageModel):
         self._model.NullContextWrite(state)
         has_unk = self._model.BaseScore(state, "<unk>", kenlm.State()) > MISSING_UNKNOWN
         known = {word: None for word in spellings if word in self._model and word != "<unk>"}
-        for mark in ("<s>", "</s>"):  # a symbol table may lack them, as they are not on arcs
+        for mark in ("<s>", "</s>"):  # a symbol table need not contain these words, because arcs do not
             if mark in self._model:
                 known[mark] = None
         self._spelling = [*known, "<unk>"] if has_unk else list(known)
@@ -80,7 +80,7 @@ class KenLM(LanguageModel):
         assert self.unk is None
         self._unknown = np.float32(oov_logprob(score, len(self._spelling)))
         self.unk = len(self._spelling)
-        self._spelling.append(UNK)  # the library does not know this word either, so it resets the history
+        self._spelling.append(UNK)  # KenLM does not know this word, so it resets the history
         self.vocabulary = SymbolTable.from_words(self._spelling)
         self.unk_words = None if score == "spread" else 1
         self.oov_score = score

@@ -1,4 +1,4 @@
-"""Train n-gram models with interpolated, modified Kneser–Ney smoothing, as ``ninja train ngram`` does.
+"""Train n-gram models with interpolated, modified Kneser–Ney smoothing (``ninja train ngram``).
 
 The count of an n-gram that has the full length or begins with ``<s>`` is the number of its occurrences; the count of
 any other n-gram is the number of *distinct* words before it. A discount ``D`` is subtracted from each count ``a``, and
@@ -33,15 +33,15 @@ from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import BOS, SPECIAL
 
-ROWS = 1 << 16  # n-grams written at once
+ROWS = 1 << 16  # number of n-grams per write
 STDOUT = "-"
-NEVER = -99.0  # written for log10 of 0, such as the probability of <s>
+NEVER = -99.0  # log10 probability that represents probability zero in ARPA files
 MAX_ORDER = 16
 _BOS = SPECIAL.index(BOS)
 _UNK = SPECIAL.index("<unk>")
 
 Numbers = npt.NDArray[np.float64]
-FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and 3 or more if they cannot be estimated; as in lmplz
+FALLBACK = (0.5, 1.0, 1.5)  # discounts for counts 1, 2, and 3 or more that replace estimates; from lmplz
 
 
 @documented
@@ -52,9 +52,9 @@ class NgramOptions:
     order: int = described(3, "N-gram order.")
     min_count: int = described(1, "Replace words that occur less often than this with <unk>.")
     cutoffs: tuple[int, ...] = (1,)  # minimum counts of 2-grams, 3-grams, …; the last also applies to longer n-grams
-    discounts: tuple[float, ...] | None = None  # for counts 1, 2, and 3 or more, or one for all; None estimates them
+    discounts: tuple[float, ...] | None = None  # for counts 1, 2, and 3 or more, or one for all; None = estimate
     unk_share: float | None = described(
-        None, "Probability of <unk> in the distribution that unigrams are interpolated with.  [default: uniform]"
+        None, "Probability of <unk> in the distribution with which unigrams are interpolated.  [default: uniform]"
     )
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class BackoffNgrams:
 class TrainedNgram:
     """A trained n-gram model, and statistics of its training text."""
 
-    words: tuple[str, ...]  # by id; <s>, </s> and <unk> first
+    words: tuple[str, ...]  # the vocabulary in the order of ids; <s>, </s> and <unk> are first
     lengths: tuple[BackoffNgrams, ...]  # n-grams of each length from 1
     num_counted: tuple[int, ...]  # number of n-grams of each length before cutoffs
     discounts: tuple[Discounts, ...]  # for each length
@@ -121,7 +121,7 @@ class TrainedNgram:
     num_words: int  # in the text, without <s> and </s>
     num_unknown: int  # number of words replaced with <unk>
     unk_words: int  # number of distinct words replaced with <unk>
-    notes: tuple[str, ...]  # deviations from the options, one line each
+    notes: tuple[str, ...]  # deviations from the options, one line for each
 
     @property
     def order(self) -> int:
@@ -145,7 +145,7 @@ class TrainedNgram:
                 packed.close()
 
     def as_language_model(self, name: str = "the trained model") -> NgramLM:
-        """Return the model as `ninja.lm.load` would read it from a file; `name` is used in messages."""
+        """Return the model that `ninja.lm.load` would load from its ARPA file; `name` is the file name for messages."""
         reader = _lm.ArpaReader(name, sum(map(len, self.lengths)))
         for block in self._blocks():
             reader.feed(block)
@@ -260,7 +260,7 @@ def _effective(ngrams: Ngrams, longer: Ngrams | None, begins: npt.NDArray[np.boo
 
 
 def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts:
-    """Return the specified discounts, or estimate them from counts of counts as kenlm's adjust_counts.cc does."""
+    """Return the specified discounts, or estimate them from counts of counts, as in kenlm's adjust_counts.cc."""
     n1, n2, n3, n4 = (int(times) for times in np.bincount(np.minimum(count, 5), minlength=6)[1:5])
     counts_of_counts = (n1, n2, n3, n4)
     if options.discounts is not None:

@@ -21,11 +21,11 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import BOS, UNK, find
 
-CHUNK = 1 << 22  # bytes of text parsed at once, and maximum line length
-SHORTEST_NGRAM = 4  # bytes: a digit, a space, a word and a line end
+CHUNK = 1 << 22  # number of bytes that are parsed per call, and maximum number of bytes in a line
+SHORTEST_NGRAM = 4  # minimum number of bytes in a line: a digit, a space, a word and a line end
 BACKOFF = "#0"
-NEVER = -99 * math.log(10.0)  # natural-log probability of <s>, which ARPA files state as -99
-UNKNOWN = ("<unk>", "<UNK>")  # the second is written by some versions of SRILM
+NEVER = -99 * math.log(10.0)  # natural-log probability of <s>; its log10 is -99 in ARPA files
+UNKNOWN = ("<unk>", "<UNK>")  # some versions of SRILM write <UNK>
 
 
 class NgramLM(LanguageModel):
@@ -94,11 +94,11 @@ class NgramLM(LanguageModel):
     def step(
         self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the results of `logprob` and `advance`; this call is as fast as a call to either method."""
+        """Return the results of `logprob` and `advance` from a single lookup, which takes as long as either of them."""
         return self.model.step(*_batch(slots, words))
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
-        """Do nothing, because slots are never freed."""
+        """Do nothing: slots are never freed."""
 
 
 def _batch(
@@ -130,7 +130,7 @@ def read_arpa(path: str) -> NgramLM:
             buffer = bytearray(CHUNK)
             filled = 0
             while size := stream.readinto(memoryview(buffer)[filled:]):
-                # Read to the end of the file, as the checksum of a gzip stream follows the data.
+                # Read to the end of the file, because the checksum of a gzip stream follows the data.
                 filled += size
                 consumed = reader.feed(memoryview(buffer)[:filled])
                 buffer[: filled - consumed] = buffer[consumed:filled]
@@ -187,7 +187,7 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
     table = find(path, table, None)
     unused = max((number for _, number in table), default=EPSILON) + 1
     eos, bos, backoff = table.ids(["</s>", "<s>", BACKOFF])
-    eos = unused if eos < 0 else eos  # final weights are the cost of </s>, even if the table lacks it
+    eos = unused if eos < 0 else eos  # final weights are the cost of </s>, even if the symbol table lacks this word
     model, word_id, _, _, _ = grammar.model(backoff, bos, eos)
     spelled = _spelled([number for number in word_id if number != eos], table, path)
     spelled.insert(int(np.searchsorted(word_id, eos)), "</s>")

@@ -24,10 +24,11 @@ from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions, SlotPool
 from ninja.lm.stored_network import SCALE, StoredNetwork, lstm_shapes
 from ninja.lm.word_map import Words
 
-GATE_ORDER = [0, 1, 3, 2]  # converts torch's order input, forget, cell, output to that of `_networks.lstm_step`
-CACHED_BYTES = 96 << 20  # maximum size of a cache of rows for words
-LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
-FEWEST_SCORES = 2048  # minimum number of scores per piece, as each is only a product of two vectors
+# Order of gates for `_networks.lstm_step`, as indices into torch's order: input, forget, cell, output.
+GATE_ORDER = [0, 1, 3, 2]
+CACHED_BYTES = 96 << 20  # maximum size of a `WordRows` cache
+LOGIT_WORDS = 4096  # number of words per matrix product when the normaliser is computed
+FEWEST_SCORES = 2048  # minimum number of scores per thread; each takes only a product of two vectors
 Slots = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
@@ -60,7 +61,7 @@ class PoolLM(LanguageModel, ABC):
         self._normalize = options.normalized
         self._estimates = estimates
         self._max_batch = options.max_batch
-        self._most_rows = options.max_batch  # maximum number of rows computed at once; None to let threads share them
+        self._most_rows = options.max_batch  # maximum number of rows per computation; None if threads share the rows
         self._start_normaliser = np.float32(np.nan)
 
     def _empty(self) -> None:
@@ -169,7 +170,7 @@ class WordRows:
 
     def _forget(self) -> None:
         self._row = np.full(self._num_words, -1)  # [words], -1 = not computed
-        # Create a new table, as other threads may still read the old table.
+        # Create a new table, because other threads may still read the old one.
         self._table: Floats = np.empty((0, self._width), np.float32)
         self._num_rows = 0
 
@@ -313,7 +314,7 @@ class ArrayPoolLM(PoolLM):
         self._states[slots] = self._start_row
 
     def _extend(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        order = np.argsort(old, kind="stable")  # so that continuations of a history are in the same piece
+        order = np.argsort(old, kind="stable")  # puts the continuations of a history into the same piece
         old, new, words = old[order], new[order], words[order]
         self._in_pieces(lambda piece: self._advance(old[piece], new[piece], words[piece]), len(old))
 

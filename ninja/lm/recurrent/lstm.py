@@ -15,7 +15,7 @@ from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.lm.word_map import Words
 from ninja.models.lstm import LSTMLanguageModel
 
-VECTOR = 64  # numbers; torch processes a shorter remainder of a row with different rounding
+VECTOR = 64  # torch rounds differently in the remainder of a row whose width is not a multiple of this
 
 
 class LstmLM(StatePoolLM):
@@ -41,7 +41,7 @@ class LstmLM(StatePoolLM):
         layers then compute in half precision if the processor supports it.
 
         Raises:
-            ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
+            ModelError: The vocabulary and the network differ in size, or the vocabulary lacks ``<s>`` or ``</s>``.
         """
         config = module.config
         words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
@@ -89,7 +89,7 @@ class _Layer:
 
     def __init__(self, module: LSTMLanguageModel, number: int, device: torch.device, *, half: bool) -> None:
         weight, bias, project = (tensor.to(device) for tensor in module.layer(number))
-        # torch orders gates input, forget, cell, output; adjacent sigmoids take one operation.
+        # torch's order of gates is input, forget, cell, output. One operation computes adjacent sigmoids.
         input_gate, forget, cell, output_gate = torch.arange(len(bias), device=device).chunk(4)
         order = torch.cat((input_gate, forget, output_gate, cell))
         below = weight.shape[1] - len(project)
@@ -112,7 +112,7 @@ class _Layer:
         """
         n, p = self.num_cells, self.num_outputs
         gates = self.gates(torch.cat((below, old[:, : self._width]), 1))  # [n, 4 cells]
-        if gates.is_cpu:  # six times as fast as torch's operations one by one
+        if gates.is_cpu:  # six times as fast as separate torch operations
             hidden = torch.from_numpy(_networks.lstm_cell(gates.numpy(), old[:, p:].numpy(), new[:, p:].numpy()))
         else:
             sigmoid, candidate = gates[:, : 3 * n].sigmoid_(), gates[:, 3 * n :].tanh_()

@@ -15,9 +15,10 @@ from ninja.lm.protocol import LanguageModel, LoadOptions
 from ninja.lm.recurrent.array_lstm import PoolLM
 from ninja.lm.word_map import Words
 
-ROWS_ON_DEVICE = 8192  # number of histories that a GPU processes at once
-EVEN_ROWS = 32  # CPU batches are padded to a multiple of this, as oneDNN plans each batch size that is not in its cache
-LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
+ROWS_ON_DEVICE = 8192  # number of histories per batch on a GPU
+# CPU batches are padded to a multiple of this, because oneDNN spends time on each batch size that it has not cached.
+EVEN_ROWS = 32
+LOGIT_WORDS = 4096  # number of words per matrix product when the normaliser is computed
 
 
 class StatePoolLM(PoolLM):
@@ -138,7 +139,7 @@ class StatePoolLM(PoolLM):
 
     def _products(self, output: torch.Tensor, words: np.ndarray) -> np.ndarray:
         """Return the unnormalised score of one word for each output, float32 [n]."""
-        if output.is_cpu:  # torch would copy the embeddings of the words first
+        if output.is_cpu:  # torch would first copy the embeddings of the words
             bias = None if self._bias is None else self._bias.numpy()
             embedding = self._embedding.contiguous().numpy()
             row, word32 = np.arange(len(words)), np.ascontiguousarray(words, np.int32)
@@ -162,7 +163,7 @@ class StatePoolLM(PoolLM):
             if self._estimate is not None:
                 result[piece] = self._estimate(rows)[:, 0].cpu().numpy()
                 return
-            if not rows.is_cpu:  # one synchronisation with the device
+            if not rows.is_cpu:  # on a GPU, all blocks are computed before the only synchronisation
                 blocks = torch.stack([logits(rows).logsumexp(-1) for logits in self._logits], 1)  # [piece, blocks]
                 result[piece] = blocks.logsumexp(-1).cpu().numpy()
                 return
