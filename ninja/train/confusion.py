@@ -12,9 +12,9 @@ from ninja.context.sound.pronunciation import Phones, Pronouncer
 from ninja.errors import OptionError, check_range
 from ninja.evaluate import align
 
-LEAST = 0.02  # minimum cost of a confusion, so that no two phones become equal
+LEAST = 0.02  # minimum cost of a confusion; keeps different phones at a distance
 TEMPER = 0.6  # factor of learned costs in the mean of learned and prior costs
-MOST_PHONES = 400  # longer error regions are not phone confusions
+MOST_PHONES = 400  # error regions with more phones are ignored, because they are not phone confusions
 
 
 def learn(
@@ -54,11 +54,12 @@ def learn(
     check_range("prior_count", prior_count, above=0, finite=True)
     check_range("sharpness", sharpness, above=0, finite=True)
     stretches, plain = _stretches(pairs, pronouncer, set(prior.phones))
-    correct = np.zeros((len(prior.phones) + 1,) * 2)  # [spoken, recognised]; last row: inserted, last column: deleted
+    # [spoken, recognised]; the last row counts insertions, and the last column deletions.
+    correct = np.zeros((len(prior.phones) + 1,) * 2)
     for phones in plain:
         np.add.at(correct, (rows := prior.numbers(phones), rows), 1.0)
     if not correct.any() and not stretches:
-        raise OptionError("no word of the pairs has a pronunciation; specify a lexicon, or pairs in the right language")
+        raise OptionError("no word in the pairs has a pronunciation; specify a lexicon, or pairs in the right language")
     costs = prior
     for _ in range(iterations):
         counts = correct.copy()
@@ -81,7 +82,7 @@ def tempered(learned: Confusion, prior: Confusion) -> Confusion:
         prior: Costs for the same phones, in the same order.
 
     Raises:
-        OptionError: The phones differ.
+        OptionError: The two costs are for different phones.
     """
     if learned.phones != prior.phones:
         raise OptionError("the learned costs and the prior have different phones; specify the prior used in training")
@@ -102,7 +103,7 @@ Variants = tuple[list[Phones], list[Phones]]
 def _stretches(
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]], pronouncer: Pronouncer, known: set[str]
 ) -> tuple[list[Variants], list[Phones]]:
-    """Return pronunciations for pairs of reference and recognised word sequences.
+    """Return the pronunciations of error regions and of correct words in pairs of word sequences.
 
     Returns:
         ``(error regions, correct words)``. Each error region has the pronunciations of the spoken words and those of

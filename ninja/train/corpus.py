@@ -32,8 +32,8 @@ from ninja.lm.text import Part, Sentences
 from ninja.lm.word_map import UNK
 
 MARK = b"NINJAIDS"
-LARGE = 4 << 20  # minimum size of a text, in bytes, whose ids are written to a file
-PIECE = 1 << 20  # number of ids in memory while a file is written
+LARGE = 4 << 20  # minimum number of bytes in a text for its ids to be written to a file
+PIECE = 1 << 20  # number of ids that are kept in memory while a file is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Corpus:
 
     words: list[str]  # the vocabulary, by id
     sentences: Sentences
-    held_out: Part | None  # the part that is excluded from training
-    sha256: str  # digest of the text
+    held_out: Part | None  # held-out part of the text; None if the whole text is used for training
+    sha256: str  # SHA-256 of the text in hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class Choice:
     words: tuple[str, ...] | None = None  # the vocabulary, if it is not derived from the text
 
     def key(self, sha256: str) -> str:
-        """Return the key of the options and of a text with the digest `sha256`, for the name of a file of word ids."""
+        """Return a key for the name of a file of word ids; it depends on these options and the SHA-256 of the text."""
         parts: list[object] = [sha256, self.vocabulary, self.min_count, self.hold_out]
         if self.words is not None:
             parts.append(self.words)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def vocabulary_of(self, path: str, part: Part | None) -> list[str]:
-        """Return the vocabulary for the text, in the order of word ids."""
+        """Return the vocabulary for a text, or for a part of the text, in the order of word ids."""
         return (
             text.make_vocabulary(path, self.vocabulary, self.min_count, part) if self.words is None else [*self.words]
         )
@@ -86,7 +86,7 @@ def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
         return _in_memory(path, choice, sha256)
     targets = _targets(path, f"{os.path.basename(path)}.{choice.key(sha256)}.ids")
     for target in targets:
-        with contextlib.suppress(OSError, ValueError, KeyError):  # missing, truncated, or another file
+        with contextlib.suppress(OSError, ValueError, KeyError):  # missing or truncated, or another text's file
             return _mapped(target, sha256, check=first)
     if first:
         for target in targets:
@@ -125,7 +125,7 @@ def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
 def _atomic_file(target: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file and rename it to `target` when it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.parent.stat().st_mode & 0o222:  # root could write to it nevertheless
+    if not target.parent.stat().st_mode & 0o222:  # root could write despite the permissions
         raise PermissionError(errno.EACCES, "the directory is read-only", str(target.parent))
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         try:
@@ -139,7 +139,7 @@ def _atomic_file(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
-    """Write the word ids of a text to a file; write them in chunks, so that the text need not fit into memory."""
+    """Write the word ids of a text to a file in chunks; the text need not fit into memory."""
     held_out, training = _parts(path, choice)
     words = choice.vocabulary_of(path, training)
     number = {word: identity for identity, word in enumerate(words)}
@@ -196,7 +196,7 @@ def _mapped(target: Path, sha256: str, *, check: bool) -> Corpus:
         file.seek(size - 16)
         length = int.from_bytes(file.read(8), "little")
         if file.read(8) != MARK or not 0 < length <= size - 16:
-            raise ValueError("not a file of ids, or truncated")
+            raise ValueError("not a file of word ids, or truncated")
         file.seek(size - 16 - length)
         facts = json.loads(file.read(length))
         begin = 8 * -(-facts["num_words"] // 2)

@@ -24,8 +24,8 @@ from ninja.train.step import check_memory, clip_gradient
 
 REPORT = 100  # number of steps between progress reports
 Numbers = npt.NDArray[np.int64]
-DROPPED = 0.25  # fraction of phrases whose letters are dropped, and whose phones are dropped, if they have both
-FAR = 100.0  # distance of phrases without known phones
+DROPPED = 0.25  # fraction of phrases without letters, and of phrases without phones, if a phrase has both
+FAR = 100.0  # distance between phrases that are not compared
 
 
 def train_encoder(
@@ -50,8 +50,8 @@ def train_encoder(
 
     Raises:
         ModelError: Training diverged.
-        OptionError: Fewer than two entries have known letters and phones, the network is too large for the memory, or
-            the time limit is too short for a step.
+        OptionError: Fewer than two entries consist of letters and phones in `symbols`, the network is too large for the
+            memory, or the time limit is too short for a training step.
 
     Source: Hinton and Roweis 2002, "Stochastic neighbor embedding" (the loss), as Jeon 2020 uses it for words.
     """
@@ -103,7 +103,7 @@ def train_on(
             progress(EncoderProgress(step, options.steps, minutes, total / ((step - 1) % REPORT + 1)))
             total = 0.0
     if not num_steps:
-        raise OptionError(f"max_minutes is {options.max_minutes:g}, which is too short for a step of training")
+        raise OptionError(f"max_minutes is {options.max_minutes:g}, which is too short for one step; increase it")
     card: dict[str, CardEntry] = {
         "entries": len(words.texts),
         "neighbours": sum(map(len, words.near)),
@@ -166,7 +166,7 @@ def _targets(
 
 
 def _metric(first: Tensor, second: Tensor, sharpness: Tensor, target: Tensor) -> Tensor:
-    """Return the cross-entropy between the softmax of `target` and that of the phrase similarities.
+    """Return the cross-entropy of the softmax of phrase similarities, relative to the softmax of `target`.
 
     The similarities are scaled inner products of the vectors in `first` and `second`. The result is the mean of the
     cross-entropies for the softmax over either axis.

@@ -1,4 +1,4 @@
-"""Reader for the checkpoint that training starts with: its weights, vocabulary and sizes."""
+"""Reader for the initial checkpoint of a training run: its weights, vocabulary and sizes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def normaliser_weights(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """A checkpoint that training starts with."""
+    """The initial checkpoint of a training run."""
 
     words: list[str]  # the vocabulary, by id
     state: dict[str, torch.Tensor]  # weights, float32, without the weights of the normaliser
     normaliser: dict[str, torch.Tensor] | None  # weights of the normaliser, which are trained further at the end
     unk_words: int  # number of distinct words that <unk> replaced in the training text; 0 if unknown
-    sha256: str  # digest of the file
+    sha256: str  # SHA-256 of the file in hexadecimal
 
 
 def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:

@@ -31,9 +31,9 @@ from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
 from ninja.train.step import check_memory, gradient, learning_rate, make_sampler, update, uses_bfloat16
 
-REPORT_STEPS = 50  # number of steps between two calls to `progress`
-# Number of batch shapes for which oneDNN caches code, half a megabyte each. With its default of 1024, the memory of
-# workers grew by gigabytes, since batches of sentences have many different shapes.
+REPORT_STEPS = 50  # number of steps between progress reports
+# Number of batch shapes for which oneDNN caches code of half a megabyte each. Batches of sentences have many shapes:
+# with oneDNN's default of 1024, the memory use of workers grew by gigabytes.
 ONEDNN_SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
@@ -68,13 +68,13 @@ def train(
         OutputError: The output's folder does not exist.
         WorkerError: A worker was killed.
     """
-    os.environ.setdefault(*ONEDNN_SHAPES)  # workers inherit it
+    os.environ.setdefault(*ONEDNN_SHAPES)  # worker processes inherit the environment
     options = options or TrainOptions()
     options = dataclasses.replace(options, device=chosen_device(options.device))
     output = os.fspath(output)
     folder = os.path.dirname(os.path.abspath(output))
-    if not os.path.isdir(folder):  # checked before hours of training
-        raise OutputError("its folder does not exist; create it first", output)
+    if not os.path.isdir(folder):  # checked before training, which can take hours
+        raise OutputError("the folder of this file does not exist; create it first", output)
     texts = os.fspath(train_text), None if dev_text is None else os.fspath(dev_text)
     if launch.started_by_torchrun():
         size = launch.torchrun_size()
@@ -92,7 +92,7 @@ def train(
         return _train(*texts, output, options, progress, workers)
 
 
-@torch.random.fork_rng(devices=[])  # preserves the caller's random state
+@torch.random.fork_rng(devices=[])  # preserves the random state of the caller
 def _train(
     train_text: str,
     dev_text: str | None,
@@ -105,7 +105,7 @@ def _train(
     if options.threads:
         torch.set_num_threads(options.threads)
     options = dataclasses.replace(options, device=launch.worker_device(options.device, workers))
-    [in_float] = workers.total(float(not uses_bfloat16(options)))  # the same precision on all machines
+    [in_float] = workers.total(float(not uses_bfloat16(options)))  # all machines must use the same precision
     options = dataclasses.replace(options, precision="float32" if in_float else "bfloat16")
     initial = None
     if options.init is not None:
@@ -203,7 +203,7 @@ def add_normaliser(
 
 
 def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
-    """Create the network without initialising its weights."""
+    """Create the network; its weights are not initialised."""
     sizes = (vocabulary, options.embedding, options.hidden, options.layers)
     if options.architecture == "lstm":
         return lstm.LSTMLanguageModel(lstm.Config(*sizes, options.dropout, projection=options.projection))
@@ -213,7 +213,7 @@ def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
 def _steps(
     counters: state.Counters, sharing: SingleWorker, order: Order, dev: Sentences, options: TrainOptions
 ) -> Iterator[Progress]:
-    """Run the steps of a worker, and yield progress reports; the last report contains a measured perplexity."""
+    """Run the training steps of a worker, and yield progress reports; the last report contains a perplexity."""
     workers = sharing.workers
     module, optimizer = sharing.learner.module, sharing.learner.optimizer
     sampler = make_sampler(order, module.config.vocabulary, options.samples)
@@ -312,7 +312,7 @@ def _steps(
 def _measured(sharing: SingleWorker, dev: Sentences, options: TrainOptions) -> float:
     """Compute the perplexity of the weights in their storage precision; each worker scores a part of the text.
 
-    The perplexity is infinite if it is not a number, or too large for one.
+    The perplexity is infinite if the loss is NaN, or if the perplexity exceeds the range of floats.
     """
     workers = sharing.workers
     with sharing.result():

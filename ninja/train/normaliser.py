@@ -13,16 +13,17 @@ from ninja.lm.compute import linear, logsumexp
 from ninja.lm.text import Sentences, batches, pad
 from ninja.models.lstm import LSTMLanguageModel
 
-BATCH_TOKENS = 4096  # tokens that are read at once
-WRONG_WORDS = 0.1  # fraction of words replaced with other words of the text, as histories in lattices contain errors
-PASSES = 6  # passes over the outputs; more if they are fewer than `FEWEST_STEPS` steps
+BATCH_TOKENS = 4096  # maximum number of tokens per batch when outputs are computed
+# Fraction of words replaced with other words of the text, because histories in lattices contain errors.
+WRONG_WORDS = 0.1
+PASSES = 6  # number of passes over the outputs; increased if there would be fewer than `FEWEST_STEPS` steps
 FEWEST_STEPS = 1000
-ROWS = 512  # outputs per step
+ROWS = 512  # number of outputs per step
 LEARNING_RATE = 2e-3
-WARMUP = 100  # steps during which the learning rate increases
+WARMUP = 100  # number of steps during which the learning rate increases
 MAX_OUTPUTS = 1_000_000  # maximum number of outputs to train new layers on
 MAX_OUTPUTS_FURTHER = 250_000  # maximum number of outputs to train existing layers on
-LOGIT_WORDS = 4096  # words whose scores are computed at once
+LOGIT_WORDS = 4096  # number of words per matrix product when normalisers are computed
 
 
 @torch.random.fork_rng(devices=[])
@@ -98,7 +99,7 @@ def _with_wrong_words(sentences: Sentences, seed: int) -> Sentences:
 def _outputs_and_normalisers(
     module: LSTMLanguageModel, sentences: Sentences, most: int, seed: int, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ``(outputs, log-normalisers)`` after words of a text: float16 [n, embedding] and float32 [n]."""
+    """Return ``(outputs, log-normalisers)`` after words in a text: float16 [n, embedding] and float32 [n]."""
     weight, bias = module.embedding.weight.detach(), module.bias.detach()
     blocks = zip(weight.split(LOGIT_WORDS), bias.split(LOGIT_WORDS), strict=True)
     logits = [linear(*block) for block in blocks]

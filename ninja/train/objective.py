@@ -15,12 +15,12 @@ from ninja.lm.text import Sentences, batches, pad
 if TYPE_CHECKING:
     from ninja.lm.checkpoint import Module
 
-ROWS = 1024  # tokens whose logits are in memory at once; 1024 × 34,000 words in float32 take 140 MB
+ROWS = 1024  # number of tokens whose logits are in memory; 1024 × 34,000 words in float32 take 140 MB
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Sampler for the words over which a softmax is computed.
+    """Sampler that draws the words over which a softmax is computed in training.
 
     Each word is drawn independently with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is an
     unbiased estimate of the normaliser Σ_w exp(s_w). Frequent words, with π = 1, add no variance to this estimate.
@@ -42,7 +42,7 @@ class Sampler:
             return cls(torch.ones(len(count)))
         mass = np.maximum(count, 1).astype(np.float64) ** 0.75
         inclusion = np.zeros_like(mass)
-        for _ in range(50):  # distributes the mass above 1 to the other words; converges in a few iterations
+        for _ in range(50):  # distributes the excess of π above 1 to the other words; takes few iterations
             free = inclusion < 1
             inclusion[free] = np.minimum(1, mass[free] * (samples - (~free).sum()) / mass[free].sum())
         return cls(torch.from_numpy(inclusion.astype(np.float32)))
@@ -62,7 +62,7 @@ def backward(
     self_normalize: float = 0.0,
     divisor: float | None = None,
 ) -> float:
-    """Add the gradients of the mean (sampled) cross-entropy to the parameters; return this mean in nats per token.
+    """Add the gradients of the mean sampled cross-entropy to the parameters; return this mean in nats per token.
 
     With scores s, the estimated log-normaliser z = ln Σ exp(s) and the penalty λ z², the derivative with respect to a
     score is (1 + 2 λ z) exp(s − z), minus 1 for the target. It is computed explicitly for slices of rows, because

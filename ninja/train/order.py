@@ -13,9 +13,9 @@ from ninja.lm.text import Sentences, runs
 class Epoch(NamedTuple):
     """The batches of one pass over the text."""
 
-    sentence: np.ndarray  # sentences sorted by length
-    begin: np.ndarray  # offset of each batch in `sentence`, and the end of the last
-    turn: np.ndarray  # order of the batches
+    sentence: np.ndarray  # indices of the sentences, sorted by length
+    begin: np.ndarray  # offset of each batch in `sentence`, and the end of the last batch
+    turn: np.ndarray  # indices of the batches in training order
 
 
 class Order:
@@ -33,7 +33,8 @@ class Order:
         for first in range(0, len(sentences), 1 << 20):
             begin = sentences.begin[first : first + (1 << 20) + 1]
             self._length[first : first + len(begin) - 1] = np.diff(begin) + 1
-        self._begin = np.array([0, *(run.stop for run in runs(np.sort(self._length), max_tokens))])  # in every epoch
+        # Batch sizes are the same in every epoch.
+        self._begin = np.array([0, *(run.stop for run in runs(np.sort(self._length), max_tokens))])
         self.epoch_batches = len(self._begin) - 1
         self._epochs: dict[int, Epoch] = {}
 
@@ -48,13 +49,13 @@ class Order:
         return sentence[begin[turn[index]] : begin[turn[index] + 1]].astype(np.int64)
 
     def num_words(self, numbers: Iterable[int]) -> int:
-        """Return the number of words in batches, excluding ``</s>``."""
+        """Return the total number of words in batches, excluding ``</s>``."""
         return sum(
             int(self._length[members].sum(dtype=np.int64)) - len(members) for members in map(self.batch, numbers)
         )
 
     def num_tokens(self, numbers: Iterable[int]) -> int:
-        """Return the number of words in batches, including ``</s>``."""
+        """Return the total number of words in batches, including ``</s>``."""
         return sum(int(self._length[members].sum(dtype=np.int64)) for members in map(self.batch, numbers))
 
     def _epoch(self, epoch: int) -> Epoch:

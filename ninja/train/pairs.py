@@ -22,12 +22,12 @@ from ninja.context.sound.pronunciation import Phones, Pronouncer, PronunciationE
 from ninja.errors import OptionError
 from ninja.lattice.characters import plain_letters
 
-SHARPNESS = 4.0  # nats of probability per unit of distance
+SHARPNESS = 4.0  # decrease of log-probability per unit of distance, in nats
 NEAREST = 8  # maximum number of neighbours per word
 FARTHEST = 0.35  # maximum distance of a neighbour per phone
-TRIES = 8  # number of words compared with each word, per block
+TRIES = 8  # maximum number of candidates per block that are compared with a word
 ERROR = 0.12  # fraction of phones that simulated errors change
-TOGETHER = 8192  # pairs of words compared at once
+TOGETHER = 8192  # number of word pairs per distance computation
 RARE = 1e-5  # letters with a relative frequency below this are not in the alphabet
 MOST_WORDS = 3  # maximum number of words combined into a phrase
 MOST_PHONES = 24  # maximum number of phones per training word
@@ -66,7 +66,7 @@ def training_words(
         seed: Random seed; each word is compared with a random sample of candidates.
 
     Raises:
-        OptionError: Fewer than two words have known letters and phones.
+        OptionError: Fewer than two words consist of letters and phones in `symbols`.
     """
     texts: list[str] = []
     letters: list[list[int]] = []

@@ -28,12 +28,12 @@ from ninja.train.simulated_lists import SimulatedText, Span, simulate
 from ninja.train.step import clip_gradient
 
 REPORT = 100  # number of steps between progress reports
-READ_AT_ONCE = 256  # sentences whose states are computed at once
-KEPT = 0.8  # fraction of sentences whose phrases may be in their lists
-OFTEN = 2000.0  # phrases whose rare word occurs c times are omitted with probability min(0.5, c / OFTEN)
+READ_AT_ONCE = 256  # number of sentences per batch when states are computed
+KEPT = 0.8  # fraction of sentences whose own phrases may be in their phrase lists
+OFTEN = 2000.0  # a phrase whose rare word occurs c times is omitted with probability min(0.5, c / OFTEN)
 NEW = 0.1  # fraction of phrases that are treated as unknown to the language model
 SPOKEN = 0.5  # fraction of a list's other phrases that occur in other sentences; the rest are rare words
-NOTHING = -1e30  # log of probability zero, with gradient 0
+NOTHING = -1e30  # represents ln 0; unlike -inf, it never leads to NaN gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
     lacking = {word for sentence, numbers in zip(sentences, ids, strict=True)
                for word, number in zip(sentence, numbers, strict=True) if number < 0}  # fmt: skip
     penalty = np.float32(math.log(lm.unk_words or max(2, len(lacking))))
-    assert lm.unk is not None  # checked by train_pointer
+    assert lm.unk is not None  # train_pointer has checked this
     order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
     for first in range(0, len(order), READ_AT_ONCE):
         alive = np.array(order[first : first + READ_AT_ONCE])
@@ -147,7 +147,7 @@ class _Phrases:
     """Phrase vectors and first words, from which keys are computed."""
 
     def __init__(self, lm: LanguageModel, encoder: PhraseEncoder, simulated: SimulatedText) -> None:
-        assert lm.unk is not None  # checked by train_pointer
+        assert lm.unk is not None  # train_pointer has checked this
         texts = simulated.phrases
         self.vector = torch.from_numpy(encoder.vectors(texts, [()] * len(texts)))
         words = [text.split(" ") for text in texts]
@@ -192,7 +192,7 @@ def _loss(
     total = torch.cat([alone[:, None], score[:, : len(others)], from_sentence], 1).logsumexp(1)
     word = states.word[torch.from_numpy(position)].clone()
     row = np.array([at for at, _ in spans], np.int64)
-    group = np.arange(len(position))  # the positions of a phrase form a group
+    group = np.arange(len(position))  # group of each position; the positions of a phrase form one group
     for (at, span), is_new in zip(spans, new.tolist(), strict=True):
         group[at : at + span.length] = at
         if is_new:
@@ -213,7 +213,7 @@ def _drawn(
     simulated: SimulatedText,
     rng: np.random.Generator,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[tuple[int, Span]], npt.NDArray[np.int64]]:
-    """For each sentence, draw which of its phrases are in its phrase list.
+    """Draw, for each sentence, the phrases of the sentence that are in its phrase list.
 
     Returns:
         The indices in `states` of all positions in the sentences; for each of these positions, the index of its
@@ -239,7 +239,7 @@ def _drawn(
 def _others(
     simulated: SimulatedText, excluded: set[int], options: PointerOptions, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draw phrases that are added to every phrase list in the batch, without the phrases in `excluded`."""
+    """Draw phrases that are added to every phrase list in the batch; phrases in `excluded` are not drawn."""
     if options.most_phrases == 0:
         return np.empty(0, np.int64)
     count = int(math.exp(rng.random() * math.log(options.most_phrases + 1)))

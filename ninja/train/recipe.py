@@ -140,7 +140,7 @@ class TrainOptions:
         return vocabulary * self.embedding + self.layers * layer + self.normaliser**2
 
 
-# Options that are determined by the checkpoint that training starts with.
+# Options whose values are determined by the initial checkpoint.
 SIZES = frozenset(
     {"architecture", "vocabulary", "min_count", "embedding", "hidden", "projection", "layers", "heads", "normaliser"}
 )
@@ -158,7 +158,7 @@ class Progress:
     epoch: float
     minutes: float
     words_per_second: float
-    loss: float  # nats per token, mean since the last report; only roughly comparable, as the softmax is sampled
+    loss: float  # nats per token, mean since the last report; only roughly comparable, because the softmax is sampled
     learning_rate: float
     perplexity: float | None  # on the held-out text, if it has just been measured
     best: bool  # whether the perplexity is the lowest so far, and the checkpoint has just been written
@@ -175,4 +175,4 @@ class Trained:
     step: int  # step of the stored weights
     minutes: float
     output: str
-    num_held_out: int = 0  # number of held-out sentences of the training text, if there is no held-out text
+    num_held_out: int = 0  # number of sentences held out from the training text, if there is no held-out text

@@ -1,4 +1,4 @@
-"""Simulated phrase lists. Their phrases are spans that contain a rare word, like phrases that users would list."""
+"""Simulated phrase lists; a phrase is a span of words with a rare word, similar to phrases that users list."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class SimulatedText:
     """Sentences, the phrases that occur in them, and rare words to add to the phrase lists."""
 
     sentences: list[list[str]]
-    spans: list[list[Span]]  # phrases in each sentence, which do not overlap
+    spans: list[list[Span]]  # the phrases in each sentence; they do not overlap
     phrases: list[str]
     count: list[int]  # number of occurrences of each phrase's rare word in the text
-    spoken: list[int]  # phrase of each span, with repetitions
-    types: list[int]  # distinct phrases that consist of a rare word
+    spoken: list[int]  # index of the phrase of each span, with repetitions
+    types: list[int]  # indices of phrases that consist of a single rare word
 
 
 def simulate(

@@ -18,8 +18,8 @@ from ninja.train.parallel.workers import Workers
 class Counters:
     """Counters of training progress, which are equal on all workers after they synchronize."""
 
-    taken: int = 0  # number of batches taken by all workers
-    step: int = 0  # number of steps of a worker
+    taken: int = 0  # number of batches that all workers together have taken
+    step: int = 0  # number of steps per worker
     minutes: float = 0.0
     best_step: int = 0
     best_perplexity: float = float("inf")
@@ -27,7 +27,7 @@ class Counters:
 
 
 def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
-    """Write the state on worker 0; this function must be called on all workers when they synchronize.
+    """Write the state of a training run on worker 0; must be called on all workers when they synchronize.
 
     Args:
         path: File to write.
@@ -48,12 +48,14 @@ def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[s
 
 
 def exists(path: str, workers: Workers) -> bool:
-    """Return whether the file exists on the machine of worker 0."""
+    """Return whether a file exists on the machine of worker 0; must be called on all workers."""
     return bool(workers.agree(float(os.path.exists(path))))
 
 
 def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
-    """Restore the state, which worker 0 reads; this must be called on all workers. For the arguments, see `save`.
+    """Restore the state of a training run from a file on the machine of worker 0; must be called on all workers.
+
+    For the arguments, see `save`.
 
     Raises:
         OptionError: The file does not exist, or was saved with other texts or options.
@@ -75,9 +77,9 @@ def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dic
             setattr(counters, name, value)
     except OptionError:
         raise
-    except Exception as error:  # torch raises a dozen types for damaged files
+    except Exception as error:  # torch raises a dozen types of errors for damaged files
         raise ModelError(
-            f"not a training state, or damaged ({error}); start from the beginning without --resume", path
+            f"not a training state, or damaged ({error}); omit --resume to start from the beginning", path
         ) from error
 
 

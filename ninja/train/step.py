@@ -18,16 +18,17 @@ from ninja.train.objective import Sampler, backward
 from ninja.train.order import Order
 from ninja.train.recipe import TrainOptions
 
-BYTES_PER_WEIGHT = 16  # a weight, its gradient and Adam's two moments, in single precision
+BYTES_PER_WEIGHT = 16  # memory for a weight, its gradient and Adam's two moments in single precision
 
-warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")  # raised when oneDNN is switched on and off
+# torch issues this warning whenever oneDNN is enabled or disabled.
+warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")
 
 
 def check_memory(num_weights: int, device: str = "cpu") -> None:
     """Check that a device has enough memory for the weights of a network and for their gradients and moments.
 
     Raises:
-        OptionError: The device has less memory.
+        OptionError: The device has too little memory.
     """
     needed, memory = BYTES_PER_WEIGHT * num_weights, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if torch.device(device).type == "cuda":
@@ -55,7 +56,7 @@ def uses_bfloat16(options: TrainOptions) -> bool:
 def make_sampler(order: Order, vocabulary: int, samples: int) -> Sampler:
     """Create a sampler with probabilities that depend on the word counts in the text; see `Sampler.of_counts`."""
     count = np.zeros(vocabulary, np.int64)
-    for first in range(0, len(order.sentences.word), 1 << 24):  # the text may be larger than the memory
+    for first in range(0, len(order.sentences.word), 1 << 24):  # in blocks, because the text may not fit into memory
         count += np.bincount(order.sentences.word[first : first + (1 << 24)], minlength=vocabulary)
     # <s> is never a target; it is always sampled, so that its probability approaches 0.
     count[: len(SPECIAL)] = len(order.sentences)
@@ -101,7 +102,7 @@ def gradient(
     arrays = pad(order.sentences, order.batch(number))
     source, target = (torch.from_numpy(array).to(options.device) for array in arrays)
     real = target >= 0  # [time, batch]
-    # A mean over workers is a mean over tokens only if each worker divides by the mean number of tokens.
+    # The mean of the workers' gradients is a mean over tokens only if every worker divides by the same number.
     tokens = None if together is None else order.num_tokens(together) / len(together)
     half, kind = uses_bfloat16(options), torch.device(options.device).type
     # oneDNN supports bfloat16 LSTMs only on processors with bfloat16 instructions; torch's own LSTM works on all.

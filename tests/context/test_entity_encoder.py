@@ -48,7 +48,7 @@ def test_card_of_a_time_limited_training_counts_its_steps(monkeypatch):
 
 
 def test_a_time_limit_below_one_step_is_refused():
-    with pytest.raises(OptionError, match="max_minutes is 1e-09, which is too short for a step of training"):
+    with pytest.raises(OptionError, match="max_minutes is 1e-09, which is too short for one step; increase it"):
         tiny(steps=10**6, max_minutes=1e-9)
 
 

@@ -322,7 +322,7 @@ def test_a_training_without_a_finite_perplexity_has_diverged(tmp_path, texts, ni
 
 
 def test_a_missing_output_folder_is_refused_before_training(tmp_path, texts):
-    with pytest.raises(OutputError, match="folder does not exist"):
+    with pytest.raises(OutputError, match="the folder of this file does not exist; create it first"):
         train.train(*texts, tmp_path / "none" / "lm.pt", TOY)
 
 

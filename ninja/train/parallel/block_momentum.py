@@ -108,8 +108,8 @@ class BlockMomentum(torch.nn.Module):
         process_group: Group of the workers.  [default: all processes]
 
     Raises:
-        OptionError: An option is out of range, or, at a step, weights have been added to the optimiser.
-        WorkerError: At the end of a block, the optimisers of the workers have states of different sizes.
+        OptionError: An option is out of range; or, raised by a step, weights were added to the wrapped optimiser.
+        WorkerError: Raised at the end of a block: the optimisers of the workers have states of different sizes.
     """
 
     def __init__(
@@ -140,14 +140,15 @@ class BlockMomentum(torch.nn.Module):
         self.block_steps = block_steps
         self.warmup = warmup
         self.block_optimizer = block_optimizer
-        self.num_steps = 0  # calls of optimizer.step()
+        self.num_steps = 0  # number of calls to optimizer.step()
         self._synchronized = 0  # value of `num_steps` at the end of the last block
         self._weights = parameters(optimizer)
         copy_first([*module.parameters(), *module.buffers()], self.group)
         default_momentum, default_rate = block_factors(momentum, 1.0, self.size)
         momentum, rate = default_momentum if momentum is None else momentum, default_rate if rate is None else rate
         self.update = BlockUpdate(flat(self._weights), momentum, rate, nesterov=not classical)
-        self._first_buffers = [buffer.clone() for buffer in float_buffers(module)]  # values at the start of the block
+        # Values of the buffers at the start of the block.
+        self._first_buffers = [buffer.clone() for buffer in float_buffers(module)]
         optimizer.register_step_post_hook(self._after_step)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -219,7 +220,7 @@ class BlockMomentum(torch.nn.Module):
         buffers = float_buffers(self.module)
         changes = [_change(*pair) for pair in zip(buffers, self._first_buffers, strict=True)]
         tensors = [*self._weights, *changes, *averaged]
-        mean = flat(tensors).div_(self.size)  # divided before the sum, for precision
+        mean = flat(tensors).div_(self.size)  # dividing before the sum is more precise
         self._check_sizes(len(mean))
         dist.all_reduce(mean, group=self.group)
         unflatten(mean, tensors)
@@ -235,7 +236,7 @@ class BlockMomentum(torch.nn.Module):
         dist.all_reduce(sizes, dist.ReduceOp.MAX, group=self.group)
         most, least = int(sizes[0]), -int(sizes[1])
         if most != least:
-            message = f"the workers have {least} to {most} values to share, but must have equally many"
+            message = f"the workers share between {least} and {most} values, but must share the same number"
             advice = "compute a gradient for every weight on every worker, or use block_optimizer='keep'"
             raise WorkerError(f"{message}; {advice}")
 
@@ -262,5 +263,5 @@ def block_factors(momentum: float | None, weight: float, workers: int) -> tuple[
 
 
 def _change(buffer: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
-    """Return the change in a buffer over a block; unchanged elements give 0 even if they are infinite."""
+    """Return the change in a buffer over a block; it is 0 for unchanged elements, even if they are infinite."""
     return torch.where(buffer == first, torch.zeros_like(buffer), buffer - first)

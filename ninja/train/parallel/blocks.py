@@ -36,7 +36,7 @@ class Blocks(SingleWorker):
         )
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps of worker 0 in the first `batches` batches; worker 0 takes all warm-up batches."""
+        """Return how many of the first `batches` batches worker 0 takes; it takes all warm-up batches."""
         warmup = min(batches, self.warmup)
         return warmup + (batches - warmup) // self.workers.size
 

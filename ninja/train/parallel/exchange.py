@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 from ninja.train.parallel.workers import TIMEOUT
 
-ASK, ANSWER = 1, 2  # tags of messages
+ASK, ANSWER = 1, 2  # message tags of requests and replies
 
 
 class SharedWeights:
@@ -44,18 +44,18 @@ class SharedWeights:
         """Add the update ``after - before`` of a step that began when `read` returned `before` and `exchanges`."""
         with self._lock:
             if exchanges == self.exchanges:
-                self.vector.copy_(after)  # equivalent, but without rounding
+                self.vector.copy_(after)  # the same as adding the update, but without a rounding error
             else:
                 self.vector.add_(after - before)
 
     def mix(self, sent: torch.Tensor, received: torch.Tensor) -> None:
-        """Move halfway to the partner's weights after an exchange."""
+        """Move the weights halfway to the partner's weights `received`, after `sent` was sent to the partner."""
         with self._lock:
             self.vector.add_(received - sent, alpha=0.5)
             self.exchanges += 1
 
     def answer(self, received: torch.Tensor) -> torch.Tensor:
-        """Move halfway to the partner's weights; return the previous weights, which are sent to the partner."""
+        """Move the weights halfway to the partner's weights; return the previous weights as the reply."""
         with self._lock:
             sent = self.vector.clone()
             self.vector.add_(received - sent, alpha=0.5)
@@ -75,7 +75,7 @@ class Transport(Protocol):
         ...
 
     def receive(self) -> tuple[int, torch.Tensor | None]:
-        """Wait for a request; return the partner and its weights, or None if it sends no more requests."""
+        """Wait for a message; return the partner and its weights, or None if the partner sends no more requests."""
         ...
 
     def answer(self, partner: int, vector: torch.Tensor) -> None:
@@ -105,8 +105,8 @@ class GlooTransport:
         self._group.send([self._outbox], partner, ASK).wait()
 
     def receive(self) -> tuple[int, torch.Tensor | None]:
-        """Wait for a request; return the partner and its weights, or None if it sends no more requests."""
-        # This blocks, as a pending receive of gloo cannot be polled, and a timeout closes the connection.
+        """Wait for a message; return the partner and its weights, or None if the partner sends no more requests."""
+        # This call blocks, because gloo cannot poll a pending receive, and a timeout would close the connection.
         receiving = self._group.recv_anysource([self._inbox], ASK)
         receiving.wait()
         return receiving._source_rank(), None if self._inbox[-1] else self._inbox[:-1]
@@ -118,11 +118,11 @@ class GlooTransport:
 
 
 def message_group(group: dist.ProcessGroup | None, device: torch.device) -> dist.ProcessGroup:
-    """Form a group of the same workers for messages by gloo, in which they have the same ranks.
+    """Form a group with the same workers and ranks that exchanges messages with gloo.
 
     `torch.distributed.new_group` would need all processes or, with ``use_local_synchronization``, derive the name of
     the group from the number of groups in each process; workers that are in unequal numbers of groups would wait for
-    each other for ever. Here the first worker draws the name, and sends it to the others.
+    each other forever. Here, the first worker draws a random name and sends the name to the other workers.
 
     Args:
         group: The workers; None for all processes.
@@ -132,7 +132,7 @@ def message_group(group: dist.ProcessGroup | None, device: torch.device) -> dist
     dist.broadcast(name, dist.get_process_group_ranks(group)[0], group=group)
     store = dist.PrefixStore(f"ninja/messages/{int(name)}", dist.distributed_c10d._get_default_store())
     messages = dist.ProcessGroupGloo(store, dist.get_rank(group), dist.get_world_size(group), TIMEOUT)
-    return cast("dist.ProcessGroup", messages)  # it has the same methods, which torch does not declare
+    return cast("dist.ProcessGroup", messages)  # torch does not declare that both types have the same methods
 
 
 class Exchanges:

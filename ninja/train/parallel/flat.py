@@ -37,23 +37,23 @@ def copy_first(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None)
         unflatten(vector, numbers)
     for tensor in tensors:
         if not is_averaged(tensor):
-            content = tensor.detach().reshape(-1).view(torch.uint8)  # gloo cannot send integers of 16 bits
+            content = tensor.detach().reshape(-1).view(torch.uint8)  # gloo cannot send 16-bit integers
             dist.broadcast(content, first, group=group)
             tensor.copy_(content.view(tensor.dtype).view_as(tensor))
 
 
 def is_averaged(tensor: torch.Tensor) -> bool:
-    """Return whether the mean of a tensor over workers is computed: floating-point and complex numbers."""
+    """Return whether workers average a tensor, because it contains floating-point or complex numbers."""
     return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a view of a tensor, with complex numbers as pairs of real ones."""
+    """Return a view of a tensor in which a pair of real numbers represents each complex number."""
     return torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
 
 
 def prepare(optimizer: torch.optim.Adam) -> None:
-    """Initialise the state of an Adam optimiser, so that the state can be overwritten before the first step."""
+    """Initialise the state of an Adam optimiser before its first step, so that a saved state can replace it."""
     for weight in parameters(optimizer):
         optimizer.state[weight] = {
             "step": torch.zeros((), dtype=torch.float32, device=weight.device),
@@ -68,7 +68,7 @@ def parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def check_weights(optimizer: torch.optim.Optimizer, weights: Sequence[torch.Tensor]) -> None:
-    """Raise `OptionError` if an optimiser updates another number of weights than when it was wrapped."""
+    """Raise `OptionError` if the number of weights that an optimiser updates has changed since it was wrapped."""
     if (count := len(parameters(optimizer))) != len(weights):
         message = f"the optimizer had {len(weights)} weight tensors when the module was wrapped, and now has {count}"
         raise OptionError(f"{message}; add all parameter groups before wrapping the module")

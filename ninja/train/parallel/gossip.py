@@ -26,8 +26,8 @@ from ninja.train.parallel.sharing import Learner, SingleWorker, StepAssignment, 
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import TrainOptions
 
-NO_MORE = 2**40  # number of batches that `stop_early` takes, so that none remains before the synchronization
-_trainings = count()  # numbers the training runs of this process, which use separate keys in the store
+NO_MORE = 2**40  # number of batches that `stop_early` claims; more than remain before the synchronization
+_trainings = count()  # numbers of the training runs of this process; each run uses its own keys in the store
 
 
 class Gossip(SingleWorker):
@@ -53,13 +53,13 @@ class Gossip(SingleWorker):
         self._steps = 0  # steps of this learner
         self._node_group = self._leader_group = None
         if self.node_size > 1:
-            # All workers must create all groups in the same order.
+            # torch requires that all workers create all groups in the same order.
             nodes = [dist.new_group(range(first, first + self.node_size)) for first in leaders]
             self._node_group, self._leader_group = nodes[self.node], dist.new_group(leaders)
             self.forward = averaging(learner.module, workers, self._node_group)
         self._tensors = [*parameters(learner.optimizer), *float_buffers(learner.module)]
         self._mean = flat(self._tensors).cpu()
-        self._pairwise = None  # set on the first worker of a node only
+        self._pairwise = None  # None except on the first worker of a node
         self._has_mean = False  # whether the mean of all learners' weights is loaded
         if self.place == 0:
             self._pairwise = PairwiseAveraging(

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before any group is formed: at import, its default arguments capture the current group
+import torch.distributed.nn  # must precede the first group, because default arguments capture the current group
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException, start_processes
 
 from ninja.errors import NinjaError, OptionError, WorkerError
@@ -27,7 +27,8 @@ HOST = "127.0.0.1"
 _NETWORK_ERROR = re.compile("gloo|nccl|connection", re.IGNORECASE)
 GRACE = 2.0  # seconds that a worker waits after losing contact, so that the failed worker is reported first
 POLL_SECONDS = 0.05
-logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # hides warnings about terminated processes
+# Hides warnings about processes that torch has terminated.
+logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
 
 
 def started_by_torchrun() -> bool:
@@ -84,7 +85,7 @@ def single_group(device: str) -> Iterator[Workers]:
         with _group(Workers(store=dist.HashStore()), device) as workers:
             yield workers
     finally:
-        if dist.is_initialized():  # after a failure; no thread waits for another worker
+        if dist.is_initialized():  # the group still exists after a failure; no thread waits for other workers
             _end_group()
 
 
@@ -103,7 +104,7 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
         reason = str(error).splitlines()[0][-200:]
         message = f"worker {workers.rank} lost contact with another worker ({reason}); see the error of that worker"
         raise LostContact(message) from error
-    _end_group()  # not after a failure: threads may still wait for other workers
+    _end_group()  # skipped after a failure, because threads may still wait for other workers
 
 
 def _end_group() -> None:
@@ -185,12 +186,12 @@ def _worker(
         if rank == 0:
             messages.put((rank, "result", result))
         sys.stdout.flush()
-        os._exit(0)  # threads of torch may abort a process that exits normally
+        os._exit(0)  # torch's threads could abort a process that exits normally
     except NinjaError as error:
         messages.put((rank, "error", error))
         if isinstance(error, LostContact):
-            time.sleep(GRACE)  # the worker that failed must end first, so that its error is reported
-        os._exit(1)  # threads that wait for other workers would keep the process alive
+            time.sleep(GRACE)  # the worker that failed should end first, so that its error is reported
+        os._exit(1)  # otherwise, threads that wait for other workers would keep the process alive
 
 
 def _worker_error(error: ProcessException) -> WorkerError:

@@ -36,7 +36,7 @@ class PairwiseAveraging(torch.nn.Module):
         seed: Random seed for the choice of partners.
 
     Raises:
-        OptionError: At a step, weights have been added to the optimiser.
+        OptionError: Raised by a step: weights were added to the wrapped optimiser.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class PairwiseAveraging(torch.nn.Module):
         """Load this worker's current weights, which include all averaging with partners so far, into the module."""
         self.loaded, self._version = self.shared.read()
         unflatten(self.loaded, self._tensors)
-        if any(tensor.dtype != self.loaded.dtype for tensor in self._tensors):  # half precision rounds
+        if any(tensor.dtype != self.loaded.dtype for tensor in self._tensors):  # half-precision tensors are rounded
             self.loaded, self._version = flat(self._tensors).cpu(), NEVER
 
     def synchronize(self) -> None:
         """Wait for all workers, and compute the mean of their weights."""
         if self._exchanges is not None:
             self._exchanges.settle()
-        dist.barrier(group=self.group)  # no active worker has a pending request, so no passive worker replies
+        dist.barrier(group=self.group)  # no request is pending on any worker from here on
         mean = self.shared.read()[0].to(self._tensors[0].device).div_(dist.get_world_size(self.group))
         dist.all_reduce(mean, group=self.group)
         self.mean = mean.cpu()
@@ -109,7 +109,7 @@ class PairwiseAveraging(torch.nn.Module):
         self._hook.remove()
         if self._exchanges is not None:
             self._exchanges.end()
-            self._exchanges = None  # its group has threads, which must not outlive the training
+            self._exchanges = None  # its process group has threads, which must end with the training
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return this worker's weights and buffers as a vector, for `state_dict`."""

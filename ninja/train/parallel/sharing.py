@@ -40,7 +40,7 @@ class SingleWorker:
     called before and after each step. After `synchronize`, all workers agree on the batches that were taken.
     """
 
-    in_step = True  # whether workers make the same steps; if so, decisions must not depend on their clocks
+    in_step = True  # whether all workers take the same steps; if so, decisions must not depend on their clocks
     staleness: float | None = None  # see `Gossip.staleness`; None for other methods
 
     def __init__(self, learner: Learner, workers: Workers) -> None:
@@ -135,5 +135,5 @@ def _timed_average(
         averaged: Future[torch.Tensor] = work.get_future().then(done)
         return averaged
 
-    average.__annotations__.clear()  # torch validates them, but cannot read string annotations
+    average.__annotations__.clear()  # torch checks the annotations, but cannot read annotations that are strings
     return average

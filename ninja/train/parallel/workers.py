@@ -16,7 +16,7 @@ import torch.distributed as dist
 from ninja.errors import WorkerError
 
 Result = TypeVar("Result")
-TIMEOUT = timedelta(days=1)  # for slow workers; the death of a worker is detected immediately
+TIMEOUT = timedelta(days=1)  # long, for slow workers; the death of a worker is detected immediately in any case
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Workers:
         return float(shared)
 
     def total(self, *values: float) -> list[float]:
-        """Return the sum of each value over all workers, in double precision."""
+        """Return the sum of each value over all workers, computed in double precision."""
         if self.size == 1:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64)
@@ -65,7 +65,7 @@ class Workers:
         return sums.tolist()
 
     def broadcast(self, vector: torch.Tensor) -> torch.Tensor:
-        """Replace a vector with the vector of worker 0."""
+        """Overwrite a vector with the vector of worker 0, and return it."""
         if self.size > 1:
             with self.communicating():
                 dist.broadcast(vector, 0)
