@@ -9,8 +9,8 @@ information for spelling and pronouncing a phrase. If a phrase has no pronunciat
 only the letters of the phrase. The vectors are trained on phonetic distances, so phrases that recognisers confuse are
 close to each other.
 
-Source: after Chen, Jain, Wang, Seltzer, Fuegen, "Joint grapheme and phoneme embeddings for contextual end-to-end ASR",
-2019 (abstract and slides; sizes and losses are ours); Jeon, "Acoustic neighbor embeddings", 2020 (the distances).
+Source: based on Chen, Jain, Wang, Seltzer, Fuegen, "Joint grapheme and phoneme embeddings for contextual end-to-end
+ASR", 2019 (abstract and slides; sizes and losses are ours); Jeon, "Acoustic neighbor embeddings", 2020 (the distances).
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ Extractor = Literal["boundary", "last", "average", "attention", "attention-bound
 Inputs = Literal["letters", "phones", "both"]
 Outputs = Literal["letters", "phones", "concat", "joint"]
 
-PADDING, END = 0, 1  # symbols below the first letter or phone
-FIRST = 2
+PADDING, END = 0, 1  # symbols that are neither letters nor phones
+FIRST = 2  # id of the first letter or phone
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """Sizes and options of an `EntityEncoder`."""
 
-    num_letters: int  # symbols of letters, including PADDING and END
-    num_phones: int
+    num_letters: int  # number of letters, plus 2 for PADDING and END
+    num_phones: int  # number of phones, plus 2 for PADDING and END
     inputs: Inputs = "both"
     outputs: Outputs = "joint"  # concat: one decoder writes letters, then phones; joint: one decoder for each
     # "boundary" pools the first and last states, "last" only the last, and "average" all states. "attention" and
     # "attention-boundary" pool like "average" and "boundary", but decoders also attend to the states in training.
     # "s2s-last" is "last" without decoders. "nnlm-last" is "last" with a forward GRU that predicts the next symbol.
     extractor: Extractor = "boundary"
-    embedding: int = 32
+    embedding: int = 32  # width of the embedding of a letter or phone
     hidden: int = 64  # state size of the GRU in each direction
-    bottleneck: int = 128
-    vector: int = 64
-    decoder: int = 96
+    bottleneck: int = 128  # width of the bottleneck, from which vectors and decoder inputs are computed
+    vector: int = 64  # width of a phrase's vector
+    decoder: int = 96  # state size of the decoders
 
 
 class Strings(nn.Module):
@@ -58,7 +58,7 @@ class Strings(nn.Module):
         self.embedding = nn.Embedding(num_symbols, config.embedding, padding_idx=PADDING)
         self.forwards = nn.GRU(config.embedding, config.hidden)
         self.backwards = nn.GRU(config.embedding, config.hidden) if config.extractor != "nnlm-last" else None
-        self.absent = nn.Parameter(torch.zeros(self.width(config)))  # pooled vector of an empty string
+        self.absent = nn.Parameter(torch.zeros(self.width(config)))  # learned pooled vector of an empty string
 
     @staticmethod
     def width(config: Config) -> int:
@@ -73,7 +73,7 @@ class Strings(nn.Module):
         place = torch.arange(time, device=symbol.device)[:, None]  # [time, 1]
         state = self.forwards(self.embedding(symbol))[0]  # [time, batch, hidden]
         if self.backwards is not None:
-            reverse = (last - place).clamp(min=0)  # [time, batch], its own inverse
+            reverse = (last - place).clamp(min=0)  # [time, batch]; this permutation is its own inverse
             back = self.backwards(self.embedding(symbol.gather(0, reverse)))[0]
             back = back.gather(0, reverse[..., None].expand_as(back))
             state = torch.cat([state, back], -1)  # [time, batch, 2 · hidden]
@@ -120,7 +120,7 @@ class Decoder(nn.Module):
             assert state is not None
             assert valid is not None
             fit = torch.einsum("tbh,sbh->tbs", self.query(output), state)  # [time + 1, batch, states]
-            # Not -inf, whose softmax would be NaN for a phrase without symbols.
+            # With -inf, the softmax would be NaN for a phrase without symbols.
             share = fit.masked_fill(~valid.T, torch.finfo(fit.dtype).min).softmax(-1)
             output = torch.cat([output, torch.einsum("tbs,sbh->tbh", share, state)], -1)
         logits = self.output(output)
@@ -143,7 +143,7 @@ class EntityEncoder(nn.Module):
         self.sharpness = nn.Parameter(torch.tensor(2.5))  # log of the similarities' inverse temperature in training
         if config.extractor in ("s2s-last", "nnlm-last"):
             kinds = {}
-        elif config.outputs == "concat":  # ids of phones follow those of letters
+        elif config.outputs == "concat":  # the ids of phones follow the ids of letters
             kinds = {"concat": config.num_letters + config.num_phones - FIRST}
         elif config.outputs != "joint":
             kinds = {config.outputs: kinds[config.outputs]}
@@ -201,8 +201,11 @@ class EntityEncoder(nn.Module):
 
 
 def joined(letters: Tensor, phones: Tensor, config: Config) -> Tensor:
-    """Return letters followed by phones, int64 [time, batch]; the ids of phones follow the ids of letters."""
+    """Return the letters, then the phones, of each phrase as one string, int64 [time, batch].
+
+    The ids of phones are increased, so that they follow the ids of letters.
+    """
     shifted = torch.where(phones == PADDING, PADDING, phones + config.num_letters - FIRST)
-    both = torch.cat([letters, shifted])  # with padding in between
+    both = torch.cat([letters, shifted])
     order = (both == PADDING).to(torch.int8).argsort(dim=0, stable=True)
     return both.gather(0, order)

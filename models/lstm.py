@@ -3,11 +3,11 @@
     word ──► embedding ──► LSTM ──► … ──► LSTM ──► · embedding + bias ──► logits
             [V, embedding]  hidden cells, projected back to the embedding's width
 
-Because of the projection, a layer can have many cells, for memory, and a narrow output. Every step reads the output, so
-a narrow output is fast. Input and output share one embedding matrix, so the output needs only a bias. If embeddings are
-wider than layer outputs, layers read only the first components of each embedding, and the last layer has a second
-projection, which only the softmax reads. There is no projection if a layer has at most as many cells as the embedding
-has components.
+A projection allows a layer to have many cells, which store information, but a narrow output, which makes steps fast:
+every step multiplies the previous output by a matrix. Input and output share one embedding matrix, so the output needs
+only a bias. If embeddings are wider than layer outputs, layers read only the first components of each embedding, and
+the last layer has a second projection, which only the softmax reads. There is no projection if a layer has at most as
+many cells as the embedding has components.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-# Without oneDNN, torch uses its own implementation, which is as fast.
+# oneDNN does not support projections; torch then uses its own implementation, which is equally fast.
 warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
 
 
@@ -33,13 +33,13 @@ warnings.filterwarnings("ignore", "LSTM with projections is not supported with o
 class Config:
     """Sizes and options of an LSTM language model."""
 
-    vocabulary: int  # number of words, <s>, </s> and <unk> included
+    vocabulary: int  # number of words, including <s>, </s> and <unk>
     embedding: int = 256  # width of embeddings
     hidden: int = 768  # LSTM cells per layer
     layers: int = 2
-    dropout: float = 0.0  # on embeddings, between layers and before the softmax; in training only
-    normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0 = exact
-    projection: int = 0  # width of each layer's output, less than the width of embeddings; 0 = that width
+    dropout: float = 0.0  # dropout on embeddings, between layers and before the softmax, in training
+    normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0 = no such layers
+    projection: int = 0  # width of each layer's output, less than `embedding`; 0 = `embedding`
 
     @property
     def width(self) -> int:
@@ -84,7 +84,7 @@ class LSTMLanguageModel(nn.Module):
             self.more.reset_parameters()
         with torch.no_grad():
             for layer in range(self.config.layers):
-                # Gates are ordered input, forget, cell, output; open forget gates let gradients through.
+                # The order of gates is input, forget, cell, output. Forget gates that are open let gradients pass.
                 forget = slice(self.config.hidden, 2 * self.config.hidden)
                 self.lstm.get_parameter(f"bias_ih_l{layer}")[forget] = 1.0
 
@@ -102,7 +102,7 @@ class LSTMLanguageModel(nn.Module):
         return self.dropout(output)  # [time, batch, embedding]
 
     def _one_by_one(self, embedded: Tensor) -> Tensor:
-        """Run the layers one at a time; the output of the last layer is the concatenation of its two projections."""
+        """Compute the output of the last layer, which is the concatenation of its two projections."""
         value = embedded[..., : self.config.width]
         for number in range(self.config.layers):
             entry, before, bias, more_bias, project = self._weights(number)
@@ -115,7 +115,7 @@ class LSTMLanguageModel(nn.Module):
                 value = self.dropout(value)
             states = tuple(value.new_zeros(1, value.shape[1], size) for size in project.shape)
             weights = [entry, before, bias, more_bias, project]
-            if len(project) == self.config.hidden:  # torch does not accept a projection of equal width
+            if len(project) == self.config.hidden:  # torch does not accept a projection that is as wide as the cells
                 del weights[-1]
             value = torch.lstm(value, states, weights, True, 1, 0.0, self.training, False, False)[0]
         return value

@@ -24,9 +24,9 @@ from typing import Any, TypeAlias
 
 INPUT = "input"
 OUTPUT = "output"
-Matrix: TypeAlias = Any  # a matrix of the array library
-Operation = Callable[[list[Matrix]], Matrix]  # parts of a node's input -> value of the node
-Fetcher = Callable[[dict[str, Matrix], Matrix], Matrix]  # values computed in this step, rows -> a part
+Matrix: TypeAlias = Any  # matrix type of the array library
+Operation = Callable[[list[Matrix]], Matrix]  # function: parts of a node's input → value of the node
+Fetcher = Callable[[dict[str, Matrix], Matrix], Matrix]  # function: node values in this step, rows → part of an input
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,10 @@ class Library:
     """Array library for computations on matrices, float32 [n, width], with one row per history."""
 
     concatenate: Callable[[list[Matrix]], Matrix]
-    full: Callable[[Matrix, int, float], Matrix]  # number of rows, width, value -> constant matrix
-    operation: Callable[[Component, list[bool]], Operation]  # component, which parts of its input may be overwritten
+    # Function: a matrix with the same number of rows, width, value → constant matrix.
+    full: Callable[[Matrix, int, float], Matrix]
+    # Function: component, whether each part of its input may be overwritten → operation.
+    operation: Callable[[Component, list[bool]], Operation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class _Piece:
 @dataclass(frozen=True, slots=True)
 class _Sum:
     dim: int
-    terms: tuple[tuple[tuple[_Piece, ...], float], ...]  # concatenated pieces, multiplied by a factor
+    terms: tuple[tuple[tuple[_Piece, ...], float], ...]  # (pieces to concatenate, factor) of each term
     constant: float
 
     @property
@@ -169,7 +171,7 @@ class Network:
         self._memory = _lay_out(graph, inputs)
         self.width = graph.output_dim + sum(memory.width * memory.delay for memory in self._memory.values())
         self._steps: list[tuple[str, Operation, list[Fetcher]]] = []
-        unshared: set[str] = set()  # nodes whose value is a new tensor with a single reader
+        unshared: set[str] = set()  # nodes whose values are new matrices, each with a single reader
         for node in graph.nodes:
             if node.name not in inputs:
                 continue
@@ -292,7 +294,7 @@ def _pieces(sums: Sequence[_Sum]) -> list[_Piece]:
 
 
 def _lay_out(graph: Graph, inputs: dict[str, list[_Sum]]) -> dict[str, _Memory]:
-    """Assign columns of a history's row, after those of the output, to each node value that later steps read."""
+    """Assign columns of a history's row, after the columns of the output, to each node value that later steps read."""
     memories: dict[str, _Memory] = {}
     for piece in (piece for sums in inputs.values() for piece in _pieces(sums) if piece.delay):
         last = piece.first + piece.dim

@@ -45,7 +45,7 @@ def lstm_cell(gates: Tensor, before: Tensor, peephole: Tensor) -> Tensor:
 class Kernels:
     """Implementations of the expensive operations, which callers can replace with faster ones."""
 
-    # weight, bias -> x ↦ x weightᵀ + bias
+    # Function: weight, bias → the function x ↦ x weightᵀ + bias.
     linear: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor]] = _linear
     lstm_cell: Callable[[Tensor, Tensor, Tensor], Tensor] = lstm_cell
 
@@ -55,7 +55,7 @@ def concatenate(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-# Takes a component, the kernels, and for each part of the input whether it may be overwritten.
+# Function of a component, the kernels, and whether each part of the input may be overwritten.
 Maker = Callable[[Component, Kernels, list[bool]], Operation]
 
 

@@ -7,8 +7,9 @@
 The score of no phrase is increased by ``offset · ln N`` for N phrases; otherwise, each added phrase would lower the
 probability of no phrase.
 
-Source: after Sun, Zhang, Woodland, "Tree-constrained pointer generator for end-to-end contextual speech recognition",
-2021 (a pointer beside a frozen network), and Zhou et al., "CopyNE", 2023 (whole phrases); sizes and inputs are ours.
+Source: based on Sun, Zhang, Woodland, "Tree-constrained pointer generator for end-to-end contextual speech
+recognition", 2021 (a pointer in addition to a frozen network), and Zhou et al., "CopyNE", 2023 (whole phrases). Sizes
+and inputs are ours.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-ENTITY_RATE = 0.09  # initial share of words that begin a phrase
+ENTITY_RATE = 0.09  # probability that a phrase begins at a word, before training
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ OPTIONS = TrainOptions(
     workers=2,
     parallel="bmuf",
     check_steps=200,
-    patience=1000,  # the learning rate falls to 0, so the last measurement is the best
+    patience=1000,  # the learning rate falls to 0, so the last evaluation is expected to be the best
 )
 NORMALISER = 256  # width of the layers that estimate the normaliser
 OUTPUT = Path(__file__).resolve().with_name("english.safetensors")
@@ -110,7 +110,7 @@ def write_card() -> None:
 
 
 def finish(trained: Path, train_text: str, dev_text: str) -> None:
-    """Install the best weights as int8, with a normaliser that is trained on the outputs of the rounded network."""
+    """Write the best weights as int8, and train the layers that estimate the normaliser on the rounded network."""
     stored = checkpoint.read(trained)
     module = checkpoint.as_stored(stored.module, "int8")
     sentences, dev = (text.encode(part, stored.words) for part in (train_text, dev_text))
@@ -123,7 +123,7 @@ def finish(trained: Path, train_text: str, dev_text: str) -> None:
 
 
 def show(progress: Progress) -> None:
-    """Print the progress every 200 steps, and each time the perplexity is measured."""
+    """Print a progress report every 200 steps, and whenever the perplexity has been measured."""
     if progress.perplexity is not None or progress.step % 200 == 0:
         print(progress, flush=True)
 

@@ -23,19 +23,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-SLOWEST_TURN = 10_000.0  # number of words after which the slowest pair of a head has turned by at least one radian
+SLOWEST_TURN = 10_000.0  # number of words after which the most slowly rotating pair has turned by at least one radian
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """Sizes and options of a Transformer language model."""
 
-    vocabulary: int  # number of words, <s>, </s> and <unk> included
+    vocabulary: int  # number of words, including <s>, </s> and <unk>
     embedding: int = 256  # width of embeddings and of the residual stream
     hidden: int = 768  # width of the hidden layer of a block
     layers: int = 2  # blocks
     heads: int = 4  # number of attention heads; the width of a head, embedding / heads, must be even
-    dropout: float = 0.0  # on embeddings, on both residual branches of a block, before the softmax; in training only
+    dropout: float = 0.0  # on embeddings, on both residual branches of a block and before the softmax, in training
 
 
 class Block(nn.Module):
