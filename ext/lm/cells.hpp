@@ -9,8 +9,8 @@
 
 #include "core/clones.hpp"
 
-// Fused operations are allowed, since no lattice costs are summed here; without trapping math, comparisons do not
-// prevent vectorisation.
+// Fused operations are allowed, because this file does not sum lattice costs. The compiler can vectorise loops with
+// comparisons only without trapping math.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("no-trapping-math", "fp-contract=fast")
@@ -18,10 +18,10 @@
 
 namespace ninja {
 
-// e to the power of x, within two units in the last place; x is clamped to [-87, 87].
-// Cephes' expf: split off a power of two, then a polynomial on ±ln(2)/2.
+// Computes e^x with an error of at most two units in the last place; x is clamped to [-87, 87]. As in Cephes' expf, x
+// is split into a multiple of ln 2 and a remainder in ±ln(2)/2, for which a polynomial is evaluated.
 inline float exponential(float x) {
-  constexpr float kRounder = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, which is in the low bits
+  constexpr float kRounder = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer in the low bits
   x = x < -87.0f ? -87.0f : x;
   x = x > 87.0f ? 87.0f : x;
   const float shifted = x * 1.44269504088896341f + kRounder;
@@ -42,9 +42,9 @@ inline float exponential(float x) {
   return p;
 }
 
-constexpr int64_t kLanes = 64;  // independent sums, which fill vector registers and hide latency
+constexpr int64_t kLanes = 64;  // number of independent sums, which fill vector registers and hide latency
 
-// The log-normaliser of a softmax over a large vocabulary: one pass for the greatest score, one for the sum.
+// Computes log-normalisers of a softmax over a large vocabulary in two passes: for the greatest score, and for the sum.
 // `score` [num_rows, length], row by row; `result` [num_rows].
 NINJA_CLONES void logsumexp(const float* score, int64_t num_rows, int64_t length, float* result) {
   for (int64_t row = 0; row < num_rows; ++row, score += length) {
@@ -101,7 +101,7 @@ template <class T>
 struct Rows {
   T* first;
   const int64_t* row;
-  int64_t stride;  // number of elements from row to row
+  int64_t stride;  // number of elements from the start of a row to the start of the next
   T* operator[](int64_t i) const { return first + row[i] * stride; }
 };
 
@@ -123,9 +123,10 @@ NINJA_CLONES void lstm_step(Rows<const float> below, Rows<const float> before, R
   }
 }
 
-// Kaldi's LSTM cell after its matrix product.
+// Computes Kaldi's LSTM cells from the results of the matrix product.
 // `gates` [num_rows, 4 * cells], overwritten: input, forget, candidate, output, before their non-linearities.
-// `peephole` [3, cells]: weights of the previous cell on input and forget gate, of the new cell on output gate.
+// `peephole` [3, cells]: weights of the previous cell for the input and forget gates, and of the new cell for the
+// output gate.
 // `before` [num_rows, cells], with a row stride; `result` [num_rows, 2 * cells]: the cell and its output.
 NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t stride, const float* peephole,
                                 int64_t num_rows, int64_t cells, float* result) {
@@ -145,12 +146,12 @@ NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t strid
   }
 }
 
-// The score of a word after each output: the output's product with row word[i] of `embedding`, times scale[word[i]]
-// unless `scale` is null, plus bias[word[i]] unless `bias` is null. The next few rows of the embedding are prefetched.
+// Computes the score of word[i] after output i: the product of the output and row word[i] of `embedding`, times
+// scale[word[i]] unless `scale` is null, plus bias[word[i]] unless `bias` is null.
 template <class T>
 inline void word_scores_of(Rows<const float> output, const T* embedding, const float* scale, const float* bias,
                            const int32_t* word, int64_t num_rows, int64_t width, float* score) {
-  constexpr int64_t kAhead = 4, kLine = 64 / sizeof(T);  // rows; elements of a cache line
+  constexpr int64_t kAhead = 4, kLine = 64 / sizeof(T);  // rows to prefetch; elements in a cache line
   const int64_t whole = width / kLanes * kLanes;
   for (int64_t row = 0; row < num_rows; ++row) {
     if (row + kAhead < num_rows) {
@@ -181,18 +182,18 @@ NINJA_CLONES void word_scores(Rows<const float> output, const int8_t* embedding,
   word_scores_of(output, embedding, scale, bias, word, num_rows, width, score);
 }
 
-// x / (1 + e^-x) of each number, in place.
+// Replaces each number x with x / (1 + e^-x).
 NINJA_CLONES void silu(float* x, int64_t size) {
   for (int64_t i = 0; i < size; ++i) x[i] /= 1.0f + exponential(-x[i]);
 }
 
 struct Columns {
   const float* first;  // row 0
-  int64_t stride;      // from row to row
+  int64_t stride;      // number of elements from the start of a row to the start of the next
   int64_t width;
 };
 
-// Row i of all pieces, one after the other, becomes row slot[i] of `slab`.
+// Writes the concatenation of row i of all pieces to row slot[i] of `slab`.
 inline void scatter_rows(const std::vector<Columns>& pieces, const int64_t* slot, int64_t num_rows, float* slab,
                          int64_t stride) {
   for (int64_t row = 0; row < num_rows; ++row) {

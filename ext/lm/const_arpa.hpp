@@ -74,7 +74,7 @@ class Reader {
   void read(NumberedNgrams& out) {
     layout();
     NgramBuilder builder(order_);
-    // A state has at least three words and a child two, which limits their number.
+    // A state takes at least three 32-bit words, and a child takes two; this limits the number of n-grams.
     builder.reserve(num_unigrams_, num_states_ / 2);
     std::vector<int32_t> new_id(static_cast<size_t>(num_unigrams_), -1);
     for (int32_t id = 0; id < num_unigrams_; ++id) {
@@ -112,9 +112,9 @@ class Reader {
     return value;
   }
 
-  // The index in LmStates in an entry of the other tables; -1 if none.
+  // The index in LmStates that an entry of another table contains; -1 if it contains none.
   int64_t entry(int64_t byte) const {
-    // The smallest number would overflow.
+    // Avoids the overflow of the smallest int64.
     return std::max(load<int64_t>(byte), std::numeric_limits<int64_t>::min() + 1) - 1;
   }
 
@@ -176,7 +176,7 @@ class Reader {
     if (count < 0 || count > (num_states_ - place - 3) / 2) {
       throw Malformed{"a state declares " + std::to_string(count) + " children", byte_of(place + 2)};
     }
-    // In a valid file, states do not overlap, so their total size is at most that of the table.
+    // In a valid file, states do not overlap, so their total size is at most the size of the table.
     taken_ += 3 + 2 * static_cast<int64_t>(count);
     if (taken_ > num_states_) throw Malformed{"states overlap", byte_of(place)};
     if (node == NgramBuilder::kLeaf) {
@@ -214,7 +214,7 @@ class Reader {
   const char* bytes_;
   Cursor cursor_;
   int32_t bos_ = 0, eos_ = 0, unk_ = 0, order_ = 0;
-  int64_t states_ = 0, num_states_ = 0;  // offset of the table, and its size
+  int64_t states_ = 0, num_states_ = 0;  // byte offset of LmStates, and its number of 32-bit words
   int64_t unigrams_ = 0, overflow_ = 0;
   int32_t num_unigrams_ = 0, num_overflow_ = 0;
   int64_t taken_ = 0;          // total size of the states so far

@@ -1,8 +1,8 @@
 // Kaldi's grammar (G.fst), an OpenFst acceptor with back-off arcs, used directly as the automaton.
 // Back-off arcs have epsilon as output label (and #0 as input label in Kaldi), and there is at most one per state;
 // other arcs have their word as output label. The start is the state after <s>, and the final weight is the cost of
-// </s>; arcs with <s> and </s> are supported, too. Only words without an arc back off, unlike in plain composition,
-// which would take the cheaper path.
+// </s>; arcs with <s> and </s> are supported, too. A word backs off only if the state has no arc for it; plain
+// composition would use the cheaper path.
 #pragma once
 
 #include <algorithm>
@@ -87,7 +87,7 @@ class Builder {
 
   // The order is the length of the longest back-off chain, in states.
   std::string find_order(NgramModel& model) const {
-    std::vector<int32_t> height(static_cast<size_t>(num_states_), 0);  // -1 on the chain that is being followed
+    std::vector<int32_t> height(static_cast<size_t>(num_states_), 0);  // -1 on the current chain
     std::vector<int32_t> chain;
     for (int64_t state = 0; state < num_states_; ++state) {
       int32_t at = static_cast<int32_t>(state);

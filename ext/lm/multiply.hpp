@@ -14,13 +14,13 @@
 
 namespace ninja {
 
-constexpr int64_t kPanel = 32;  // number of outputs whose weights are adjacent: panel → input → output
+constexpr int64_t kPanel = 32;  // number of outputs per panel; weights are stored by panel, then input, then output
 
 inline int64_t packed_size(int64_t num_outputs, int64_t num_inputs) {
   return (num_outputs + kPanel - 1) / kPanel * kPanel * num_inputs;
 }
 
-// `weight` [num_outputs, num_inputs]; outputs beyond the last fill the last panel with zeros.
+// Packs `weight` [num_outputs, num_inputs]; zeros fill the last panel.
 inline void pack_weights(const float* weight, int64_t num_outputs, int64_t num_inputs, float* packed) {
   for (int64_t first = 0; first < num_outputs; first += kPanel, packed += kPanel * num_inputs) {
     for (int64_t output = first; output < first + kPanel; ++output) {
@@ -31,7 +31,7 @@ inline void pack_weights(const float* weight, int64_t num_outputs, int64_t num_i
   }
 }
 
-// Two vectors of outputs for NUM rows, whose sums are in registers.
+// Computes two vectors of outputs for NUM rows, with the sums in registers.
 #define NINJA_MULTIPLY(NAME, TARGET, LANES, MOST)                                                                    \
   typedef float NAME##Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));                         \
   template <int NUM>                                                                                                 \
@@ -98,8 +98,8 @@ inline int instruction_level() {
   return 0;
 }
 
-// result[i] [num_outputs] = weights · row[i] + bias, with packed weights, and without a bias if `bias` is null. `level`
-// is at most `instruction_level`.
+// Computes result[i] [num_outputs] = weights · row[i] + bias from packed weights; a null `bias` is 0. `level` must be
+// at most `instruction_level`.
 inline void multiply(const std::vector<const float*>& row, const float* packed, const float* bias, int64_t num_outputs,
                      int64_t num_inputs, int level, const std::vector<float*>& result) {
 #ifdef NINJA_MULTIPLY_X86

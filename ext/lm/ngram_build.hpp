@@ -12,7 +12,7 @@
 
 namespace ninja {
 
-// During construction every n-gram shorter than the order is a node, and arcs lead to nodes. Only nodes with longer
+// During construction, every n-gram shorter than the order is a node, and arcs lead to nodes. Only nodes with longer
 // n-grams or a back-off weight become states.
 class NgramBuilder {
  public:
@@ -37,8 +37,8 @@ class NgramBuilder {
     return node;
   }
 
-  // Add the n-gram of a context node and a word, at least 2 words long; returns its node. It can be found as a context
-  // only after flush(), since its memory is prefetched first. `place` is its position in the file.
+  // Add the n-gram of a context node and a word, at least 2 words long; returns its node. The n-gram can be found as a
+  // context only after flush(), because the memory for it is prefetched first. `place` is its position in the file.
   int32_t add(int32_t context, int32_t word, int32_t length, double logprob, int64_t place) {
     const int32_t node = length < order_ ? add_node(context, word, length) : kLeaf;
     Waiting& waits = waiting_[num_waiting_++ % kWaiting];
@@ -126,7 +126,7 @@ class NgramBuilder {
     int32_t context, word;
     int64_t place;
   };
-  static constexpr int64_t kWaiting = 16;  // number of n-grams whose memory is being prefetched
+  static constexpr int64_t kWaiting = 16;  // maximum number of n-grams whose memory is being prefetched
 
   void settle(const Waiting& waits) {
     if (!model_.table.add(waits.context, waits.word, waits.arc) && duplicate_ < 0) duplicate_ = waits.place;

@@ -9,7 +9,7 @@
 #include "core/clones.hpp"
 #include "lm/cells.hpp"
 
-// As in cells.hpp, fused operations are allowed, since no lattice costs are summed here.
+// As in cells.hpp, fused operations are allowed, because this file does not sum lattice costs.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("no-trapping-math", "fp-contract=fast")
@@ -26,7 +26,7 @@ inline float widened(bfloat16 x) {
   return result;
 }
 
-inline bfloat16 rounded(float x) {  // to nearest, ties to even; x must not be NaN
+inline bfloat16 rounded(float x) {  // rounds to nearest, ties to even; x must not be NaN
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
   return static_cast<bfloat16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
@@ -36,11 +36,12 @@ inline void round_to(const float* x, int64_t size, bfloat16* y) {
   for (int64_t i = 0; i < size; ++i) y[i] = rounded(x[i]);
 }
 
-// Softmaxes over a sample of the vocabulary and each row's target.
-// `score` [num_rows, length]: scores of the sample without `offset` [length], which are replaced by the gradient of
-// the loss times `share` and, if the penalty `self_normalize` is not 0, times 1 + 2 * self_normalize * normaliser.
-// `target_score` [num_rows]: complete scores. `hit` [num_rows]: the index of the target in the sample, which is
-// excluded, or -1. Filled in: `normaliser` [num_rows], `target_slope` [num_rows]; added to: `offset_slope` [length].
+// Computes softmaxes over a sample of the vocabulary and each row's target.
+// `score` [num_rows, length]: the sample's scores without `offset` [length]. They are replaced with the gradient of the
+// loss times `share` and, if the penalty `self_normalize` is not 0, times 1 + 2 * self_normalize * normaliser.
+// `target_score` [num_rows]: complete scores of the targets. `hit` [num_rows]: index of the target in the sample, from
+// which it is excluded, or -1. Results: `normaliser` [num_rows], `target_slope` [num_rows]. The gradients of the
+// sample, summed over rows, are added to `offset_slope` [length].
 NINJA_CLONES void sampled_softmax(bfloat16* score, const float* offset, const float* target_score, const int64_t* hit,
                                   int64_t num_rows, int64_t length, float share, float self_normalize,
                                   float* normaliser, float* target_slope, float* offset_slope) {

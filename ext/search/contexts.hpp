@@ -1,5 +1,4 @@
-// Contexts, i.e. the last words of histories: all histories with the same last words share a context, which is
-// represented by the first of them.
+// Contexts: all histories with the same last words share a context. The first such history represents the context.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace ninja {
 
 class Contexts {
  public:
-  // Context 0 is that of `root`. `num_words` is the length of contexts; 0 for whole histories.
+  // Context 0 is the context of `root`. `num_words` is the length of contexts; 0 means whole histories.
   Contexts(Histories& histories, int32_t root, int32_t num_words)
       : histories_(histories), root_(root), num_words_(num_words) {
     histories_.hold(root);
@@ -69,7 +68,7 @@ class Contexts {
 
   struct Ending {
     int32_t context;
-    int32_t guess;  // a history
+    int32_t guess;  // history that may represent the context later
   };
 
   // A node of the trie of contexts, which are read backward from the last word.
@@ -90,8 +89,8 @@ class Contexts {
   Histories& histories_;
   const int32_t root_;
   const int32_t num_words_;
-  std::vector<int32_t> history_;  // representative of each context, which is held
-  std::vector<int32_t> guessed_;  // guessed histories, which are held
+  std::vector<int32_t> history_;  // history that represents each context; the histories are held
+  std::vector<int32_t> guessed_;  // all guessed histories; they are held
   std::vector<Ending> endings_;
   PairMap place_;  // (node, word) -> node, (node, kEnding) -> ending; for whole histories: (history, word) -> ending
   int32_t num_nodes_ = 0;

@@ -64,7 +64,7 @@ inline void cover(const Arcs& arcs, const Scales& scales, const int32_t* lm_word
       int32_t node = prefix[state];
       if (out.arc_node[copy] != kNoNode) out.arc_node[copy] = node = out.trie.child(node, lm_word[arc]);
       const double cost = best[state] + arc_cost(arcs, arc, scales);
-      if (cost < best[out.dst[copy]]) {  // strict: the earlier arc wins a tie
+      if (cost < best[out.dst[copy]]) {  // in a tie, the earlier arc wins
         best[out.dst[copy]] = cost;
         prefix[out.dst[copy]] = node;
       }

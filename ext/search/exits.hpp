@@ -17,8 +17,8 @@ struct Exit {
 
 class Exits {
  public:
-  // `cost(arc)` and `end_cost(state)` are total first-pass costs. They are rounded to float where Kaldi does, so that
-  // ties are equal; the end, then the earlier arc, wins a tie. Arcs into dead ends are not exits.
+  // `cost(arc)` and `end_cost(state)` are total first-pass costs. They are rounded to float as in Kaldi, so that
+  // ties are the same: the end wins, then the earlier arc. Arcs into dead ends are not exits.
   template <typename Cost, typename EndCost>
   Exits(const Arcs& arcs, Cost cost, EndCost end_cost)
       : ahead_(arcs.num_states, kNever), begin_(arcs.num_states), num_(arcs.num_states) {

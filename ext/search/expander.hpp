@@ -32,7 +32,7 @@ class Expander {
       root = histories_.intern(root, word);
       place.context.push_back(root);
     }
-    if (options_.pruned) {  // as in Kaldi, without merging
+    if (options_.pruned) {  // Kaldi does not merge arcs and states either
       place.search = std::make_unique<PrunedSearch>(arcs, lm_word, extra, options_, histories_, root);
     } else {
       place.merged = std::make_unique<MergedLattice>(arcs, lm_word, extra);
@@ -123,9 +123,9 @@ class Expander {
   struct Place {
     std::unique_ptr<MergedLattice> merged;  // the lattice that `search` visits; null if it visits the original
     std::unique_ptr<Search> search;
-    std::vector<int32_t> context;  // histories of the words read first, each held until the next one is read
-    size_t num_read = 0;           // number of these words that were read
-    bool reading = false;          // the request of this lattice in the current wave is one of these words
+    std::vector<int32_t> context;  // histories of the context words; each is held until the next one is read
+    size_t num_read = 0;           // number of context words that the model has read
+    bool reading = false;          // whether the lattice requests a context word in the current wave
 
     bool running() const { return search && search->status() == SearchStatus::kRunning; }
   };

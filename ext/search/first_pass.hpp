@@ -35,7 +35,7 @@ inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word
         is_final(arcs, state) ? acoustic_scale * arcs.final_acoustic[state] + arcs.final_graph[state] : kNever;
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       double through = cost(arc) + pass.ahead[arcs.dst[arc]];
-      if (through < best) {  // strict: the final cost, then the earlier arc, wins a tie
+      if (through < best) {  // in a tie, the final cost wins, then the earlier arc
         best = through;
         pass.next_arc[state] = static_cast<int32_t>(arc);
       }
@@ -46,7 +46,7 @@ inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word
   pass.alive.assign(arcs.num_arcs, 0);
   if (pass.best == kNever) return pass;
 
-  // A small margin, as the best path could be outside a beam of 0 due to rounding.
+  // Without this small margin, the best path could be outside a beam of 0 because of rounding.
   const double limit = pass.best + beam + 1e-9 * (1.0 + std::abs(pass.best));
   std::vector<double> so_far(n, kNever);
   std::vector<int32_t> level(n, -1);

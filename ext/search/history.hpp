@@ -1,4 +1,4 @@
-// Hash-consed word histories: equal word sequences are a single entry, and so share a language model state.
+// Hash-consed word histories: equal word sequences share one entry, and therefore one language model state.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace ninja {
 
 constexpr int32_t kNoHistory = -1;
-constexpr int64_t kNoSlot = -1;    // not advanced yet; counted in the parent's `waiting`
-constexpr int64_t kReleased = -2;  // was advanced and has been released
+constexpr int64_t kNoSlot = -1;    // the history has no slot yet; its parent counts it in `waiting`
+constexpr int64_t kReleased = -2;  // the slot of the history has been released
 
 // An entry exists while it is held or has a longer history. Its slot (the language model's state after its words)
 // exists while the entry is held or a longer history must still be advanced from it.
@@ -74,7 +74,7 @@ class Histories {
   // Index of a history in the list of histories to advance in this wave; -1 if it is not in the list.
   int32_t& pending(int32_t id) { return entries_[id].pending; }
 
-  // Hash of the last `order` words (0 for all), and the exact comparison, as hashes may collide.
+  // Hash of the last `order` words (0 means all words), and an exact comparison, because hashes can collide.
   uint64_t suffix_hash(int32_t id, int order) const {
     if (order == 0) return keyed_hash(static_cast<uint64_t>(id));
     uint64_t sum = 0;
@@ -96,10 +96,10 @@ class Histories {
 
   // Unused slots, which the caller must release in the language model and remove from the list.
   std::vector<int64_t>& released() { return released_; }
-  // All slots in use, including that of the root.
+  // All slots in use, including the slot of the root.
   std::vector<int64_t> slots() const {
     std::vector<int64_t> all{entries_[root()].slot};
-    for (size_t id = 1; id < entries_.size(); ++id) {  // in an order independent of the hashes
+    for (size_t id = 1; id < entries_.size(); ++id) {  // the order does not depend on hashes
       if (entries_[id].slot >= 0) all.push_back(entries_[id].slot);
     }
     return all;
@@ -118,7 +118,7 @@ class Histories {
 
   uint64_t hash(int32_t id) const { return keyed_hash(joined(entries_[id].parent, entries_[id].word)); }
 
-  // Releases the slot and the entry `id` if they are unused, and then those of its ancestors.
+  // Releases the slot and the entry `id` if they are unused, and then the unused slots and entries of its ancestors.
   void settle(int32_t id) {
     while (id != root() && entries_[id].holders == 0) {
       Entry& entry = entries_[id];

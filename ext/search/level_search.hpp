@@ -93,7 +93,7 @@ class LevelSearch final : public Search {
   struct Live {  // an active hypothesis
     double cost;
     int32_t history;
-    bool on_best;  // has the words of the first pass's best path, and always survives
+    bool on_best;  // whether the words are a prefix of the first pass's best path; such a hypothesis always survives
   };
   struct Candidate {
     double cost;
@@ -135,8 +135,8 @@ class LevelSearch final : public Search {
   double ahead(int32_t state) const { return options_.look_ahead ? pass_.ahead[state] + correction_[state] : 0.0; }
 
   // The best path of the first pass is scored first: its new cost is an upper bound on the best cost, and the
-  // difference of the models along it corrects the look-ahead (Kaldi's delta, which is thus known before the search and
-  // need not be estimated).
+  // difference of the models along it corrects the look-ahead (Kaldi's delta, which this search knows exactly from the
+  // start).
   void gather_best(Wave& wave) {
     while (position_ < best_arcs_.size() && lm_word_[best_arcs_[position_]] < 0) {
       best_graph_.push_back(new_graph(arcs_.graph[best_arcs_[position_++]], 0.0));
@@ -246,8 +246,8 @@ class LevelSearch final : public Search {
     }
   }
 
-  // Selects the surviving hypotheses of a state in order of prospect. The candidate with the lower index wins a tie; it
-  // is not necessarily older, as indices are reused.
+  // Selects the surviving hypotheses of a state in order of prospect. In a tie, the candidate with the lower index
+  // wins; it is not necessarily older, because indices are reused.
   void recombine(int32_t state) {
     sorted_.clear();
     for (int32_t c = head_[state]; c >= 0; c = candidates_[c].next) sorted_.push_back(c);
@@ -278,7 +278,7 @@ class LevelSearch final : public Search {
     }
   }
 
-  // The table entry for the group of hypotheses with the last words of `history`; -1 if there is no group yet.
+  // The table entry of the group of hypotheses with the same last words as `history`; -1 if there is no group yet.
   int32_t& find_group(int32_t history) {
     uint64_t place = histories_.suffix_hash(history, options_.merge_order);
     for (;; ++place) {
@@ -389,7 +389,7 @@ class LevelSearch final : public Search {
   std::vector<int32_t> head_;         // [num_states] first candidate waiting in the state
   std::vector<int32_t> kept_on_arc_;  // [num_arcs] number of surviving hypotheses that use the arc
 
-  std::vector<Ask> asks_;  // this and all following members are scratch space of one level
+  std::vector<Ask> asks_;  // this member and all members below are scratch space for one level
   std::vector<Group> groups_;
   std::vector<int32_t> group_hyp_;
   std::vector<std::pair<int32_t, int32_t>> accepted_;  // (group or -1, candidate)

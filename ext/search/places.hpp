@@ -9,7 +9,7 @@
 
 namespace ninja {
 
-struct Place {   // a state, and the cost of the best path to it with a given word sequence
+struct Place {   // a state, and the cost of the best path to this state with a certain word sequence
   double total;  // scaled
   double graph;  // unscaled
   double acoustic;
@@ -37,7 +37,7 @@ class Places {
       places_.push_back(place);
       agenda_.push_back(place.state);
       std::push_heap(agenda_.begin(), agenda_.end(), later);
-    } else if (place.total < places_[index].total) {  // strict: the earlier path wins a tie
+    } else if (place.total < places_[index].total) {  // in a tie, the earlier path wins
       places_[index] = place;
     }
   }

@@ -12,11 +12,11 @@
 namespace ninja {
 
 // Prefixes are found in order of prospect, which is the cost of the best path that begins with the prefix. The lattice
-// is determinized on the fly (a prefix has all states that it leads to), so every prefix occurs once. As no prefix has
-// a better prospect than a shorter one, the first prefixes are the best. A prefix is dropped if better prefixes with
-// the same last `merge_order` words (0 for all words) lead to all of its states, as the following words would have
-// similar scores. This applies only after the best sentence is complete, as the better prefixes may lead to these
-// states at a higher cost.
+// is determinized on the fly (a prefix has all states to which it leads), so every prefix occurs once. The first
+// prefixes are the best, because no prefix has a better prospect than its own prefixes. A prefix is dropped if better
+// prefixes with the same last `merge_order` words (0 means all words) lead to all of its states: the words after it
+// would have similar scores. Prefixes are dropped only after the best sentence is complete, because the better prefixes
+// may lead to these states at a higher cost.
 class Prefixes {
  public:
   Prefixes(const Arcs& arcs, const Scales& scales, const int32_t* lm_word, int32_t eos, double beam, int64_t max_nodes,
@@ -25,11 +25,11 @@ class Prefixes {
         max_nodes_(max_nodes > 0 ? max_nodes : std::numeric_limits<int64_t>::max()), merge_order_(merge_order),
         max_places_(max_places), ahead_(costs_ahead(arcs, scales)), places_(arcs, scales, lm_word, kNoWord) {
     if (!(ahead_[0] < kNoPath)) return;
-    // A small margin, as the best path could be outside a beam of 0 due to rounding.
+    // Without this small margin, the best path could be outside a beam of 0 because of rounding.
     limit_ = std::min(ahead_[0] + beam + 1e-9 * (1.0 + std::abs(ahead_[0])), std::numeric_limits<double>::max());
     places_.add(Places::start());
     grow(kTrieRoot);
-    bool complete = false;  // the best sentence is in the trie
+    bool complete = false;  // whether the best sentence is in the trie
     while (!candidates_.empty() && (trie_.size() < max_nodes_ || !complete)) {
       std::pop_heap(candidates_.begin(), candidates_.end());
       const Candidate best = candidates_.back();
@@ -105,7 +105,7 @@ class Prefixes {
     int32_t parent;
     int32_t word;
     int32_t first, last;                            // range of steps
-    bool operator<(const Candidate& other) const {  // the heap's front is the largest: the cheapest, then the latest
+    bool operator<(const Candidate& other) const {  // the front of the heap is the cheapest candidate, then the latest
       return prospect != other.prospect ? prospect > other.prospect : first < other.first;
     }
   };
@@ -211,8 +211,8 @@ class Prefixes {
     return length;
   }
 
-  // The node of `word` that leads to `state` and has the most last words in common with `history`; the best prospect
-  // wins a tie.
+  // The node of `word` that leads to `state` and has the most last words in common with `history`; in a tie, the
+  // node with the best prospect wins.
   int32_t nearest(int32_t history, int32_t word, int32_t state) const {
     const std::vector<int32_t>& nodes = nodes_at_[state];
     auto node = std::lower_bound(nodes.begin(), nodes.end(), word,

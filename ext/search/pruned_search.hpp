@@ -57,10 +57,10 @@ class PrunedSearch final : public Search {
   void release() override { contexts_.release(); }
 
  private:
-  static constexpr int64_t kFirstLimit = 100;       // arcs before the second update
-  static constexpr float kDepthPenalty = -1000.0f;  // the deepest state is first until a path is complete
-  static constexpr int32_t kQuestions = 8;          // states per wave; a high number saves waves but wastes scores
-  static constexpr int32_t kVisits = 32;            // maximum number of simulated steps that search for these states
+  static constexpr int64_t kFirstLimit = 100;       // number of arcs at the second update
+  static constexpr float kDepthPenalty = -1000.0f;  // expands the deepest state first until a path is complete
+  static constexpr int32_t kQuestions = 8;          // requesting states per wave; more save waves but waste scores
+  static constexpr int32_t kVisits = 32;            // maximum number of simulated steps to find these states
   static constexpr int32_t kMissing = -1;           // a score that has not been requested yet
   static constexpr int32_t kNoQuestion = -2;        // an arc that takes no word
 
@@ -68,7 +68,7 @@ class PrunedSearch final : public Search {
     int32_t lattice_state;
     int32_t context;
     double so_far = kNever;
-    double ahead = kNever;    // cost of the best known completion
+    double ahead = kNever;    // cost of the best completion that is known so far
     float correction = 0.0f;  // correction of the first pass's best completion
     int32_t exit = 0;         // next exit to expand
     int32_t depth = 0;
@@ -79,20 +79,20 @@ class PrunedSearch final : public Search {
   };
   struct Score {  // score of a word after a history
     float logprob;
-    int32_t round;   // round in which it was requested
+    int32_t round;   // round in which the score was requested
     int32_t ending;  // ending of the history followed by the word; -1 until it is needed
   };
   struct Foreseen {  // a state, which may not exist yet, whose `exit` will probably be expanded
     int32_t lattice_state;
     int32_t history;
     int32_t exit;
-    int32_t queued;  // its index in the queue, or -1
+    int32_t queued;  // index of the state in the queue, or -1
     float correction;
     double so_far;
   };
   using Entry = std::pair<float, int32_t>;  // expected cost relative to the first pass's best path, and an index
 
-  // Costs are summed and rounded as in Kaldi, so that ties are equal.
+  // Costs are summed and rounded as in Kaldi, so that ties are the same.
   double scaled(float acoustic) const { return static_cast<float>(acoustic_scale_ * acoustic); }
   double cost(int32_t arc, float graph) const { return graph + scaled(arcs_.acoustic[arc]) + penalty(arc); }
   double end_cost(int32_t state, float graph) const { return graph + scaled(arcs_.final_acoustic[state]); }
@@ -220,7 +220,7 @@ class PrunedSearch final : public Search {
       for (int32_t link = from.first_link; link >= 0; link = next_link_[link]) {
         State& to = states_[links_[link].to];
         const double so_far = from.so_far + cost(links_[link].arc, links_[link].graph);
-        if (!(so_far < to.so_far)) continue;  // the earlier path wins a tie
+        if (!(so_far < to.so_far)) continue;  // in a tie, the earlier path wins
         to.so_far = so_far;
         to.previous = s;
         to.depth = from.depth + 1;
@@ -305,7 +305,7 @@ class PrunedSearch final : public Search {
 
   void foresee(const Foreseen& next) {
     const float key = expected(next);
-    if (!(key < cutoff_)) return;  // also if it is NaN
+    if (!(key < cutoff_)) return;  // this condition also excludes NaN
     push(next_, {key, static_cast<int32_t>(foreseen_.size())});
     foreseen_.push_back(next);
   }

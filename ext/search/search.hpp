@@ -11,29 +11,29 @@
 namespace ninja {
 
 struct SearchOptions {
-  double graph_share;  // factor of the old graph cost
-  double lm_scale;     // factor of the language model's -ln p
+  double graph_share;  // factor by which the old graph cost is multiplied
+  double lm_scale;     // factor by which the language model's -ln p is multiplied
   double acoustic_scale;
   double word_penalty;
   double beam;
   double first_pass_beam;
-  double growth_ratio;  // pruned: growth of the expansion between two updates
+  double growth_ratio;  // pruned search: factor by which the expansion grows between two updates
   int32_t max_hyps;     // 0 means no limit
   int32_t max_active;   // 0 means no limit
   int64_t max_arcs;     // per expansion; the pruned search stops at this number, other searches fail
   int32_t merge_order;  // number of last words by which histories are compared; 0 compares whole histories
   int32_t eos;
-  bool pruned;      // best arc first instead of level by level
+  bool pruned;      // expand the best arc first instead of level by level
   bool per_arc;     // hypotheses compete on each arc (arc-beam) instead of in each state (push-forward)
   bool look_ahead;  // prospects include the first pass's best completion
-  bool calibrate;   // correct the completion by the new model's cost of the first pass's best path
+  bool calibrate;   // the new model's cost of the first pass's best path corrects completions
 };
 
 enum class SearchStatus : int32_t { kRunning, kDone, kNoPath, kNotFinite, kTooLarge };
 
 class Search {
  public:
-  // A surviving hypothesis, a state of the expanded lattice.
+  // A surviving hypothesis, which is a state of the expanded lattice.
   struct Hypothesis {
     int32_t state;
     float final_graph;  // new final cost, +inf if not final
@@ -55,7 +55,7 @@ class Search {
 
   // Adds the requests of this lattice to the next wave.
   virtual void gather(Wave& wave) = 0;
-  // Takes the answers of the wave, natural-log probabilities.
+  // Takes the answers of the wave, which are natural-log probabilities.
   virtual void scatter(const float* logprob) = 0;
   // Ends a running search with the best hypothesis so far, completed by the first pass; returns false if there is none.
   virtual bool stop() { return false; }
@@ -76,7 +76,7 @@ class Search {
     return options_.graph_share * old_graph + options_.lm_scale * surprise;
   }
   double penalty(int32_t arc) const { return arcs_.word[arc] != 0 ? options_.word_penalty : 0.0; }
-  // Total cost of an arc with a given graph cost, and of ending in a state.
+  // Total cost of an arc whose graph cost is `graph`, and of ending in a state.
   double arc_cost(int32_t arc, double graph) const {
     return options_.acoustic_scale * arcs_.acoustic[arc] + graph + penalty(arc);
   }

@@ -8,7 +8,7 @@
 
 namespace ninja {
 
-// Writes the unscaled graph and acoustic cost of the best path of each sequence, +inf if there is none.
+// Computes the unscaled graph and acoustic cost of the best path of each word sequence, +inf if there is none.
 // Sequence s is word[begin[s] : begin[s + 1]]; common prefixes are followed only once.
 inline void sentence_costs(const Arcs& arcs, const Scales& scales, const int32_t* word, const int64_t* begin,
                            int64_t num_sequences, double* graph, double* acoustic) {
@@ -16,7 +16,7 @@ inline void sentence_costs(const Arcs& arcs, const Scales& scales, const int32_t
   std::vector<int32_t> node(begin[num_sequences]);
   add_sequences(trie, word, begin, num_sequences, node.data());
   const std::vector<double> ahead = costs_ahead(arcs, scales);
-  const double anything = std::numeric_limits<double>::max();  // any finite cost
+  const double anything = std::numeric_limits<double>::max();  // limit that admits any finite cost
   Places places(arcs, scales, arcs.word, 0);
   std::vector<Place> pool;
   std::vector<size_t> pool_begin{0};  // [nodes + 2] offsets in `pool`, beginning with the empty prefix

@@ -1,4 +1,4 @@
-// A wave, which is the distinct requests of all running searches to the language model.
+// A wave: the distinct requests of all running searches to the language model.
 #pragma once
 
 #include <cstdint>
