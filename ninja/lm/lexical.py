@@ -71,7 +71,7 @@ class UnitLM(LanguageModel, ABC):
 
     @property
     def normalized(self) -> bool | None:
-        """True if the scores of units are normalised exactly; None if unknown."""
+        """Whether the scores of units are normalised exactly; None if unknown."""
         return self._units.normalized
 
     def start(self, count: int) -> np.ndarray:
@@ -426,7 +426,7 @@ def with_lexical_forms(
 
 
 def models_of(lm: LanguageModel | Mixture | None) -> list[LanguageModel]:
-    """Return the models of a mixture, or a list of the model itself; the list is empty for None."""
+    """Return the models of a mixture, or a list with a single model; the list is empty for None."""
     if isinstance(lm, Mixture):
         return [model for _, model in lm.named_models()]
     return [] if lm is None else [lm]

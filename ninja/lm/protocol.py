@@ -119,7 +119,7 @@ class LanguageModel(Protocol):
 
     @property
     def normalized(self) -> bool | None:
-        """True if scores are normalised exactly; None if that is unknown."""
+        """Whether scores are normalised exactly; None if unknown."""
         return None
 
     @property
@@ -129,7 +129,7 @@ class LanguageModel(Protocol):
 
     @property
     def reads_written(self) -> bool:
-        """True if the model was trained on cased and punctuated text, so it scores words as they are written."""
+        """Whether the model was trained on text with capitals and punctuation, and therefore scores written words."""
         return False
 
     def twin(self) -> LanguageModel | None:
@@ -261,7 +261,7 @@ class LoadOptions:
 
     @property
     def normalized(self) -> bool:
-        """True unless normalisation is switched off."""
+        """Whether scores are normalised; True unless `normalize` is False."""
         return self.normalize is not False
 
 

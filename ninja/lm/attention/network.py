@@ -64,7 +64,7 @@ class Forest:
 
     @classmethod
     def of(cls, parent: npt.NDArray[np.integer]) -> Forest:
-        """Order a trie depth-first.
+        """Create a forest from a trie by sorting its nodes in depth-first order.
 
         Args:
             parent: Parent of each node, which precedes the node; −1 for children of ``<s>``; [nodes].

@@ -318,7 +318,7 @@ class LogitsLM(PieceLM):
 
     @property
     def normalized(self) -> bool:
-        """True if scores are normalised exactly."""
+        """Whether scores are normalised exactly."""
         return self._normalizes
 
     @property

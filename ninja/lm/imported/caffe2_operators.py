@@ -33,7 +33,7 @@ def _axis(operator: Operator, tensor: torch.Tensor, default: int) -> int:
 
 
 def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
-    """GivenTensorFill and its integer variants: fill a tensor with values from the file."""
+    """Run GivenTensorFill or an integer variant, which fill a tensor with values from the file."""
     shape = operator.integers("shape")
     dtype = {"GivenTensorFill": torch.float32, "GivenTensorIntFill": torch.int32}.get(operator.type, torch.int64)
     argument = operator.arguments.get("values", ())
@@ -44,7 +44,7 @@ def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
-    """ConstantFill: fill a tensor with one value.
+    """Run ConstantFill, which fills a tensor with one value.
 
     Without an input, the argument `shape` is the shape of the tensor. With an input, the shape is the input's value if
     `input_as_shape` is set, else the input's shape; in both cases, the argument `extra_shape` is appended.
@@ -64,7 +64,7 @@ def _constant(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _linear(operator: Operator, inputs: Tensors) -> Tensors:
-    """FC and FCTransposed: flatten the dimensions before `axis` into rows, multiply by the weight and add the bias."""
+    """Run FC or FCTransposed: flatten the dimensions before `axis` into rows, multiply by the weight, add the bias."""
     matrix = _matrix(operator, inputs[1])
     return _rows(operator, inputs[0], matrix, lambda rows: torch.nn.functional.linear(rows, matrix, inputs[2]))
 
@@ -100,7 +100,7 @@ def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[
 
 
 def _matmul(operator: Operator, inputs: Tensors) -> Tensors:
-    """MatMul and BatchMatMul; MatMul flattens its inputs into matrices."""
+    """Run MatMul, which flattens its inputs into matrices, or BatchMatMul."""
     left, right = inputs
     if operator.type == "MatMul":
         left, right = (
@@ -129,7 +129,7 @@ def _unary(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Operato
 
 
 def _softmax(operator: Operator, inputs: Tensors) -> Tensors:
-    """Softmax over `axis` and all later dimensions, flattened into one dimension."""
+    """Run Softmax over the dimension `axis` and all later dimensions, flattened into one dimension."""
     axis = _axis(operator, inputs[0], 1)
     return [inputs[0].flatten(axis).softmax(-1).reshape(inputs[0].shape)]
 
@@ -142,7 +142,7 @@ def _gather(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _channel(operator: Operator, tensor: torch.Tensor) -> int:
-    """Return the axis of Concat or Split, by default the channel axis."""
+    """Return the axis of Concat or Split; the channel axis is the default."""
     return _axis(operator, tensor, 3 if operator.arguments.get("order") == "NHWC" else 1)
 
 
@@ -166,7 +166,7 @@ def _split(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _slice(operator: Operator, inputs: Tensors) -> Tensors:
-    """Slice: a negative bound b means size + 1 + b, so −1 is the end."""
+    """Run Slice; a negative bound b means size + 1 + b, so −1 is the end of the dimension."""
     tensor = inputs[0]
     starts = inputs[1].tolist() if len(inputs) > 1 else operator.integers("starts")
     ends = inputs[2].tolist() if len(inputs) > 1 else operator.integers("ends")
@@ -182,7 +182,7 @@ def _slice(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
-    """Reshape: a size of 0 is copied from the input, and −1 is inferred."""
+    """Run Reshape; a size of 0 is copied from the input, and a size of −1 is inferred."""
     old = inputs[0].shape
     sizes = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape")
     if any(size == 0 and axis >= len(old) for axis, size in enumerate(sizes)):
@@ -220,7 +220,7 @@ def _dropout(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
-    """LSTMUnit: compute hidden and cell states, [1, n, cells], from the previous states and gates, [1, n, 4 cells].
+    """Run LSTMUnit: compute hidden and cell states, [1, n, cells], from previous states and gates, [1, n, 4 cells].
 
     The gates are ordered input, forget, output, candidate. The state of a sequence that has ended does not change, or
     is set to 0 if the argument `drop_states` is set.

@@ -110,7 +110,7 @@ class LazyLM(LanguageModel, ABC):
 
     @property
     def normalized(self) -> bool | None:
-        """True if scores are normalised exactly; None if that depends on the network."""
+        """Whether scores are normalised exactly; None if that depends on the network."""
         return self._normalize or None
 
     @property

@@ -87,7 +87,8 @@ def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
     for name in names:
         part = inputs[name]
         if part.type not in TYPES:
-            raise ModelError(f"the state {name} has the type {part.type}, which is not supported", path)
+            supported = ", ".join(TYPES)
+            raise ModelError(f"the state {name} has the type {part.type}; supported types: {supported}", path)
         parts.append(state_part(name, part.shape, TYPES[part.type], word.shape[0], path))
     outputs, ones = [score, *names.values()], tuple(word.shape[1:])
 

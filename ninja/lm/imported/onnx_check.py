@@ -124,9 +124,11 @@ def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
     file = "" if "\0" in location else os.path.realpath(os.path.join(folder, location))
     if not location or not file or os.path.commonpath((folder, file)) != folder:
-        raise ModelError(f"{weight} is stored in {location!r}, outside the model's directory", path)
+        message = f"{weight} is stored in {location!r}, outside the model's directory"
+        raise ModelError(f"{message}; save the model and its weights in one directory", path)
     if not os.path.isfile(file):
-        raise ModelError(f"{weight} is stored in {location!r}, which is missing from the model's directory", path)
+        message = f"{weight} is stored in {location!r}, which is missing from the model's directory"
+        raise ModelError(f"{message}; copy this file, too", path)
     offset, length = map(int, numbers)
     if length != needed or offset + length > os.path.getsize(file):
         span = f"bytes {offset} to {offset + length} of {location!r}, which has {os.path.getsize(file)} bytes"

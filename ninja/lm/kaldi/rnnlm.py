@@ -139,7 +139,8 @@ def _embedding(directory: str, num_words: int, dim: int) -> Array | Features:
     path = _find(directory, WORD_EMBEDDING)
     weight = _matrix(path, dim)
     if len(weight) != num_words:
-        raise ModelError(f"there are embeddings for {len(weight)} words, but config/words.txt has {num_words}", path)
+        message = f"there are embeddings for {len(weight)} words, but config/words.txt has {num_words}"
+        raise ModelError(f"{message}; copy both files from the same model", path)
     return weight
 
 
@@ -151,7 +152,8 @@ def _matrix(path: str, dim: int) -> Array:
     if not reader.at_end():
         reader.fail("unexpected content after the matrix")
     if matrix.shape[1] != dim:
-        raise ModelError(f"the dimension of the embeddings is {matrix.shape[1]}, but the network expects {dim}", path)
+        message = f"the dimension of the embeddings is {matrix.shape[1]}, but the network expects {dim}"
+        raise ModelError(f"{message}; copy both files from the same model", path)
     if not np.isfinite(matrix).all():
         raise ModelError("the matrix contains NaN or infinity: the training diverged; use an earlier iteration", path)
     return matrix
@@ -162,7 +164,8 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
     content = content_of(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
-        raise ModelError(f"there are features for {len(length)} words, but config/words.txt has {num_words}", path)
+        message = f"there are features for {len(length)} words, but config/words.txt has {num_words}"
+        raise ModelError(f"{message}; copy both files from the same model", path)
     if (incomplete := np.flatnonzero(length % 2 == 0)).size:
         raise FormatError(
             "expected a word's id and pairs of a feature and its value", path, line=int(incomplete[0]) + 1

@@ -83,7 +83,7 @@ class PoolLM(LanguageModel, ABC):
 
     @property
     def normalized(self) -> bool:
-        """True if scores are normalised exactly."""
+        """Whether scores are normalised exactly."""
         return self._normalize and not self._estimates
 
     @property

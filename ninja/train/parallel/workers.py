@@ -88,4 +88,4 @@ class Workers:
 
 
 class LostContact(WorkerError):
-    """Another worker has ended. The error of that worker is the cause, and is reported instead of this error."""
+    """Raised if another worker has ended; the error of that worker is reported instead of this error."""
