@@ -16,7 +16,7 @@ namespace ninja {
 
 class NgramComposer {
  public:
-  // `lm_word` is the model's word of each arc, -1 if it has none; `extra` is a cost in addition to that of the model.
+  // `lm_word` is the model's word of each arc, -1 if it has none; `extra` is added to the model's cost.
   NgramComposer(const Arcs& arcs, const NgramModel& model, const int32_t* lm_word, const float* extra, int32_t eos,
                 double scale, int64_t max_arcs)
       : arcs_(arcs), model_(model), lm_word_(lm_word), extra_(extra), eos_(eos), scale_(scale), max_arcs_(max_arcs),

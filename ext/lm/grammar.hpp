@@ -1,7 +1,7 @@
 // Kaldi's grammar (G.fst), an OpenFst acceptor with back-off arcs, used directly as the automaton.
 // Back-off arcs have epsilon as output label (and #0 as input label in Kaldi), and there is at most one per state;
 // other arcs have their word as output label. The start is the state after <s>, and the final weight is the cost of
-// </s>; arcs with <s> and </s> are supported, too. A word backs off only if the state has no arc for it; plain
+// </s>; arcs with <s> and </s> are also supported. A word backs off only if the state has no arc for it; plain
 // composition would use the cheaper path.
 #pragma once
 

@@ -1,9 +1,9 @@
 // A back-off language model as an automaton, with lookups for batches of words.
 //
 // A state is a context: the longest suffix of the history that affects scores. A word is looked up among the arcs of
-// the state, and otherwise among those of its back-off states, whose weights are added. All arcs are in one
-// open-addressing table with the keys (state, word), except the arcs of the root, the empty context. They are in a
-// plain array, since the root has an arc for nearly every word.
+// the state, and otherwise among the arcs of its back-off states, whose weights are added. One open-addressing table
+// with the keys (state, word) contains all arcs except the arcs of the root, the empty context. These are in a plain
+// array, because the root has an arc for nearly every word.
 #pragma once
 
 #include <algorithm>
@@ -135,7 +135,7 @@ struct NgramModel {
   // back-off chain has gets the score -inf and leads to the end of the chain. Returns the first index of an invalid
   // state or word, else -1.
   int64_t look_up(const int64_t* state, const int32_t* word, int64_t count, float* logprob, int64_t* next) const {
-    // Memory latency dominates, so a block of lookups is prefetched at once.
+    // Memory latency dominates, so the memory for a block of lookups is prefetched.
     constexpr int64_t kBlock = 32;
     struct Lookup {
       int32_t state, word;

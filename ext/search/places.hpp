@@ -16,7 +16,8 @@ struct Place {   // a state, and the cost of the best path to this state with a 
   int32_t state;
 };
 
-// The best path to each state, collected arc by arc. Labels are arbitrary word ids of arcs, one of which is epsilon.
+// The best path to each state, collected arc by arc. `label` contains a word id for each arc; the id `epsilon` means
+// that the arc has no word.
 class Places {
  public:
   Places(const Arcs& arcs, const Scales& scales, const int32_t* label, int32_t epsilon)

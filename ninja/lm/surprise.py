@@ -51,7 +51,7 @@ def _surprise(ids: npt.NDArray[np.int64], logprob: npt.NDArray[np.float32], unk:
 
 
 def name_of_lm(lm: str) -> str:
-    """Return the name by which a confidence model refers to a language model: without the folder."""
+    """Return the name that confidence models store: the name of a shipped model, or a file name without the folder."""
     return lm if lm in SHIPPED and not os.path.exists(lm) else os.path.basename(os.path.normpath(lm))
 
 

@@ -169,7 +169,7 @@ class WordMap:
     def grown(self) -> WordMap:
         """Return a map that also contains the words added to the table since this map was created.
 
-        The result is the same as that of creating a new `WordMap` with the same arguments.
+        The result equals a new `WordMap` with the same arguments.
         """
         if not self._has_fixed_ids:
             return WordMap(self.words, self.lm, self._chosen_penalty, map_words=tuple(self.mapped), name=self.name)

@@ -106,9 +106,9 @@ def _stretches(
     """Return the pronunciations of error regions and of correct words in pairs of word sequences.
 
     Returns:
-        ``(error regions, correct words)``. Each error region has the pronunciations of the spoken words and those of
-        the recognised words; each correctly recognised word has its first pronunciation. Words and regions without a
-        usable pronunciation are left out.
+        ``(error regions, correct words)``. Each error region has the pronunciations of the spoken words and the
+        pronunciations of the recognised words; each correctly recognised word has its first pronunciation. Words and
+        regions without a usable pronunciation are left out.
     """
     stretches: list[Variants] = []
     plain: list[Phones] = []

@@ -30,7 +30,7 @@ class Initial:
 
     words: list[str]  # the vocabulary, by id
     state: dict[str, torch.Tensor]  # weights, float32, without the weights of the normaliser
-    normaliser: dict[str, torch.Tensor] | None  # weights of the normaliser, which are trained further at the end
+    normaliser: dict[str, torch.Tensor] | None  # weights of the normaliser, which is trained after the network
     unk_words: int  # number of distinct words that <unk> replaced in the training text; 0 if unknown
     sha256: str  # SHA-256 of the file in hexadecimal
 

@@ -135,7 +135,7 @@ def update(module: Module, optimizer: torch.optim.Optimizer, rate: float, option
 
 
 def clip_gradient(module: torch.nn.Module, largest: float, step: int, learning_rate: float) -> None:
-    """Clip the gradient of a network.
+    """Scale the gradient of a network if its norm exceeds a maximum.
 
     Args:
         module: The network.

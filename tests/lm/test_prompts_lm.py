@@ -143,7 +143,7 @@ def test_each_utterance_has_its_own_prompt_and_history():
 def test_invalid_prompts_are_refused():
     lm = load_model("gpt2")
     with pytest.raises(
-        ModelError, match=r"the prompt has \d+ pieces, but the language model accepts at most 64 at once"
+        ModelError, match=r"the prompt has \d+ pieces, but the language model accepts at most 64, including"
     ):
         lm.prompt("zebra " * 60)
     assert lm.prompt("the cat \n") == lm.prompt("the cat") == FIRST_PROMPT

@@ -77,7 +77,7 @@ class Server(ABC):
         """Compute the log-probability of the last token of each sequence after the preceding tokens.
 
         Args:
-            sequences: Distinct sequences of at least two tokens, each of which begins with `bos`.
+            sequences: Distinct token sequences that begin with `bos` and have at least two tokens.
 
         Returns:
             Natural-log probabilities of `sequences`, and possibly of their prefixes; −inf for probability zero.

@@ -95,7 +95,7 @@ class CausalLM(UnitLM):
                 if len(pieces) + 2 > self._pieces.longest:
                     raise ModelError(
                         f"the prompt has {len(pieces)} pieces, but the language model accepts at most "
-                        f"{self._pieces.longest} at once, including <s> and the next piece; shorten the prompt"
+                        f"{self._pieces.longest}, including <s> and the next piece; shorten the prompt"
                     )
                 self._prompt[text] = FIRST_PROMPT + len(self._prompt)
                 self._prompt_pieces.append(pieces)

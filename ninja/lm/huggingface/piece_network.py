@@ -303,7 +303,7 @@ class LogitsLM(PieceLM):
     """A network whose logits are used directly, because it is quantised or wrapped, or has a nonstandard output layer.
 
     The state pool stores the natural-log probabilities of all pieces for each history (the logits, if scores are not
-    normalised), so it takes more memory than that of a `PieceLM`.
+    normalised), so it takes more memory than the pool of a `PieceLM`.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 from ninja.lm.protocol import TextTransform
 from ninja.lm.word_map import BOS, EOS, UNK
 
-CARRIER = "a"  # a word that precedes another word to obtain the pieces of the latter inside a sentence
+CARRIER = "a"  # a word that precedes another word when its pieces inside a sentence are needed
 # Private-use characters: a tokenizer that has pieces for them (for example, bytes) can spell any word.
 PROBE = "\ue000\U000f0000"
 UPPER_SHARE = 0.9  # lattices count as upper-case if at least this fraction of their words is in upper case

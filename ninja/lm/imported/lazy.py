@@ -8,7 +8,7 @@ its row is first needed, and again if the row is no longer in the cache:
     logprob, advance    ──► evaluate: the network reads the word after the parent's state; the new state is stored, and
                             the row goes to a first-in first-out cache of `ROW_BYTES`
 
-Memory is used for the cache, and for the states of all histories in use and of their parents. Scores are exact.
+The model stores the cache, and the states of all histories in use and of their parents. Scores are exact.
 """
 
 from __future__ import annotations

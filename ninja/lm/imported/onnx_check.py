@@ -128,7 +128,7 @@ def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
         raise ModelError(f"{message}; save the model and its weights in one directory", path)
     if not os.path.isfile(file):
         message = f"{weight} is stored in {location!r}, which is missing from the model's directory"
-        raise ModelError(f"{message}; copy this file, too", path)
+        raise ModelError(f"{message}; copy this file to the directory", path)
     offset, length = map(int, numbers)
     if length != needed or offset + length > os.path.getsize(file):
         span = f"bytes {offset} to {offset + length} of {location!r}, which has {os.path.getsize(file)} bytes"

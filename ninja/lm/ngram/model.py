@@ -94,7 +94,7 @@ class NgramLM(LanguageModel):
     def step(
         self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the results of `logprob` and `advance` from a single lookup, which takes as long as either of them."""
+        """Return the results of `logprob` and `advance` from a single lookup, which takes as long as either method."""
         return self.model.step(*_batch(slots, words))
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:

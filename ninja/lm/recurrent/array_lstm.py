@@ -138,7 +138,7 @@ class PoolLM(LanguageModel, ABC):
 
     @abstractmethod
     def _put_start(self, slots: Slots) -> None:
-        """Fill rows with the state after ``<s>``."""
+        """Write the state after ``<s>`` to the pool rows of slots."""
 
     @abstractmethod
     def _extend(self, old: Slots, new: Slots, words: np.ndarray) -> None:
@@ -287,7 +287,7 @@ class ArrayPoolLM(PoolLM):
         super()._empty()
 
     def _begin(self) -> None:
-        """Compute the state after ``<s>``."""
+        """Compute the state after ``<s>`` and keep it for `start`."""
         before, after = self._slots.take(2)
         self._states[before] = 0.0
         self._advance(np.array([before]), np.array([after]), np.array([self.bos]))
@@ -364,7 +364,7 @@ class ArrayLstm(ArrayPoolLM):
     A row of the pool contains the output and the cell of each layer, as in `ninja.lm.recurrent.lstm.LstmLM`. The gates
     of a layer are the sum of two products: one with the layer's input, and one with its output for the previous word.
     The second product is computed once for all continuations of a history. The input of the first layer is a word's
-    embedding, so its product is computed once for each word.
+    embedding, so the first product of this layer is computed once for each word.
     """
 
     def __init__(self, network: StoredNetwork, options: LoadOptions = DEFAULTS) -> None:
@@ -421,7 +421,7 @@ class ArrayLstm(ArrayPoolLM):
 
 
 class _Layer:
-    """The matrix products of a layer, with gates in the order of `GATE_ORDER`."""
+    """The matrix products of an LSTM layer, with gates in the order of `GATE_ORDER`."""
 
     def __init__(self, network: StoredNetwork, number: int) -> None:
         def gates(kind: str) -> Floats:

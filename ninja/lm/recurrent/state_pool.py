@@ -85,7 +85,7 @@ class StatePoolLM(PoolLM):
         self._states.index_copy_(0, self._tensor(new), self._step(parent, words))
 
     def _begin(self) -> None:
-        """Compute the state after ``<s>``."""
+        """Compute the state after ``<s>`` and keep it for `start`."""
         self._start_row = self._step(torch.zeros(1, self._row_width, device=self._device), np.array([self.bos]))
 
     @torch.inference_mode()

@@ -28,7 +28,7 @@ ASK, ANSWER = 1, 2  # message tags of requests and replies
 
 
 class SharedWeights:
-    """The weights of a learner, which are changed by the learner's steps and by its partners."""
+    """The weights of a learner, which both its own steps and its partners change."""
 
     def __init__(self, vector: torch.Tensor) -> None:
         self.vector = vector

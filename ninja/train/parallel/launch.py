@@ -80,7 +80,7 @@ def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
 
 @contextlib.contextmanager
 def single_group(device: str) -> Iterator[Workers]:
-    """Form a group that contains only this process."""
+    """Form a process group that contains only this process, for a ``with`` block."""
     try:
         with _group(Workers(store=dist.HashStore()), device) as workers:
             yield workers
