@@ -254,7 +254,7 @@ def test_learned_insertions_are_as_frequent_as_deletions_of_the_prior() -> None:
 
 def test_learning_without_pronunciations_or_with_invalid_options_is_refused() -> None:
     pronouncer = Pronouncer({})
-    with pytest.raises(OptionError, match="no word of the pairs has a pronunciation"):
+    with pytest.raises(OptionError, match="no word in the pairs has a pronunciation"):
         learn([(["a"], ["b"])], pronouncer, Confusion.uniform("AB"))
     with pytest.raises(OptionError, match="iterations is 0, but must be 1 or more"):
         learn([], pronouncer, Confusion.uniform("AB"), iterations=0)
