@@ -155,8 +155,9 @@ class TableParser {
       for (int64_t arc = 0; arc < lattice.num_arcs; ++arc) {
         const int32_t word = lattice.arcs[arc].word;
         if (word >= num_known || !known[word]) {
-          return note(fault, Fault::kSymbol,
-                      "word id " + std::to_string(word) + " is not in the symbol table; is it the right table?");
+          return note(
+              fault, Fault::kSymbol,
+              "word id " + std::to_string(word) + " is not in the symbol table; check that it is the right table");
         }
       }
     }

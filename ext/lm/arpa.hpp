@@ -146,8 +146,8 @@ class ArpaReader {
     }
     const int64_t next = static_cast<int64_t>(count_.size()) + 1;
     if (order != next || order > kMaxOrder) {
-      return fail("found the count of order " + std::to_string(order) + ", but expected that of order " +
-                  std::to_string(next) + (order > kMaxOrder ? "; the highest order is 64" : ""));
+      return fail("expected the number of " + std::to_string(next) + "-grams, found the number of " +
+                  std::to_string(order) + "-grams" + (order > kMaxOrder ? "; the highest order is 64" : ""));
     }
     count_.push_back(size);
   }

@@ -17,7 +17,7 @@ from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
 from ninja.files.stream import BOM, STDIN, Place, Stream, is_remote, open_stream, without_mark
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import frozen
-from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable, not_in_table
 
 LARGEST = 1 << 34  # maximum number of bytes of a file that is read as a whole
 LARGEST_PACKED = 1 << 28  # maximum number of bytes of a decompressed gzip file, ...
@@ -351,7 +351,7 @@ class Naming(NamedTuple):
         if (ids < 0).any():
             missing = int(np.flatnonzero(ids < 0)[0]) - 1
             raise SymbolError(
-                f"word {names[missing]!r} is not in the symbol table; is it the right table?",
+                not_in_table(names[missing]),
                 self.path,
                 key=self.key,
                 line=entries[missing][1],

@@ -22,7 +22,7 @@ from ninja.formats.format import ALL_FIELDS, Format, Read, Write, WriteSettings
 from ninja.formats.native_schema import CHECKSUM, COLUMNS, OutputBuffer, arrow, arrow_errors
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import SHIFTS
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable, not_in_table
 
 Check = Literal["use", "all", "none"]
 TOGETHER = 64  # number of lattices that a kernel call creates
@@ -264,7 +264,7 @@ class NativeEncoder:
             self._begin()
         largest = int(lattice.word.max(initial=0))
         if largest >= self._num_words:
-            raise TableError(f"word id {largest} is not in the symbol table; is it the right table?", key=lattice.key)
+            raise TableError(not_in_table(largest), key=lattice.key)
         self._pending.append(lattice)
         self._size += sum(getattr(lattice, name).nbytes for name in COLUMNS if name != "time")
         if self._size >= BATCH and not grows:

@@ -26,7 +26,7 @@ from ninja.io.sources import KALDI_HEAD, KALDI_READ, Source, SourceFile, Sources
 from ninja.lattice import Array, Lattice
 from ninja.lattice.batch import Batch, read_ahead
 from ninja.lattice.lattice import frozen
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable, not_in_table
 
 BATCH = 64  # maximum number of lattices per batch
 
@@ -119,7 +119,7 @@ class Words:
         word = frozen(id_of[np.minimum(lattice.word, len(id_of) - 1)])
         if (word < 0).any():
             missing = lattice.words.word(int(lattice.word[np.flatnonzero(word < 0)[0]]))
-            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right table?", key=lattice.key)
+            raise SymbolError(not_in_table(missing), key=lattice.key)
         return lattice.replace(word=word, words=self.table)
 
     def _refuse_mixture(self) -> None:

@@ -24,6 +24,12 @@ _ENTRY = re.compile(r"^[ \t]*\S+[ \t]+[0-9]{1,9}[ \t\r]*$", re.MULTILINE)
 _interning = threading.Lock()  # needed because threads that read ahead can add words
 
 
+def not_in_table(entry: str | int) -> str:
+    """Return the message for a word or a word id that is not in a symbol table."""
+    name = f"word id {entry}" if isinstance(entry, int) else f"word {entry!r}"
+    return f"{name} is not in the symbol table; check that it is the right table"
+
+
 class SymbolTable:
     """A two-way map between words and their non-negative integer ids.
 
@@ -197,8 +203,7 @@ class SymbolTable:
         try:
             return self._word[number]
         except KeyError:
-            message = f"word id {number} is not in the symbol table; is it the right table?"
-            raise SymbolError(message, self.path) from None
+            raise SymbolError(not_in_table(number), self.path) from None
 
     def words_of(self, numbers: Iterable[int]) -> list[str]:
         """Return the words with the given ids.

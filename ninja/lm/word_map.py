@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, ModelError, SymbolError, TableError, VocabularyError, counted
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable, not_in_table
 from ninja.lm.protocol import LanguageModel, OOVScore
 
 WordMapping = Literal["case", "unk"]
@@ -226,11 +226,7 @@ class WordMap:
         word = lattice.word
         if word.size and (int(word.max()) >= self._listed.size or not self._listed[word].all()):
             bad = next(int(w) for w in word if w >= self._listed.size or not self._listed[w])
-            path = self.words.path
-            raise TableError(
-                f"word id {bad} is not in the symbol table{f' {path}' if path else ''}; is it the right table?",
-                key=lattice.key,
-            )
+            raise TableError(not_in_table(bad), self.words.path, key=lattice.key)
         self.refuse_unknown(lattice)
         return self.lm_word[word], self.extra[word]
 

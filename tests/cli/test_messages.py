@@ -49,7 +49,7 @@ def test_a_wrong_symbol_table_stops_the_run_with_a_single_message(bed: Path, nin
     for verb in ("best", "prune"):
         code, out, err = ninja(verb, "lat.ark", "--words", "wrong.txt", "-o", "out")
         assert (code, out, len(messages_of(err))) == (1, "", 1)
-        assert "word id 3 is not in the symbol table; is it the right table?" in err
+        assert "word id 3 is not in the symbol table; check that it is the right table" in err
         assert not Path("out").exists()
 
 

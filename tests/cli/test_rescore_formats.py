@@ -407,7 +407,7 @@ def test_an_unknown_word_fails_only_its_lattice(rescore, bed, cwd, form):
     code, errors = rescore(source, *options, "-o", "out.ark")
     assert code == 1
     (failure,) = [line for line in errors if line.startswith("ninja: failed: ")]
-    assert "word 'three' is not in the symbol table; is it the right table?" in failure
+    assert "word 'three' is not in the symbol table; check that it is the right table" in failure
     assert str(source) in failure
     assert errors[-1].startswith("ninja: 1 failed: ")
     assert [best_words(result) for result in read("out.ark", words="few.txt")] == [["two", "one", "café"]]

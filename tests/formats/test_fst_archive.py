@@ -129,7 +129,9 @@ def test_a_table_is_attached_and_missing_ids_raise_symbol_error(tmp_path: Path) 
     words = SymbolTable.from_words(["<eps>", "one", "two"])
     ((_, lattice),) = ninja.read(path, words=words)
     assert lattice.words is words
-    with pytest.raises(SymbolError, match="key 'utt': word id 2 is not in the symbol table; is it the right table"):
+    with pytest.raises(
+        SymbolError, match="key 'utt': word id 2 is not in the symbol table; check that it is the right table"
+    ):
         list(ninja.read(path, words=SymbolTable.from_words(["<eps>", "one"])))
 
 

@@ -176,7 +176,7 @@ def test_words_are_looked_up_and_epsilon_has_two_spellings():
     assert lattice.word.tolist() == [8, 0, 0, 7]
     (error,) = read(content.replace(b" a ", b" c "), words=table)
     assert isinstance(error, SymbolError)
-    assert str(error) == "m:3, key 'file': word 'c' is not in the symbol table; is it the right table?"
+    assert str(error) == "m:3, key 'file': word 'c' is not in the symbol table; check that it is the right table"
 
 
 def test_the_encoding_option_sets_the_encoding():

@@ -125,14 +125,14 @@ def test_a_word_missing_in_the_table_affects_only_its_lattice():
     (_, first), (_, bad), (_, second) = read_entries(content, TABLE)
     assert (first.word.tolist(), second.word.tolist(), first.words) == ([4, 0, 9], [2, 0, 4], TABLE)
     assert isinstance(bad, SymbolError)
-    assert str(bad) == "t:9, key 'bad': word 'dog' is not in the symbol table; is it the right table?"
+    assert str(bad) == "t:9, key 'bad': word 'dog' is not in the symbol table; check that it is the right table"
 
 
 def test_the_wrong_table_is_refused():
     ((_, error),) = read_entries(b"k\n0 1 x 1,2,\n1\n\n", TABLE)
-    assert str(error) == "t:2, key 'k': word 'x' is not in the symbol table; is it the right table?"
+    assert str(error) == "t:2, key 'k': word 'x' is not in the symbol table; check that it is the right table"
     ((_, error),) = read_entries(b"k\n0 1 77 1,2,\n1\n\n", TABLE)
-    assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is it the right table?"
+    assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; check that it is the right table"
 
 
 def test_a_table_is_attached_to_lattices_of_ids():

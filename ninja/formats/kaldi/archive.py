@@ -25,7 +25,7 @@ from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch, num_cores, read_ahead
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import SymbolTable, not_in_table
 
 KALDI = "kaldi"  # name of the format in requests to the server
 MAGIC = b"\xd6\xfd\xb2\x7e"
@@ -72,8 +72,7 @@ class Vocabulary(NamedTuple):
             return lattice
         for word in np.unique(lattice.word):
             if word >= len(self.known) or not self.known[word]:
-                message = f"word id {word} is not in the symbol table; is it the right table?"
-                raise TableError(message, key=lattice.key)
+                raise TableError(not_in_table(int(word)), key=lattice.key)
         return lattice.with_words(self.words)
 
 

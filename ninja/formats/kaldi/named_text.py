@@ -16,7 +16,7 @@ from ninja.formats.kaldi.archive import Vocabulary
 from ninja.formats.kaldi.text_archive import COSTS
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
-from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable, not_in_table
 
 _EPSILON = EPSILON_NAME.encode()
 _NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
@@ -186,8 +186,7 @@ class _Words:
         else:
             number = self._words.id(word)
         if number is None:
-            message = f"word {word!r} is not in the symbol table; is it the right table?"
-            raise SymbolError(message, self.path, line=line)
+            raise SymbolError(not_in_table(word), self.path, line=line)
         self.id[name] = b"%d" % number
         return self.id[name]
 

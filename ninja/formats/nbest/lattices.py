@@ -12,7 +12,7 @@ from ninja.formats.content import Content, Entry
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import ListLattice, check_words
 from ninja.lattice.nbest import Hypothesis, NBest, check, with_silence
-from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable, not_in_table
 
 LARGEST_FRAME = 2**31 - 1
 
@@ -170,8 +170,7 @@ def _ids(hypothesis: Hypothesis, words: SymbolTable | None, key: str, path: str 
             if word == EPSILON_NAME:
                 number = EPSILON
             else:
-                message = f"word {word!r} is not in the symbol table; is it the right table?"
-                raise SymbolError(message, path, key=key, line=hypothesis.line)
+                raise SymbolError(not_in_table(word), path, key=key, line=hypothesis.line)
         if number == EPSILON:
             message = f"a hypothesis has the word {word!r}, which is epsilon"
             raise SymbolError(message, path, key=key, line=hypothesis.line)
