@@ -82,7 +82,7 @@ FIELDS: dict[Field, str] = {
     "acoustic": "acoustic costs",
     "apart": "separate graph and acoustic costs",
     "unscaled": "unscaled acoustic costs",
-    "word costs": "costs of single words",
+    "word costs": "word costs",
     "alignments": "alignments",
     "times": "times",
     "frame shift": "frame shift",  # other than 0.01 s, the default of readers

@@ -188,7 +188,7 @@ def test_cues_of_a_file_cannot_be_joined_with_other_lists(tmp_path):
 def test_losses_are_reported(tmp_path):
     with package.write(tmp_path / "y.srt") as output:
         output.write(spoken("b", "two"))
-    assert set(output.lost) == {"key", "times of single words"}
+    assert set(output.lost) == {"key", "word times"}
     with pytest.raises(OptionError, match="frame_shift"):
         package.write(tmp_path / "y.srt", to="srt:frame_shift=0")
 

@@ -267,7 +267,7 @@ def test_fields_of_lists_not_reported_as_lost_are_unchanged(to, nbest):
     if form != "nbest-kaldi" and any(
         any(hypothesis.graph[:-1]) or any(hypothesis.acoustic[:-1]) for hypothesis, _ in pairs
     ):
-        expected.add("costs of single words")
+        expected.add("word costs")
     score_pairs = [(hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis, _ in pairs]
     single_score = form in ("nemo", "espnet") or "NBest" in to
     if single_score and any(graph for graph, _ in score_pairs):  # they are read as acoustic costs
@@ -400,15 +400,15 @@ def contents(path):
         ("k2", LABELLED, None),
         ("k2:extras=false", LABELLED, "alignments, raw kind, key"),
         ("native", LABELLED, None),
-        ("json", LIST, "alignments, costs of single words"),
-        ("json:n=1", LABELLED, "alignments, costs of single words"),
-        ("srilm:n=0", LIST, "alignments, times, costs of single words"),
+        ("json", LIST, "alignments, word costs"),
+        ("json:n=1", LABELLED, "alignments, word costs"),
+        ("srilm:n=0", LIST, "alignments, times, word costs"),
         (
             "nemo",
             LIST,
-            "alignments, times, costs of single words, separate graph and acoustic costs, key",
+            "alignments, times, word costs, separate graph and acoustic costs, key",
         ),
-        ("espnet", LIST, "alignments, times, costs of single words, separate graph and acoustic costs"),
+        ("espnet", LIST, "alignments, times, word costs, separate graph and acoustic costs"),
         ("nbest-kaldi", LIST, None),
         ("nbest-kaldi", NBest("k", (replace(LIST.hypotheses[0], labels=None),), 0.01), "times"),
     ],

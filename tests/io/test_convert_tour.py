@@ -32,12 +32,12 @@ SEPARATE_COSTS = "separate graph and acoustic costs"
 LOSSES = """
 | from, to | Kaldi | SLF | OpenFst | k2 | n-best | native |
 |---|---|---|---|---|---|---|
-| Kaldi | | alignments | alignments, separate graph and acoustic costs | | alignments, costs of single words | |
-| SLF | times | | times, separate graph and acoustic costs | | costs of single words | |
-| OpenFst | | | | | costs of single words | |
-| k2 | | alignments | alignments, separate graph and acoustic costs | | alignments, costs of single words | |
+| Kaldi | | alignments | alignments, separate graph and acoustic costs | | alignments, word costs | |
+| SLF | times | | times, separate graph and acoustic costs | | word costs | |
+| OpenFst | | | | | word costs | |
+| k2 | | alignments | alignments, separate graph and acoustic costs | | alignments, word costs | |
 | n-best | times | | times, separate graph and acoustic costs | | | |
-| native | | alignments | alignments, separate graph and acoustic costs | | alignments, costs of single words | |
+| native | | alignments | alignments, separate graph and acoustic costs | | alignments, word costs | |
 """
 LOSSES_ELSEWHERE = """
 | `--to` | what a Kaldi lattice loses |
@@ -51,14 +51,14 @@ LOSSES_ELSEWHERE = """
 | `fst-text` | alignments, separate graph and acoustic costs |
 | `fst-ark` | alignments, separate graph and acoustic costs |
 | `k2:extras=no` | alignments, key |
-| `json:n=0` | alignments, costs of single words |
-| `srilm:n=0` | alignments, costs of single words, times |
-| `srilm:n=0,variant=NBestList1.0` | alignments, costs of single words, times, \
+| `json:n=0` | alignments, word costs |
+| `srilm:n=0` | alignments, word costs, times |
+| `srilm:n=0,variant=NBestList1.0` | alignments, word costs, times, \
 separate graph and acoustic costs |
 | `srilm:n=0,variant=NBestList2.0` | alignments, separate graph and acoustic costs |
-| `nemo:n=2` | alignments, costs of single words, key, times, \
+| `nemo:n=2` | alignments, word costs, key, times, \
 separate graph and acoustic costs |
-| `espnet:n=0` | alignments, costs of single words, times, separate graph and acoustic costs |
+| `espnet:n=0` | alignments, word costs, times, separate graph and acoustic costs |
 | `nbest-kaldi:n=0` | |
 """
 

@@ -7,7 +7,7 @@ from ninja.formats.format import FIELDS, Encoder
 from ninja.formats.hypotheses.document import DocumentEncoder
 from ninja.lattice.nbest import NBest
 
-TIMES_OF_WORDS = "times of single words"  # listed in messages about lost fields
+TIMES_OF_WORDS = "word times"  # listed in messages about lost fields
 
 
 class MixedEncoder:
