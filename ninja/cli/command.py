@@ -101,8 +101,7 @@ class OutputFile(click.ParamType):
         """Check that a name specifies a single file in an existing folder.
 
         Raises:
-            OptionError: The name contains JOB, or is a folder although no folder is allowed; or the folder of the file
-                does not exist.
+            OptionError: The name contains JOB, is a folder where only files are allowed, or is in a missing folder.
         """
         if names_job(name):
             raise OptionError(f"{name}: JOB is allowed only in the names of lattice outputs; remove it")

@@ -11,7 +11,7 @@ from ninja.cli.options import reads, section
 
 unboosted_option = reads(
     "--unboosted",
-    "The lattices of SOURCE before words were boosted, from which confidences without boosts are computed.",
+    "The same lattices before words were boosted, from which confidences without boosts are computed.",
     kind=Lattices(),
 )
 

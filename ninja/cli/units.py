@@ -30,8 +30,8 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--blank",
             metavar="UNIT",
-            help="Name of the blank, or its column, counted from 0; -1 is the last unit. If the blank is "
-            f"an extra last column without a unit name, specify the number of units.  [default: {' or '.join(BLANKS)}]",
+            help="Name of the blank, or its column, counted from 0; -1 is the last unit. If the blank is an extra last "
+            f"column without a unit name, set --blank to the number of units.  [default: {' or '.join(BLANKS)}]",
         ),
         click.option("--space", metavar="UNIT", help="Unit that separates words.  [default: a space, | or <space>]"),
         click.option(

@@ -124,11 +124,11 @@ def mbr_decode(
     Raises:
         LatticeError: No path leads from the start to a final state, state times are inconsistent, or the scaled costs
             of all paths exceed the range of float32.
-        OptionError: A word id in `hypothesis` is out of range, or a batch has another number of lattices.
+        OptionError: A word id in `hypothesis` is out of range, or the numbers of hypotheses and lattices differ.
         SymbolError: With `forms`, a word id is not in the symbol table.
 
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
-    edit distance"; Kaldi, lat/sausages.cc, whose output has the same digits.
+    edit distance"; Kaldi, lat/sausages.cc, whose printed output is identical.
     """
     options = scales, decode_mbr, print_silence
     if isinstance(lattices, Batch):

@@ -13,7 +13,7 @@ WITH_TRACKER = ("context_scale", "length_reward")  # options that apply only to 
 @documented
 @dataclass(frozen=True, slots=True)
 class CtcOptions:
-    """Beams for the search, and score weights for a tracker; see `Hypothesis` for the total score."""
+    """Beams of the search, and weights of the boosts that a `Tracker` adds; see `Hypothesis` for the total score."""
 
     beam: int = described(100, "Maximum number of prefixes per frame; 0 means no limit.")
     score_beam: float = described(20.0, "Drop prefixes whose score is more than this many nats below the best score.")

@@ -126,9 +126,9 @@ def _compact(lattice: Lattice) -> Lattice:
 
 
 def remove_alignments(lattice: Lattice) -> Lattice:
-    """Remove the alignments (transition ids) from arcs and final states, and thus the times derived from them.
+    """Remove the alignments (transition ids) from arcs and final states.
 
-    Words, costs and ``time`` are kept.
+    Words, costs and the attribute ``time`` are unchanged. Times can no longer be derived from the alignments.
 
     Source: Kaldi, fstext/lattice-utils-inl.h, RemoveAlignmentsFromCompactLattice.
     """

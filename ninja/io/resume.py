@@ -165,8 +165,8 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
     Args:
         target: Parsed name of the output.
         file: The open temporary file.
-        run: Version, command, options and sources of the new run, which must equal the facts about the earlier attempt;
-            None omits this check.
+        run: Version, command, options and sources of the new run, which must match those recorded for the earlier
+            attempt; None omits this check.
         scales: Scales chosen for the lattices.
 
     Raises:

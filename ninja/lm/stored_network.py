@@ -274,7 +274,7 @@ def _unflattened(content: Safetensors) -> dict[str, Any]:
         try:
             result[key] = json.loads(text) if key in VALUES else text
         except ValueError as error:
-            raise FormatError(f"the metadata {key[:60]!r} is not JSON: {str(error)[:100]}") from error
+            raise FormatError(f"the value of the metadata key {key[:60]!r} is not JSON: {str(error)[:100]}") from error
     for key in VALUES & result.keys():
         names = [name for name in result[STATE] if name.startswith(f"{key}.")]
         if names and isinstance(value := result[key], dict):

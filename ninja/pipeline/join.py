@@ -86,7 +86,7 @@ def join_shards(name: str) -> JoinedRun:
 
 
 def remove_shards(run: JoinedRun) -> None:
-    """Remove the shard folder with all files, records and the plan."""
+    """Remove the shard folder and all files in it, including the records and the plan."""
     folder = run.plan.folder
     if is_remote(folder):
         ShardFolder(folder).remove_all()

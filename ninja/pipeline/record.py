@@ -98,7 +98,8 @@ def settle_plan(plan: Plan) -> None:
     A different plan is replaced if none of its shards is complete.
 
     Raises:
-        OptionError: The folder contains a different plan; the message describes the difference.
+        OptionError: The folder contains a different plan of which a shard is complete; the message describes the
+            difference.
         OutputError: The plan cannot be written.
     """
     parts = ShardFolder(plan.folder)

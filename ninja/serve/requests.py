@@ -235,7 +235,8 @@ def _entities(value: Any) -> dict[str, list[Any]]:
     if isinstance(value, list):
         value = {NO_CLASS: value}
     if not isinstance(value, dict):
-        raise Problem(400, f"entities is {shown(value)}, but must be a list of phrases, or an object of lists by class")
+        allowed = "a list of phrases, or an object that maps classes to lists of phrases"
+        raise Problem(400, f"entities is {shown(value)}, but must be {allowed}")
     for name, phrases in value.items():
         if name != NO_CLASS and not is_class(name):
             raise Problem(

@@ -86,7 +86,10 @@ class TrainOptions:
     check_steps: int = described(1000, "Number of steps between evaluations on the held-out text.")
     patience: int = described(5, "Stop after this many consecutive evaluations without a lower perplexity.")
     seed: int = described(1, "Random seed.")
-    resume: bool = described(False, "Resume an interrupted training run from FILE.state.")
+    resume: bool = described(
+        False,
+        "Resume an interrupted training run from its state file, whose name is the name of the output plus .state.",
+    )
     precision: Precision = described(
         "auto", "Precision of matrix products; auto is bfloat16 if the processor or GPU supports it, else float32."
     )

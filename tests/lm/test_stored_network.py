@@ -128,7 +128,7 @@ def rewrite_metadata(path, **entries):
             "checkpoint version 3; upgrade Ninja, because this release reads only versions 1 and 2",
         ),
         ({"kind": "rnn"}, "type 'rnn'; upgrade Ninja, because this release supports only 'lstm'"),
-        ({"config": "{"}, "the metadata 'config' is not JSON"),
+        ({"config": "{"}, "the value of the metadata key 'config' is not JSON"),
         ({"config": "[" * 100_000}, "lists are nested too deeply"),
         ({"card": None}, "'card' is missing"),
         ({"words": "a"}, "the vocabulary has 1 words, but the configuration specifies 6"),

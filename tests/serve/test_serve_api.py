@@ -314,7 +314,10 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
         ({"lattice_base64": "?"}, "lattice_base64 is not base64: "),
         ({"nbest": [], "n": 0}, "n is 0, but must be an integer from 1 to 1000"),
         ({"nbest": [], "deadline_ms": -1}, "deadline_ms is -1, but must be a finite number above 0"),
-        ({"nbest": [], "entities": 3}, "entities is 3, but must be a list of phrases, or an object of lists by class"),
+        (
+            {"nbest": [], "entities": 3},
+            "entities is 3, but must be a list of phrases, or an object that maps classes to lists of phrases",
+        ),
         ({"nbest": [], "url": "x"}, "unknown field 'url'; known: lattice"),
         ({"nbest": [], "key": ""}, "key is '', but must be a string of 1 to 1024 characters"),
     ],

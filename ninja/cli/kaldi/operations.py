@@ -106,7 +106,7 @@ def topsort() -> Operation:
 
 
 @operation()
-@options.acoustic_scale
+@click.option("--acoustic-scale", default=1.0, help="Factor by which the acoustic costs in the output are multiplied.")
 @options.inv_acoustic_scale
 @options.lm_scale
 @click.option("--acoustic2lm-scale", default=0.0, help="Add FLOAT × the input acoustic costs to the graph costs.")

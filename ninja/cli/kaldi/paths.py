@@ -76,9 +76,9 @@ def to_nbest(
 ) -> None:
     """Write the n best paths of each lattice as lattices.
 
-    The keys of the paths end in -1, -2, …, and costs are unchanged. Unless --random is set, the paths of a lattice have
-    distinct word sequences or, with a normalizer, distinct sequences of lexical words. As in Kaldi, scales have no
-    effect on random paths.
+    The keys of the paths end in -1, -2, …, and costs are unchanged. Unless --random is set, the word
+    sequences of the paths are distinct or, with a normalizer, distinct after normalisation. As in Kaldi, scales have
+    no effect on random paths.
 
     \b
     Example:

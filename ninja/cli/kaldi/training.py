@@ -44,9 +44,10 @@ def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
 @posteriors_output
 @reads_lattices
 def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | None) -> None:
-    """Write the posterior of each transition id at each frame of lattices.
+    """Write the posterior of each transition id at each frame of each lattice.
 
-    Each line contains a key and, for each frame, a bracketed list of transition ids and their posteriors.
+    Each line of a text table contains a key and, for each frame, a bracketed list of transition ids and their
+    posteriors.
 
     \b
     Example:
@@ -127,8 +128,8 @@ def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
 def to_smbr_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write sMBR posteriors of transition ids at each frame.
 
-    These posteriors are used for training with the state-level minimum Bayes risk criterion. Unlike in
-    `ninja to-mpe-post`, pdf ids are compared instead of phones.
+    These posteriors are used for training with the state-level minimum Bayes risk criterion. Whereas
+    `ninja to-mpe-post` compares phones, this command compares pdf ids.
 
     \b
     Example:

@@ -271,7 +271,7 @@ def _regions(pairs: Sequence[tuple[str | None, str | None]]) -> Iterator[Region]
 def _names(region: Region, corrected: Transcript, place: Sequence[int], corrector: Corrector) -> Iterator[Region]:
     """Yield the names in a region: rare words, and the capitalised words around them.
 
-    A capitalised word counts as rare at a lower cost (`CAPITALISED`) than other words (`RARE`).
+    The cost above which a word is rare is lower for capitalised words (`CAPITALISED`) than for other words (`RARE`).
     """
     capitalised = {at for at in range(len(corrected.lexical)) if _is_capitalised(at, corrected)}
     names = {

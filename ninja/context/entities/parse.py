@@ -295,7 +295,7 @@ def _number(section: Section, weight: str | float, location: Location, key: str)
 
 
 def _from_phrases(text: str, path: str) -> list[Section]:
-    """Return the section of a phrase list for all utterances, with one phrase per line and no classes."""
+    """Parse a list with one phrase per line, without classes, into a section that applies to all utterances."""
     section = Section("all", EVERYONE, Location(path))
     section.entries = [_entry(section, "", fields, location) for location, fields in _rows(text, path, 1, "phrase")]
     return [section]

@@ -321,7 +321,7 @@ class ArchiveOutput:
             self.packed = GzipWriter(self._opened, follows=position > 0)
 
     def append(self, lattice: Lattice, key: str, *, compact: bool) -> None:
-        """Append a lattice in compact or raw format; its bytes stay in a buffer until the next call of any method."""
+        """Append a lattice in compact or raw format; its bytes are buffered until the next call of any method."""
         if self._entries.pending >= FLUSH:
             self.flush()
         begin = self._entries.append(lattice, key.encode("utf-8", "surrogateescape"), compact)

@@ -70,7 +70,7 @@ class CaptionEncoder:
         Raises:
             LatticeError: The utterance has no times, begins before the previous utterance, or belongs to another
                 recording.
-            SymbolError: A word would end the text of the cue.
+            SymbolError: A word contains characters that the format reads as the end of the cue.
         """
         content = self._captions(nbest)
         return self.end() + content

@@ -265,7 +265,7 @@ def rewrite_cues(content: bytes, corrections: Corrections, document: Document, s
 def check_word(word: str, syntax: Syntax, key: str) -> None:
     """Raise SymbolError for a word that would end the text of a cue."""
     if syntax.is_ended_by_arrow and ARROW.decode() in word:
-        raise SymbolError(f"{word!r} cannot be written: it would end the text of the cue", key=key)
+        raise SymbolError(f"{word!r} cannot be written, because it would be read as the end of the cue", key=key)
 
 
 def read_document(content: Content, options: CueOptions, syntax: Syntax) -> Iterator[NBest | FormatError]:

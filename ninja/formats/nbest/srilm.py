@@ -288,7 +288,7 @@ def _read(content: Content, options: SrilmOptions) -> list[NBest]:
 
 
 def begins_srilm(head: bytes) -> bool:
-    """Return whether a file begins with a header, or with a line of two scores, a number of words, and words."""
+    """Return whether a file begins with an SRILM header, or a line with two scores, a word count and words."""
     rows = _rows(head[: 1 << 12])
     return bool(rows) and (rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows[:1]))
 

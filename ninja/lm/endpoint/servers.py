@@ -225,7 +225,7 @@ def _tokens(answer: Any) -> list[int]:
     if not all(type(token) is int and 0 <= token < 2**31 for token in tokens):
         raise ValueError("the field 'tokens' contains values that are not token ids")
     if answer.get("count", len(tokens)) != len(tokens):
-        raise ValueError(f"the response contains {len(tokens)} tokens, but its count is {answer['count']}")
+        raise ValueError(f"the response contains {len(tokens)} tokens, but its field 'count' is {answer['count']}")
     return list(tokens)
 
 
