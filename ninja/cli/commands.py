@@ -143,7 +143,7 @@ SECTIONS = {
         "info": Entry("info", "Show the size of lattices and how well a vocabulary covers them."),
         "posteriors": Entry("posteriors", "Print the posterior probability of each arc."),
         "arc-post": Entry("posteriors", "Print the posterior probability of each arc, like Kaldi's lattice-arc-post."),
-        "to-post": Entry("kaldi.training", "Write the posterior of each transition id at each frame of lattices."),
+        "to-post": Entry("kaldi.training", "Write the posterior of each transition id at each frame of each lattice."),
         "to-mpe-post": Entry("kaldi.training", "Write MPFE posteriors of transition ids at each frame."),
         "to-smbr-post": Entry("kaldi.training", "Write sMBR posteriors of transition ids at each frame."),
         "depth": Entry("posteriors", "Print the depth of each lattice (the mean number of arcs that cross a frame)."),
