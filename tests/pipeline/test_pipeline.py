@@ -351,7 +351,7 @@ def test_a_script_does_not_resume_an_output_with_other_settings(tmp_path, monkey
     with pytest.raises(KeyboardInterrupt):
         run(beam=6.0)
     read = None
-    with pytest.raises(OptionError, match="another --beam"):
+    with pytest.raises(OptionError, match="used a different --beam"):
         run(beam=8.0)
     with pytest.raises(OptionError, match="resume requires the settings"):
         run()
