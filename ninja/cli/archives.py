@@ -69,7 +69,7 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
 @reads("--utt2spk", "Speaker of each key; all lattices of a speaker are written to the same part.")
 @lattice_output(
-    "Output for the parts, whose name contains JOB (the part number) or, without --nj, SPK (the speaker)",
+    "Output, whose name contains JOB (for the part number) or, without --nj, SPK (for the speaker)",
     resume=False,
     per_input=False,
     required=True,

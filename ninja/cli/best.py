@@ -87,7 +87,10 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @section(
     "Input and output",
     writes("--json", "Write the words with times and confidences as JSON, one line per lattice.", "json_file"),
-    reads("--tags", "Entity file; mark its phrases with their classes, as in 'call [@name tom chen]'."),
+    reads(
+        "--tags",
+        "Phrases, as for `ninja context --entities`; mark them with their classes, as in 'call [@name tom chen]'.",
+    ),
 )
 def best(
     inputs: Inputs,

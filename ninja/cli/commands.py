@@ -62,7 +62,7 @@ SECTIONS = {
             "kaldi.mbr_decode", "Print the cost difference between the two best word sequences of each lattice."
         ),
         "nbest-to-linear": Entry("kaldi.paths", "Write the words, alignment and costs of single-path lattices."),
-        "oracle": Entry("oracle", "Find the path with the fewest errors in each lattice."),
+        "oracle": Entry("oracle", "Print the path with the fewest errors in each lattice."),
         "nbest-to-prons": Entry("kaldi.ctm", "Print the phones of each word in single-path lattices."),
     },
     "Operations on lattices": {
@@ -87,7 +87,7 @@ SECTIONS = {
         "add-penalty": Entry(
             "kaldi.operations", "Add a word insertion penalty to the graph costs of lattices.", scales_costs=True
         ),
-        "boost-ali": Entry("kaldi.training", "Lower the graph costs of arcs by --b for each phone frame error."),
+        "boost-ali": Entry("kaldi.training", "Lower the graph costs of arcs by --b for each frame with a wrong phone."),
         "add-trans-probs": Entry("kaldi.operations", "Add transition costs to the graph costs of lattices."),
         "expand-ngram": Entry(
             "kaldi.operations", "Split states of lattices so that each state has a unique history of n - 1 words."

@@ -13,6 +13,7 @@ unboosted_option = reads(
     "--unboosted",
     "The same lattices before words were boosted, from which confidences without boosts are computed.",
     kind=Lattices(),
+    metavar="LATTICES",
 )
 
 

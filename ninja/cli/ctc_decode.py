@@ -143,9 +143,11 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     ),
     from_fields(CtcOptions, skip=WITH_TRACKER),
     click.option(
-        "--nbest", type=click.IntRange(1), help="Keep the N most probable word sequences per lattice.  [default: all]"
+        "--nbest",
+        type=click.IntRange(1),
+        help="Number of word sequences per lattice, the most probable ones.  [default: all]",
     ),
-    frame_shift_option("Seconds per row of the matrices."),
+    frame_shift_option("Seconds per row of the matrices.  [default: unknown]"),
 )
 @lattice_output(resume=False)
 @section(
@@ -171,10 +173,10 @@ def ctc_decode(
 ) -> None:
     """Decode the output matrices of a CTC model into lattices by prefix beam search.
 
-    MATRICES are NumPy files (.npy, .npz), torch files, Kaldi archives, Kaldi script files, folders of such files, or -.
-    A matrix has one row per frame and one column per unit; the unit names are specified with --tokens, --letters or
-    --sentencepiece. The paths of a lattice are the word sequences in the beam. The acoustic cost of a path is the
-    negative natural logarithm of its probability.
+    MATRICES are NumPy files (.npy, .npz), torch files, Kaldi archives, Kaldi script files, folders of such files, or -
+    for stdin. A matrix has one row per frame and one column per unit; the unit names are specified with --tokens,
+    --letters or --sentencepiece. The paths of a lattice are the word sequences in the beam. The acoustic cost of a path
+    is the negative natural logarithm of its probability.
 
     With --words, word ids come from an existing symbol table. Otherwise, words are numbered in the order of the
     lexicon, so archives decoded with the same lexicon have the same word ids. Without a lexicon, words are numbered in

@@ -55,6 +55,7 @@ SHOWN = 5  # maximum number of phrases in the summary
         "--dev",
         "Hypotheses of a development set; nothing is written if the learned phrases increase the errors in this set.",
         kind=Lattices(),
+        metavar="HYPOTHESES",
     ),
     reads("--ref", "Reference transcripts of --dev, with a key and words on each line."),
 )

@@ -161,7 +161,7 @@ def score(
     Each line of TEXT contains a key and the words of a sentence; if TEXT is -, it is read from stdin. Each output line
     contains the key, the log-probability of each word, and the log-probability of the end of the sentence. Unknown
     words are scored as <unk>. If the model has no <unk>, they are skipped as in SRILM and their score is 0, unless
-    --oov-score is specified. The log-probability of a written word is the sum over its lexical words.
+    --oov-score is specified. The log-probability of a word is the sum over the words of its lexical form.
 
     Counts and perplexities are printed on stderr in the format of SRILM's ngram -ppl: OOVs is the number of unknown
     words, zeroprobs the number of words with probability zero, logprob the base-10 log-probability of the text, ppl the

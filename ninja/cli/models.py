@@ -77,7 +77,7 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOption
     "text_transform": click.option(
         "--text-transform",
         type=click.Choice(get_args(TextTransform)),
-        help="Convert words to lower case before Hugging Face models score them. Use this for lattices in upper case.",
+        help="Convert words to lower case before Hugging Face models score them. Use this for text in upper case.",
     ),
 }
 
@@ -122,9 +122,9 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         "Models",
         reads(
             "--rnnlm",
-            "Language model: a file, a shipped model (english, english-ngram), or the URL of a completions endpoint "
-            "(vLLM: http://HOST:PORT/v1/completions; llama.cpp: http://HOST:PORT/completion); may be given several "
-            f"times to combine models. With '{NO_MODEL}', no new model is used.  [default: english]",
+            "Language model: a file, a shipped model (english, english-ngram), or the URL of a completions endpoint, "
+            "such as http://HOST:PORT/v1/completions (vLLM) or http://HOST:PORT/completion (llama.cpp); may be given "
+            f"several times to combine models. With '{NO_MODEL}', no new model is used.  [default: english]",
             kind=ModelType(),
             multiple=True,
         ),

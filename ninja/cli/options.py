@@ -107,7 +107,7 @@ def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Com
 
 
 # Kaldi's decode.sh multiplies acoustic costs of chain models by --post-decode-acwt, 10 in its recipes.
-USUAL_SCALE = "typically 0.1, or 1 for chain models decoded without --post-decode-acwt 10"
+USUAL_SCALE = "typically 0.1, or 1 for Kaldi chain models decoded without --post-decode-acwt 10"
 acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor applied to acoustic costs; {USUAL_SCALE}.")
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor applied to graph costs.")

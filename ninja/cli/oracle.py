@@ -90,8 +90,8 @@ def nearest(
 @reads("--ref", "References: each line contains a key and its words.", required=True)
 @click.option(
     "--oov",
-    metavar="ID",
-    help="Id or word that replaces reference words missing from --words.  [default: missing words never match]",
+    metavar="WORD|ID",
+    help="Word or id that replaces reference words missing from --words.  [default: missing words never match]",
 )
 @click.option(
     "--wildcard-symbols",
@@ -126,11 +126,11 @@ def oracle(
     normalizer: str,
     **wildcards_by: Any,
 ) -> None:
-    """Find the path with the fewest errors in each lattice.
+    """Print the path with the fewest errors in each lattice.
 
-    Each output line contains a key and the words of the path, or word ids if there is no symbol table; references must
+    Each line contains a key and the words of the path, or word ids if there is no symbol table; references must
     then contain word ids as well. The word error rate of the paths, a lower bound for rescoring, is printed on stderr.
-    With a normalizer, errors are counted on lexical words, and the paths are printed as written words.
+    With a normalizer, errors are counted on lexical forms, and the paths are printed in their written forms.
 
     \b
     Example:

@@ -117,7 +117,7 @@ def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options:
 
 
 @command
-@output_file("Text file for the depths, or ark:FILE")
+@output_file("Text file for the depths, or ark:FILE for a binary table")
 @reads_lattices
 def depth(inputs: Inputs, output_file: str) -> None:
     """Print the depth of each lattice (the mean number of arcs that cross a frame).
@@ -138,7 +138,7 @@ def depth(inputs: Inputs, output_file: str) -> None:
 
 
 @command
-@output_file("Text file for the counts, or ark:FILE")
+@output_file("Text file for the counts, or ark:FILE for a binary table")
 @reads_lattices
 def depth_per_frame(inputs: Inputs, output_file: str) -> None:
     """Print the number of arcs that cross each frame of each lattice.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ninja.cli.command import NamedFile, given_on_command_line
+from ninja.cli.command import Command, NamedFile, given_on_command_line
 from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, entities
 from ninja.cli.main import current_console
@@ -31,11 +31,21 @@ ADDRESS = tuple(field.name for field in fields(Listener))
 OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")
 
 
+def _rescoring_options(function: Command) -> Command:
+    """Add the options of `RescoreOptions`; the help of ``--max-unknown`` shows its default for requests."""
+    function = from_fields(RescoreOptions, skip=("map_words",))(function)
+    for option in vars(function)["__click_params__"]:
+        if option.name == "max_unknown":
+            option.help = f"{option.help.replace('a file', 'a lattice')}  [default: 1]"
+            option.show_default = False
+    return function
+
+
 @command
 @config
 @language_models
 @map_words
-@from_fields(RescoreOptions, skip=("map_words",))
+@_rescoring_options
 @section(
     "Context",
     click.option(

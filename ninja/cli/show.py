@@ -202,9 +202,9 @@ def report(
     """Write a web page that compares the errors of lattices before and after rescoring.
 
     BEFORE and AFTER contain lattices of the same utterances. Both are scored with the same scales, by default
-    those in the scale file next to BEFORE or AFTER. The page works offline. It shows word and oracle error rates and
-    their changes, the alignments and lattices of the utterances with the largest gains and losses, and a table of all
-    utterances. References without lattices and lattices without references are listed and counted.
+    those in the file *.scales.toml next to BEFORE or AFTER. The page works offline. It shows word and oracle error
+    rates and their changes, the alignments and lattices of the utterances with the largest gains and losses, and a
+    table of all utterances. References without lattices and lattices without references are listed and counted.
 
     \b
     Example:

@@ -47,7 +47,9 @@ OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING, *OF_TUNING}
 @command
 @completes_scales
 @reads("--ref", "Reference transcripts, with a key and words on each line.", required=True)
-@reads("--utt2spk", "Speaker of each utterance, for intervals and cross-validation.  [default: one per utterance]")
+@reads(
+    "--utt2spk", "Speaker of each utterance, for intervals and cross-validation.  [default: one speaker per utterance]"
+)
 @click.option(
     "--num-sentences", type=click.IntRange(1), default=300, help="Maximum number of n-best sentences per lattice."
 )
@@ -59,14 +61,22 @@ OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING, *OF_TUNING}
 @section(
     "Tuning of context",
     reads(
-        "--general", "With --entities: lattices of utterances that contain no phrases.", kind=Lattices(), multiple=True
+        "--general",
+        "With --entities: lattices of utterances that contain no phrases.",
+        kind=Lattices(),
+        metavar="LATTICES",
+        multiple=True,
     ),
     reads("--general-ref", "With --entities: reference transcripts of --general."),
     reads("--general-entities", "Phrases for the utterances of --general.  [default: --entities]"),
     click.option(
         "--max-general-rise", default=0.2, help="Maximum increase in the WER of --general, in percentage points."
     ),
-    click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
+    click.option(
+        "--margin",
+        default=1.0,
+        help="Require --max-general-rise to hold even if the keyword boost is this much larger, in nats.",
+    ),
     writes("--curve", "Write a plot of WER against keyword boost (.svg or .png)."),
 )
 @fits_confidences

@@ -43,8 +43,8 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--scheme",
             type=click.Choice(["letters", "pieces", "wordpieces", "words"]),
-            help="How units form words. letters: --space separates words; pieces: a unit with ▁ begins a word; "
-            "wordpieces: a unit with ## continues a word; words: each unit is a word.  "
+            help="Marks of word boundaries: --space between words (letters), ▁ at the beginning of a word (pieces), ## "
+            "in units that continue a word (wordpieces), or none, because each unit is a word (words).  "
             "[default: detected from ▁ and ##, else letters]",
         ),
     )

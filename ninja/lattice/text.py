@@ -33,7 +33,7 @@ Name = Literal["none", "basic", "english"]
 AUTO = "auto"
 MAX_TABLES = 64  # maximum number of symbol tables whose lexical forms are cached
 NORMALIZER_HELP = (
-    "Normalizer applied before words are compared: none, basic (ignores case and punctuation), english (Whisper's "
+    "Normalizer that sets the lexical forms to compare: none, basic (ignores case and punctuation), english (Whisper's "
     "rules), or a file of written and lexical forms.  [default: basic if words end with punctuation, else none]"
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)

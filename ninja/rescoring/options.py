@@ -52,8 +52,8 @@ class ScoreOptions:
     lm_weight: float = option(0.5, "Weight of the language model in the graph cost, 0 to 1.", 0, 1)
     acoustic_scale: float = option(
         0.1,
-        "Factor applied to acoustic costs; use 1 for chain models decoded without --post-decode-acwt 10. The default "
-        "for n-best lists and CTC lattices is 1.",
+        "Factor applied to acoustic costs; use 1 for Kaldi chain models decoded without --post-decode-acwt 10. The "
+        "default for n-best lists and CTC lattices is 1.",
         0,
     )
     word_penalty: float = option(0.0, "Cost per word during the search; it is not included in the output.")
@@ -102,7 +102,7 @@ class SearchOptions:
     )
     merge_order: int | None = option(
         None,
-        "Merge hypotheses whose last N history words are equal; 0 compares whole histories.  "
+        "Merge hypotheses if this many of their last history words are equal; 0 compares whole histories.  "
         "[default: 5; 0 if --max-hyps is 0]",
         0,
         LARGEST,
@@ -132,7 +132,8 @@ class EngineOptions(SearchOptions, ScoreOptions):
     algorithm: str | None = option(None, "Search algorithm.")  # described in `RescoreOptions`
     output: Output = option(
         "lattice",
-        "Write the expanded lattice, the input lattice with new graph costs, or the best path.",
+        "Write the expanded lattice (lattice), the input lattice with new graph costs (input), or the best path "
+        "(best).",
         choices=get_args(Output),
     )
     batch_arcs: int = option(200_000, "Maximum number of arcs in the lattices of one batch.", 1)

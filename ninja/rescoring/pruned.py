@@ -16,7 +16,11 @@ class PrunedOptions(EngineOptions):
     section: ClassVar[str] = "Search: pruned"
 
     max_ngram_order: int = option(
-        3, "pruned: merge histories whose last N-1 words are equal; 0 merges no histories.", 2, LARGEST, or_zero=True
+        3,
+        "pruned: n-gram order up to which histories are distinguished; 0 merges no histories.",
+        2,
+        LARGEST,
+        or_zero=True,
     )
     max_arcs: int = option(
         100_000, "pruned: stop expanding a lattice once it has this many arcs and a complete path.", 1, MAX_ARCS

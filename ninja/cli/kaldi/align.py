@@ -119,8 +119,8 @@ def align_words(
     """Align arcs with words and silences using word-position-dependent phones.
 
     Each arc of the result has one word or silence, and exactly the frames of its phones. Use `ninja
-    align-words-lexicon` for models whose phones do not depend on their position in the word. Damaged lattices are
-    reported with their keys.
+    align-words-lexicon` for models whose phones do not depend on their position in the word. Lattices that
+    cannot be aligned completely are reported with their keys.
 
     \b
     Example:
@@ -151,9 +151,9 @@ def align_words_lexicon(
 ) -> None:
     """Align arcs with words using a lexicon.
 
-    Each arc of the result has one word or silence, and exactly the frames of its phones. Unlike ninja align-words, this
-    command does not require word-position-dependent phones. Each line of the lexicon contains a word id, the word id to
-    output, and phone ids.
+    Each arc of the result has one word or silence, and exactly the frames of its phones. Unlike `ninja align-words`,
+    this command does not require word-position-dependent phones. Each line of the lexicon contains a word id, the word
+    id to output, and phone ids.
 
     \b
     Example:

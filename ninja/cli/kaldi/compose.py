@@ -144,7 +144,8 @@ def union(joined: Joined, destination: Output, acoustic_scale: float, determiniz
     """Unite the lattices of several archives.
 
     Each lattice in FIRST is united with the lattices that have the same key in the other archives. Keys of FIRST that
-    are missing from another archive are listed. Archives whose keys are in the same order are read once, in parallel.
+    are missing from another archive are listed on stderr. Archives whose keys are in the same order are read once, in
+    parallel.
 
     \b
     Example:
@@ -183,7 +184,7 @@ def combine(
     The path probabilities of each lattice are scaled so that they sum to the weight of its system, and the lattices
     with the same key are merged. The scaled costs are written to the output. Only the sum of a graph cost and an
     acoustic cost is meaningful, so all scales must be 1 when the output is decoded. Keys of FIRST that are missing from
-    another archive are listed.
+    another archive are listed on stderr.
 
     \b
     Example:

@@ -73,7 +73,7 @@ def word_lines(
 @command
 @frame_shift_option(f"Seconds per frame; 0.03 for chain models.  {KNOWN_SHIFT}")
 @switch("--decode-mbr", True, "Minimise the expected word error instead of keeping the words of the best path.")
-@switch("--print-silence", False, "Also print bins whose most probable entry is epsilon.")
+@switch("--print-silence", False, "Also print bins (of the confusion network) in which epsilon is most probable.")
 @reads("--one-best", "Table of word ids; start decoding from these word sequences instead of the best paths.")
 @normalizer_option
 @output_file("CTM file")
@@ -141,7 +141,7 @@ def _frame_shift(lattice: Lattice, frame_shift: float | None) -> float:
 @command
 @frame_shift_option(f"Seconds per frame; 0.03 for chain models.  {KNOWN_SHIFT}")
 @click.option("--precision", type=click.IntRange(0, 100), default=2, help="Decimal places of times.")
-@switch("--print-silence", False, "Also print segments without a word, as <eps> or 0.")
+@switch("--print-silence", False, "Also print segments without a word, as <eps> or, without a symbol table, as 0.")
 @output_file("CTM file")
 @reads_lattices
 def nbest_to_ctm(
@@ -180,7 +180,7 @@ def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: b
 @command
 @model_option
 @switch(
-    "--print-lengths-per-phone", False, "Print the frames of each phone, separated by commas, instead of their sum."
+    "--print-lengths-per-phone", False, "Print the numbers of frames of the phones, separated by commas, not their sum."
 )
 @output_file("Text file for the pronunciations")
 @reads_lattices

@@ -33,14 +33,18 @@ from ninja.pipeline.stages import call_safely
 
 Determinize = Callable[..., Any]  # takes a lattice; returns a lattice and a `DeterminizeReport`
 SIZES = ("max_arcs", "max_states", "retry_cutoff")  # options that limit the size of the result
+BEAM_HELP = "Keep paths whose scaled cost is within this beam of the best path."
 
 
-def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
+def determinizes(
+    *, skip: Sequence[str] = (), max_loop: int | None = None, beam_help: str = BEAM_HELP
+) -> Callable[[Command], Sectioned]:
     """Return a decorator that creates a command from a function that maps options to a `Determinization`.
 
     Args:
         skip: Fields of `DeterminizeBounds` for which no option is added.
         max_loop: Default of ``--max-loop``; None uses the default of `DeterminizeBounds`.
+        beam_help: Help text of ``--beam``.
     """
     names = {field.name for field in dataclasses.fields(DeterminizeBounds)} - {*skip}
 
@@ -57,9 +61,7 @@ def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Ca
         for option in vars(bounds)["__click_params__"]:
             if option.name == "max_loop" and max_loop is not None:
                 option.default = max_loop
-        beam = click.option(
-            "--beam", default=10.0, help="Keep paths whose scaled cost is within this beam of the best path."
-        )
+        beam = click.option("--beam", default=10.0, help=beam_help)
         return command(options.acoustic_scale(beam(bounds)))
 
     return decorate
@@ -94,9 +96,8 @@ def determinize_phone_pruned(
 ) -> Determinization:
     """Determinize lattices over phones and words, then over words, within a beam.
 
-    A first pass determinizes over phones and words; a second pass determinizes over words, like `ninja
-    determinize-pruned`. The first pass reduces the work of the second, so deeper lattices stay within the limits on
-    memory and size.
+    The second pass, over words, works like `ninja determinize-pruned`. The first pass reduces the work of the second,
+    so deeper lattices stay within the limits on memory and size.
 
     \b
     Example:
@@ -109,7 +110,7 @@ def determinize_phone_pruned(
     return Determinization(partial(graph.determinize_phone_pruned, **values))
 
 
-@determinizes(skip=SIZES)
+@determinizes(skip=SIZES, beam_help="Beam in scaled cost, used for retries and with --prune.")
 @click.option("--beam-ratio", type=ratio, default=0.9, help="Factor applied to the beam on each retry.")
 @click.option("--num-loops", type=click.IntRange(0), default=20, help="Maximum number of retries on pruned lattices.")
 @switch("--prune", False, "Prune the results with the beam.")

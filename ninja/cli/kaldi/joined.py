@@ -143,11 +143,12 @@ def combines_systems(command: Command) -> Command:
             "Lattices of another system; may be given several times.",
             "others",
             kind=Lattices(),
+            metavar="LATTICES",
             multiple=True,
         ),
         lat_weights_option,
         click.option(
-            "--strict", is_flag=True, help="Exit with code 1 if a key of SOURCE is missing from a --with source."
+            "--strict", is_flag=True, help="Exit with code 1 if a key of SOURCE is missing from another system."
         ),
     )
     @reads_lattices

@@ -128,14 +128,14 @@ def _format(
 
 @command
 @switch("--decode-mbr", True, "Minimise the expected word error instead of keeping the words of the best path.")
-@switch("--print-silence", False, "Print id 0 for bins whose most probable entry is epsilon.")
+@switch("--print-silence", False, "Print id 0 for bins (of the confusion network) in which epsilon is most probable.")
 @frame_shift_option(f"Seconds per frame, for --mesh-dir and --json.  {KNOWN_SHIFT}")
 @normalizer_option
 @section(
     "Input and output",
-    output_file("Text file for the word sequences, or ark:FILE"),
+    output_file("Text file for the word sequences, or ark:FILE for a binary table of word ids"),
     writes("--bayes-risk", "Write the expected number of word errors of each lattice."),
-    writes("--sausage", "Write the word ids and posteriors of the bins of each lattice."),
+    writes("--sausage", "Write the confusion network of each lattice, with word ids and posteriors."),
     writes("--times", "Write the start and end of each bin, in frames."),
     switch(
         "--one-best-times", False, "Write the times of the decoded words to --times, instead of the times of all bins."
@@ -238,7 +238,7 @@ def sentence_confidence(lattice: Lattice, scales: Scales, forms: LexicalForms) -
 @command
 @scales
 @normalizer_option
-@output_file("Text file for the confidences, or ark:FILE")
+@output_file("Text file for the cost differences, or ark:FILE for a binary table")
 @reads_lattices
 def confidence(inputs: Inputs, output_file: str, scales: Scales, normalizer: str) -> None:
     """Print the cost difference between the two best word sequences of each lattice.

@@ -114,7 +114,7 @@ def topsort() -> Operation:
 def scale(lm_scale: float, **scales: Any) -> Operation:
     """Scale the graph and acoustic costs of lattices, or add one to the other.
 
-    Unlike in other commands, the scaled costs are written to the output.
+    Unlike in most commands, the scaled costs are written to the output.
 
     \b
     Example:
@@ -209,7 +209,7 @@ def expand_ngram(n: int) -> Operation:
 @switch(
     "--replace-words",
     True,
-    "Replace words with phones; if false, keep the words and replace the labels of each arc with one label per phone.",
+    "Replace words with phones; if false, keep the words and replace the transition ids of each arc with phone ids.",
 )
 def to_phone_lattice(**values: Any) -> Operation:
     """Convert word lattices to phone lattices using their transition ids.

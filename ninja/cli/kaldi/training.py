@@ -128,8 +128,8 @@ def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
 def to_smbr_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write sMBR posteriors of transition ids at each frame.
 
-    These posteriors are used for training with the state-level minimum Bayes risk criterion. Whereas
-    `ninja to-mpe-post` compares phones, this command compares pdf ids.
+    These posteriors are used for training with the state-level minimum Bayes risk criterion. They are
+    computed and written as in `ninja to-mpe-post`, but from pdf ids instead of phones.
 
     \b
     Example:
@@ -174,7 +174,7 @@ def _write_posteriors(
 
 
 @command
-@click.option("--b", default=0.05, help="Boosting factor: cost subtracted per phone frame error.")
+@click.option("--b", default=0.05, help="Boosting factor, the cost subtracted for each frame with a wrong phone.")
 @click.option(
     "--max-silence",
     type=click.FloatRange(0, 1),
@@ -192,7 +192,7 @@ def boost_ali(
     max_silence: float,
     silence_phones: tuple[int, ...],
 ) -> None:
-    """Lower the graph costs of arcs by --b for each phone frame error.
+    """Lower the graph costs of arcs by --b for each frame with a wrong phone.
 
     The result is used for discriminative training with boosted MMI. As in the paper (Povey et al. 2008), a wrong
     silence phone does not count as an error unless --max-silence is specified. A lattice without a reference alignment

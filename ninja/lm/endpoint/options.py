@@ -22,7 +22,7 @@ class EndpointOptions:
 
     model: str | None = described(None, "Name of the model on the server.  [default: the server's only model]")
     bos: str | None = described(
-        None, "Token that begins a text, such as <s>.  [default: as reported by the server, else the end token]"
+        None, "Token that begins a text, such as <s>.  [default: as reported by the server, else the end-of-text token]"
     )
     eos: str | None = described(
         None, "End-of-text token, such as </s>; required for servers that do not report it, such as vLLM."
