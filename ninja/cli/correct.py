@@ -43,8 +43,8 @@ PAGE = (".html", ".htm")
     ),
     reads("--utt2group", "Group of each utterance, in utt2spk format; for phrases that are listed by group."),
     from_fields(CorrectOptions),
-    reads("--lexicon", "Pronunciations that take precedence over cmudict."),
-    reads("--confusion", "Costs of phone confusions."),
+    reads("--lexicon", "Lexicon like Kaldi's lexicon.txt; it takes precedence over cmudict."),
+    reads("--confusion", "Costs of phone confusions in JSON (see docs/context.md)."),
 )
 @section(
     "Words",

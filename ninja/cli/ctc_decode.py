@@ -145,7 +145,7 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     click.option(
         "--nbest",
         type=click.IntRange(1),
-        help="Number of word sequences per lattice, the most probable ones.  [default: all]",
+        help="Number of most probable word sequences to keep per lattice.  [default: all]",
     ),
     frame_shift_option("Seconds per row of the matrices.  [default: unknown]"),
 )

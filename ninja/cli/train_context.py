@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @command
 @click.argument("phrases", nargs=-1, type=InputFile())
 @writes("-o", "Output context model.", "--output-file", kind=ModelFile(), required=True)
-@reads("--lexicon", "Pronunciations that take precedence over cmudict.")
-@reads("--confusion", "Costs of phone confusions.")
+@reads("--lexicon", "Lexicon like Kaldi's lexicon.txt; it takes precedence over cmudict.")
+@reads("--confusion", "Costs of phone confusions in JSON (see docs/context.md).")
 @reads("--held-out", "Phrases to exclude from training, one per line.")
 @click.option("--letters-only", is_flag=True, help="Train only on the letters of PHRASES, without pronunciations.")
 @from_fields(EncoderOptions)

@@ -81,7 +81,7 @@ OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING, *OF_TUNING}
 )
 @fits_confidences
 @correction_options
-@output_file("File for the chosen options, as read by `ninja rescore --config` or `ninja context --config`")
+@output_file("File for the chosen options, which other commands read with --config, or for the confidence model")
 @reads_lattices_alone
 def tune(
     inputs: Inputs,

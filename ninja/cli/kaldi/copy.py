@@ -138,8 +138,8 @@ def equivalent(
 
     Two lattices with the same key are equivalent if they have the same word sequences, and the best path of each
     sequence has the same total cost in both. Alignments are compared as well. If either source is not a Kaldi archive,
-    alignments are ignored when one lattice of a pair has no alignment. The exit code is 1 if too many lattices differ
-    or are missing from SECOND.
+    alignments are ignored when one lattice of a pair has no alignment. Keys of lattices that differ or are missing are
+    listed on stderr; the exit code is 1 if too many lattices differ or are missing from SECOND.
 
     \b
     Example:

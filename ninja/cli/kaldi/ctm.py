@@ -180,7 +180,9 @@ def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: b
 @command
 @model_option
 @switch(
-    "--print-lengths-per-phone", False, "Print the numbers of frames of the phones, separated by commas, not their sum."
+    "--print-lengths-per-phone",
+    False,
+    "Print the frame count of each phone, separated by commas, instead of their sum.",
 )
 @output_file("Text file for the pronunciations")
 @reads_lattices
