@@ -98,7 +98,7 @@ def learn(
         _undo(edit_files, lists, output_file)
         return
     if not edit_files:
-        raise OptionError("specify a file of edits, or --undo")
+        raise OptionError("there are no edits to learn from; specify a file of edits, or --undo")
     if len(edit_files) > 2:
         raise OptionError(
             f"{len(edit_files)} sources are given; specify one file of edits, or the transcripts before and after "

@@ -94,7 +94,7 @@ def shard_script(arguments: tuple[str, ...], **schedulers: int | None) -> None:
     """
     options = [(kind, shards) for kind, shards in schedulers.items() if shards is not None]
     if len(options) != 1:
-        raise click.UsageError("specify one of --slurm, --sge and --kubernetes")
+        raise click.UsageError("exactly one of --slurm, --sge and --kubernetes is required")
     ((kind, shards),) = options
     plan = CommandWork(arguments).plan(shards)
     logs = os.path.basename(plan.folder).removesuffix(SUFFIX) + ".logs"

@@ -41,8 +41,9 @@ def log_probabilities(
     if scale == "prob":
         if (bad := values < 0).any():
             frame, unit = np.argwhere(bad)[0]
+            message = f"the probability of unit {unit} in frame {frame} is {values[frame, unit]}, below 0"
             raise ModelError(
-                f"the probability of unit {unit} in frame {frame} is {values[frame, unit]}, below 0", key=key
+                f"{message}; if the values are not probabilities, use --scale logprob or logit (scale=)", key=key
             )
         with np.errstate(divide="ignore"):
             values = np.log(values)

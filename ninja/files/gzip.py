@@ -99,7 +99,7 @@ class GzipReader:
         self._begin = self._read - len(self._packed)
         if not self._packed.startswith(GZIP_MAGIC):
             raise FormatError(
-                "unexpected data after the end of the gzip stream; was something appended to the file?",
+                "unexpected data follows the end of the gzip stream; remove the data, or copy the file again",
                 self._name,
                 byte=self._begin,
             )
@@ -115,8 +115,7 @@ class GzipReader:
         """
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
-                "incomplete data after the end of the gzip stream; was something appended to the file, or is it "
-                "truncated?",
+                "incomplete data follows the end of the gzip stream; remove the data, or copy the file again",
                 self._name,
                 byte=self._begin,
             )

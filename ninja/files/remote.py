@@ -255,9 +255,8 @@ class RemoteFile(io.RawIOBase):
         except Exception as error:  # the exception type depends on the library of the store
             raise StoreError(f"cannot be read: {_reason(error)}", self._url) from error
         if len(content) != end - begin:
-            raise StoreError(
-                f"read {len(content)} bytes instead of {end - begin}; was the file overwritten?", self._url
-            )
+            message = f"returned {len(content)} bytes instead of {end - begin}, perhaps because it was overwritten; "
+            raise StoreError(f"{message}run the command again", self._url)
         if not is_same:
             raise StoreError("was overwritten while it was read; run the command again", self._url)
         self._range, self._begin = content, begin

@@ -416,7 +416,7 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
         InputError: The path cannot be opened.
     """
     if not path:
-        raise InputError("the name of an input is empty; is a shell variable unset?")
+        raise InputError("the name of an input is empty; if it is a shell variable, set the variable")
     if is_remote(path):
         return cast("IO[bytes]", RemoteFile(path))
     try:
@@ -469,7 +469,7 @@ def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
         FormatError: The content is not UTF-8 text; the message contains the file type if it is known.
     """
     if (kind := kind_of(content[:KIND_HEAD])) is not None:
-        raise FormatError(f"expected text, found {kind}; are two arguments swapped?", path)
+        raise FormatError(f"expected text, found {kind}; check the order of the arguments", path)
     try:
         return without_mark(content, path).decode("utf-8")
     except UnicodeDecodeError as error:

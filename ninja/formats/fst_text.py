@@ -109,7 +109,9 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
     if fault == _FIELDS:
         message = f"the line has {count} fields, but no arc or final state of {kind} has this number of fields"
     elif fault == _LOST:
-        message = f"state {field.decode()} has no line; is the file truncated? A dead end needs a line 'STATE Infinity'"
+        message = (
+            f"state {field.decode()} has no line; add 'STATE Infinity' for a dead end, or copy a truncated file again"
+        )
     else:
         message = f"{_shown(field)} is not a {'state' if fault == _STATE else 'weight'}"
     return FormatError(message, naming.path, key=naming.key, line=line)
@@ -155,8 +157,8 @@ def _ids(
         for label, line in labels:
             if options.labels == "auto" and naming.words is None and _DECIMAL.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; is the label missing? If it is a word, "
-                    "specify fst-text:labels=words"
+                    f"{_shown(label)} is not a label; add the missing label or, if this is a word, "
+                    "specify --from fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         null = EPSILON_NAME.encode()

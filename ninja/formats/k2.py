@@ -165,7 +165,9 @@ def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
     with np.errstate(over="ignore"):
         score = 0 - (graph + acoustic)
     if not np.isfinite(score).all():
-        raise LatticeError("the sum of the costs of an arc exceeds the range of float32", key=lattice.key)
+        raise LatticeError(
+            "an arc's total cost exceeds the range of float32; scale the costs down first", key=lattice.key
+        )
     arcs[:, 3] = score.view(np.int32)
     return arcs, word, 0 - graph, 0 - acoustic
 

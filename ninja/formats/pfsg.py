@@ -168,7 +168,9 @@ def write_pfsg(
     cost = textual.one_cost(nodes.graph, nodes.acoustic, options.costs, options.acoustic_scale)
     score = np.rint(-cost * SCALE)
     if np.abs(score).max(initial=0) > _LARGEST:
-        raise LatticeError("a cost exceeds the range of a PFSG, which is ±214,737", key=lattice.key)
+        raise LatticeError(
+            "a cost exceeds the range of a PFSG, which is ±214,737; scale the costs down first", key=lattice.key
+        )
     label = [NULL.encode() if arc < 0 else names[place[arc]] for arc in nodes.word.tolist()]
     key = textual.encoded(lattice.key or "lattice", encoding, lattice.key)
     textual.refuse_spaces(key, lattice.key)

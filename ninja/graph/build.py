@@ -38,7 +38,9 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
     """
     begin, enters = np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int64)
     if begin.ndim != 1 or enters.ndim != 1 or begin.size < 2:
-        raise LatticeError("arc_begin must contain offsets of at least one state, and dst one state per arc", key=key)
+        raise LatticeError(
+            "arc_begin must be an array of at least 2 offsets, and dst an array with one state per arc", key=key
+        )
     if begin[0] != 0 or begin[-1] != enters.size or np.any(np.diff(begin) < 0):
         raise LatticeError(f"arc_begin must start at 0, never decrease, and end at {enters.size}", key=key)
     _check_states(np.append(enters, start), begin.size - 1, key)
@@ -72,7 +74,7 @@ def arc_order(
     """
     leaves, enters = np.asarray(src, np.int64), np.asarray(dst, np.int64)
     if leaves.shape != enters.shape:
-        raise LatticeError(f"src has {leaves.size} arcs, but dst has {enters.size}", key=key)
+        raise LatticeError(f"src has {leaves.size} entries, but dst has {enters.size}", key=key)
     _check_states(np.concatenate((leaves, enters, [start])), num_states, key)
     number = np.arange(num_states, dtype=np.int32)
     if start != 0 or np.any(enters <= leaves):
@@ -137,7 +139,7 @@ def from_arcs(
     sizes |= {} if labels is None else {"labels": len(labels)}
     for name, size in sizes.items():
         if size != len(leaves):
-            raise LatticeError(f"{name} has {size} entries, but src has {len(leaves)} arcs", key=key)
+            raise LatticeError(f"{name} has {size} entries, but src has {len(leaves)}", key=key)
     if time is not None and np.size(time) < num_states:
         raise LatticeError(f"time has {np.size(time)} entries, but there are {num_states} states", key=key)
     reached = np.flatnonzero(number >= 0)

@@ -45,7 +45,9 @@ def scale(
         scaled[f"final_{name}"] = np.where(is_final, _mixed(*final, *factors), np.float32(np.inf))
         for cost in (scaled[name], scaled[f"final_{name}"][is_final]):
             if not np.isfinite(cost).all():
-                raise LatticeError(f"the scaled {name} costs exceed the range of float32", key=lattice.key)
+                raise LatticeError(
+                    f"the scaled {name} costs exceed the range of float32; use smaller scales", key=lattice.key
+                )
     return lattice.replace(**{name: frozen(cost) for name, cost in scaled.items()})
 
 
@@ -71,7 +73,7 @@ def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
 def check_costs(lattice: Lattice, old: Lattice) -> Lattice:
     """Return a lattice with new costs; raise LatticeError if a cost that is finite in `old` became infinite or NaN."""
     if not np.isfinite(lattice.graph).all() or not np.array_equal(lattice.is_final, old.is_final):
-        raise LatticeError("the new graph costs exceed the range of float32", key=old.key)
+        raise LatticeError("the new graph costs exceed the range of float32; scale the costs down first", key=old.key)
     return lattice
 
 

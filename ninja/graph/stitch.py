@@ -223,7 +223,8 @@ def join_windows(
     """
     if not windows or len(windows) != len(begins):
         raise OptionError(
-            f"{counted(len(begins), 'start time')} for {counted(len(windows), 'window')}; specify one start per window"
+            f"expected one start time per window, found {counted(len(begins), 'start time')} for "
+            f"{counted(len(windows), 'window')}"
         )
     checked_shift(frame_shift)
     if not all(abs(begin - begins[0]) / frame_shift < 2**31 for begin in begins):  # also false for NaN
@@ -364,7 +365,9 @@ def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[i
     ]
     labelled = [place for place, piece in enumerate(labels) if piece is not None]
     if not labelled:
-        raise LatticeError("a window has too few alignment labels at the seam", key=part.lattice.key)
+        raise LatticeError(
+            "a window has too few alignment labels at a seam; remove the alignments (ninja rmali)", key=part.lattice.key
+        )
     return states[labelled], [labels[place] or [] for place in labelled]
 
 

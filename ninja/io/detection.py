@@ -48,7 +48,7 @@ def other_kind(head: bytes) -> str | None:
     if len(rows) > 1 and all(len(row) == 2 and row[1].isdigit() for row in rows):
         return "this looks like a symbol table, not lattices; pass it with --words (words=)"
     if len(rows) > 1 and all(len(row) > 1 and not any(re.search(_ARC, field) for field in row) for row in rows):
-        return "this looks like transcripts, not lattices; are two arguments swapped?"
+        return "this looks like transcripts, not lattices; check the order of the arguments"
     return None
 
 

@@ -391,7 +391,7 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
         FormatError: The file is empty, in an unsupported compression format, or in a known format without lattices.
     """
     if not head.removeprefix(BOM).strip() and detection.needs_content(name):
-        raise FormatError("the file is empty; is it still being written?", name)
+        raise FormatError("the file is empty; check that the program that writes it has finished", name)
     format = detect(head, name)
     if (format is None or format.name == "text") and by_mark(
         head

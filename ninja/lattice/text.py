@@ -196,7 +196,7 @@ def read_forms(path: str) -> dict[str, Form]:
         if word == "#":
             continue
         if word in forms:
-            message = f"{word!r} already has a form in line {line_of[word]}; remove one of the two"
+            message = f"{word!r} already has a form on line {line_of[word]}; remove one of the lines"
             raise FormatError(message, path, line=number)
         forms[word], line_of[word] = tuple(form), number
     for word, lexical in forms.items():

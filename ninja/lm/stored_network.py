@@ -306,7 +306,7 @@ def read_safetensors(content: bytes | memoryview | mmap.mmap) -> Safetensors:
     header, begin = _header(whole)
     metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(type(value) is str for value in metadata.values()):
-        raise FormatError(f"the header's {METADATA} is not a dictionary of strings", byte=LENGTH)
+        raise FormatError(f"the value of {METADATA} in the header is not a dictionary of strings", byte=LENGTH)
     part = whole[begin:]
     arrays = {}
     end = 0
@@ -325,8 +325,8 @@ def read_safetensors(content: bytes | memoryview | mmap.mmap) -> Safetensors:
     parts = {name: part[slice(*entry["data_offsets"])] for name, entry in header.items()}
     if checksum is not None and checksum != checksum_of(header, parts, metadata):
         raise FormatError(
-            f"the checksum differs from the metadata {CHECKSUM!r}; the file is damaged, or was changed by another "
-            "program"
+            f"the checksum differs from the value of the metadata key {CHECKSUM!r}; the file is damaged, or was "
+            "changed by another program"
         )
     return Safetensors({name: _plain(array, header[name]["dtype"]) for name, array in arrays.items()}, metadata)
 

@@ -55,7 +55,8 @@ class ModelFiles:
         """Validate the number of weights and directions."""
         for name, values in (("weights", self.weights), ("directions", self.directions)):
             if values and len(values) != len(self.models):
-                raise OptionError(f"{len(values)} {name} for {len(self.models)} language models; specify one per model")
+                message = f"the number of {name} is {len(values)}, but must be {len(self.models)}"
+                raise OptionError(f"{message}, one per language model")
 
     def load(
         self, options: Options, words: SymbolTable | None, log: Log, old_lm: Model = None

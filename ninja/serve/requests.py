@@ -96,7 +96,7 @@ def _query_values(query: Sequence[tuple[str, str]], known: Sequence[str]) -> dic
         if name in ("list", "phrase"):
             values.setdefault({"list": "lists", "phrase": "entities"}[name], []).append(text)
         elif name not in known:
-            raise Problem(400, f"unknown query parameter {name!r:.80}; known: {', '.join(known)}, list, phrase")
+            raise Problem(400, f"unknown query parameter {name!r:.80}; allowed: {', '.join(known)}, list, phrase")
         elif name in values:
             raise Problem(400, f"the query parameter {name} is given twice; specify it once")
         else:
@@ -149,7 +149,7 @@ def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
     if has_double:
         raise Problem(400, "an object contains a field twice; specify each field once")
     if unknown := [name for name in entry if name not in known]:
-        raise Problem(400, f"unknown field {unknown[0]!r:.80}; known: {', '.join(known)}")
+        raise Problem(400, f"unknown field {unknown[0]!r:.80}; allowed fields: {', '.join(known)}")
     return {name: value for name, value in entry.items() if value is not None}
 
 

@@ -113,7 +113,7 @@ def _ctc(values: Any) -> tuple[CtcUnits, float | None]:
     if not isinstance(values, dict):
         raise Problem(400, f"ctc is {shown(values)}, but must be an object")
     if unknown := [name for name in values if name not in CTC_FIELDS]:
-        raise Problem(400, f"unknown field {unknown[0]!r:.80} of ctc; known: {', '.join(CTC_FIELDS)}")
+        raise Problem(400, f"unknown field {unknown[0]!r:.80} of ctc; allowed fields: {', '.join(CTC_FIELDS)}")
     names, blank, boundary = values.get("units"), values.get("blank"), values.get("boundary")
     scheme, shift = values.get("scheme", "letters"), values.get("frame_shift")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or not names:

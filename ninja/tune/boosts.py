@@ -35,7 +35,7 @@ CURVE = np.arange(0.0, 21.0)  # keyword boosts of the trade-off curve
 MEANINGS = {  # meaning of the lower and the upper end of each range
     "keyword_boost": (
         "words of phrases need no boost in addition to the boost for entering a phrase",
-        "does the general set contain words that are similar to phrases?",
+        "check that the general set contains words that are similar to phrases",
     ),
     "class_boost": ("the class model expects phrases far too often", "the class model expects phrases far too rarely"),
     "class_weight": ("the class model adds nothing outside phrases", "the first pass's language model adds nothing"),
@@ -311,7 +311,7 @@ def _warnings(
         yield f"no settings keep general WER safely at or below {limit}; the best settings have {general.wer:.2f}"
     elif contextual.errors >= without[0].overall.errors:
         helping = [boost for boost, reports in curve.items() if reports[0].overall.errors < without[0].overall.errors]
-        why = "do the lattices contain the phrases? Missing phrases must be added first; see augment"
+        why = "check that the lattices contain the phrases; missing phrases must be added first (see augment)"
         if helping:
             which = f"all values of keyword_boost that would lower it ({min(helping):g} and above)"
             why = f"{which} raise general WER above {limit}, or close to it"

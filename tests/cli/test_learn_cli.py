@@ -75,7 +75,7 @@ def test_nothing_is_written_if_the_development_set_has_more_errors(ninja, folder
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "specify a file of edits, or --undo"),
+        ((), "there are no edits to learn from; specify a file of edits, or --undo"),
         (("edits.tsv", "edits.tsv", "edits.tsv"), "3 sources are given"),
         (("edits.tsv", "--dev", "edits.tsv"), "--dev and --ref"),
         (("--undo",), "--undo requires --lists"),

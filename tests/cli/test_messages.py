@@ -170,14 +170,17 @@ def test_messages_name_the_kind_of_a_binary_file(bed: Path, ninja, content: byte
     for call in (["best", "lat.ark", "--words", "other"], ["score", "other", "lat.ark", "--words", "words.txt"]):
         code, _, err = ninja(*call)
         assert (code, len(messages_of(err))) == (1, 1)
-        assert f"other: expected text, found {kind}; are two arguments swapped?" in err
+        assert f"other: expected text, found {kind}; check the order of the arguments" in err
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (WORDS.encode(), "this looks like a symbol table, not lattices; pass it with --words"),
-        (b"u1 hello there\nu2 the cat\n", "this looks like transcripts, not lattices; are two arguments swapped?"),
+        (
+            b"u1 hello there\nu2 the cat\n",
+            "this looks like transcripts, not lattices; check the order of the arguments",
+        ),
         (b"\\data\\\nngram 1=3\n", "a language model in ARPA format, not lattices; use --rnnlm"),
         (b"\x89PNG\r\n\x1a\n", "this is a picture, not lattices"),
         (b"utt-1 \0BFM \4\0\0\0\0", "a Kaldi archive of matrices, not lattices; use `ninja ctc-decode`"),

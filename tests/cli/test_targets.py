@@ -430,7 +430,7 @@ def test_words_come_from_the_words_argument_or_the_lattice():
 def test_a_lattice_that_a_format_cannot_store_fails_alone():
     large_costs = lattice_of([(0, 1, 1, 3e38, 3e38)], {1: (0.0, 0.0)})
     with ninja.write("x.pt") as output:
-        with pytest.raises(LatticeError, match="key 'k': the sum of the costs of an arc exceeds the range of float32"):
+        with pytest.raises(LatticeError, match="key 'k': an arc's total cost exceeds the range of float32"):
             output.write(large_costs)
         output.write(LATTICE)
     assert [lattice.key for lattice in read_k2s(Path("x.pt").read_bytes())] == ["k"]

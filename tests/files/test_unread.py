@@ -248,6 +248,8 @@ def test_a_few_bytes_after_a_gzip_stream_are_an_error(begin: bytes, folder: Path
             assert len(errors) == 1
             adjective = "incomplete" if trailing.startswith(b"\x1f\x8b") else "unexpected"
             prefix = f"junk.gz, byte {len(packed)}: "
-            message = f"{prefix}{adjective} data after the end of the gzip stream; was something appended"
+            message = (
+                f"{prefix}{adjective} data follows the end of the gzip stream; remove the data, or copy the file again"
+            )
             assert str(errors[0]).startswith(message), trailing
             assert keys == ["x", "y"]

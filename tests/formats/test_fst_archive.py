@@ -99,7 +99,7 @@ CUT: list[tuple[bytes, str]] = [
     (b"abc ", "x.ark, byte 4, key 'abc': the key is followed by neither a binary nor a text FST"),
     (b"abc def", "the key is followed by neither a binary nor a text FST; the rest"),
     (b"abc   0 1\n", "text follows the key on its line"),
-    (b"abc \n0 1 2 3\n1\n", "the archive ends inside this FST; is it truncated"),
+    (b"abc \n0 1 2 3\n1\n", "the archive ends inside this FST, so it is truncated; copy it again"),
     (b"abc \xd6\xfd\xb2\x7e\1", "byte 8, key 'abc': the image ends within the header"),
     (b"a" * 5000 + b" ", "an unterminated key"),
 ]

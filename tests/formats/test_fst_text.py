@@ -287,7 +287,7 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (
         b"0 1 2 3 1\n0 02 2 3 1\n1\n",
         FormatError,
-        "x.txt:2, key 'utt': state 02 has no line; is the file truncated",
+        "x.txt:2, key 'utt': state 02 has no line; add 'STATE Infinity' for a dead end, or copy a truncated file",
     ),
     (b"0 1 2 3 1\n1 2", FormatError, "x.txt:2, key 'utt': the last line has no newline, so the file may be truncated"),
     (b"0 1 a \xff 1\n1\n", FormatError, r"x.txt:1, key 'utt': not UTF-8"),

@@ -296,7 +296,7 @@ def test_model_score_options_take_precedence_over_the_total_score():
 
 def test_a_missing_model_score_raises_format_error_with_its_name(folder):
     message = (
-        r"the score of one model, but no 'lm_score'; "
+        r"the score of one model, but no field 'lm_score'; "
         r"specify the score to use \(score=…\), or set the missing one to none"
     )
     with pytest.raises(FormatError, match=message):
@@ -438,9 +438,9 @@ def test_join_sums_the_scores_of_segments_if_score_is_set():
 def test_an_infinite_sum_of_scores_raises_format_error():
     row = {"key": "u", "nbest": [{"text": "a", "x": -1e308, "y": -1e308}]}
     for names in ({"score": "x+y"}, {"lm_score": "x+y"}):
-        with pytest.raises(FormatError, match="f, key 'u': the sum of the scores overflows"):
+        with pytest.raises(FormatError, match="f, key 'u': the sum of the scores is not finite; correct the scores"):
             lists(row, **names)
-    with pytest.raises(FormatError, match="the sum of the scores overflows"):
+    with pytest.raises(FormatError, match="the sum of the scores is not finite; correct the scores"):
         lists({"segments": [{"text": "a", "score": 1e308}] * 2}, **PIECES)
 
 

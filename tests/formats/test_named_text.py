@@ -203,7 +203,7 @@ def test_an_empty_line_within_a_lattice_is_detected_by_the_next_line():
     (_, cut), (_, error), (_, valid) = read_entries(content)
     assert isinstance(cut, Lattice)
     assert "t:6" in str(error)
-    assert "expected a key, found '1 2 c 1,2,'; is there an empty line within the lattice before it?" in str(error)
+    assert "expected a key, found '1 2 c 1,2,'; if it continues a lattice, remove the empty line above" in str(error)
     assert isinstance(valid, Lattice)
 
 

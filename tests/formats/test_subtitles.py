@@ -138,7 +138,7 @@ def test_results_of_prune_are_written_to_their_cues(tmp_path, ninja):
 BAD = [
     (".srt", "", "f: there are no cues"),
     (".srt", "Hello\n", "f:1: expected a number and the times of a cue"),
-    (".srt", f"1\n{CUE}\nHello\n\n2\nthere\n", "f:5: expected a number .* is the file truncated"),
+    (".srt", f"1\n{CUE}\nHello\n\n2\nthere\n", "f:5: expected a number .* copy the file again if it is truncated"),
     (".srt", f"1\n{CUE}\nHello\n\n2\n00:00:0", "f:5: expected a number and the times of a cue"),
     (".srt", "1\n-00:00:01,000 --> 00:00:02,000\na\n", "f:2, key '1': the time -00:00:01,000 is negative"),
     (".srt", "1\n00:61:01,000 --> 00:62:02,000\na\n", "f:2, key '1': the time 00:61:01,000 has more than 59 minutes"),

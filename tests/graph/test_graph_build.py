@@ -114,8 +114,8 @@ def test_invalid_state_numbers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arc_begin", "dst", "start", "message"),
     [
-        ([], [], 0, "arc_begin must contain offsets of at least one state"),
-        ([0], [], 0, "arc_begin must contain offsets of at least one state"),
+        ([], [], 0, "arc_begin must be an array of at least 2 offsets"),
+        ([0], [], 0, "arc_begin must be an array of at least 2 offsets"),
         ([0, 1, 1], [1], 7, "state 7 does not exist: the number of states is 2"),
         ([0, 1, 1], [1], -1, "state -1 does not exist"),
         ([0, 1, 1], [2**40], 0, f"state {2**40} does not exist"),
@@ -131,13 +131,13 @@ def test_top_sort_refuses_invalid_offsets_and_states(
 
 
 def test_arrays_of_different_lengths_are_refused() -> None:
-    with pytest.raises(LatticeError, match="src has 1 arcs, but dst has 2"):
+    with pytest.raises(LatticeError, match="src has 1 entries, but dst has 2"):
         arc_order([0], [1, 2], 3)
     with pytest.raises(LatticeError, match="state 5 does not exist: the number of states is 2"):
         arc_order([5], [1], 2)
     for name in ("word", "graph", "acoustic", "labels"):
         arrays = {"word": [1], "graph": [0.0], name: [[1], [2]] if name == "labels" else [1, 2]}
-        with pytest.raises(LatticeError, match=f"key 'utt': {name} has 2 entries, but src has 1 arcs"):
+        with pytest.raises(LatticeError, match=f"key 'utt': {name} has 2 entries, but src has 1"):
             from_arcs("utt", [0], [1], finals={1: 0}, **arrays)  # type: ignore[arg-type]
     with pytest.raises(LatticeError, match="time has 1 entries, but there are 2 states"):
         from_arcs("utt", [0], [1], [1], [0.0], finals={1: 0}, time=[0])

@@ -99,7 +99,11 @@ def test_damaged_tables_raise_a_ninja_error(tmp_path_factory, content, begin):
     [
         (read_integers, b"a 1 2\nb 1 x\n", "byte 8, key 'b': expected integers"),
         (read_integers, b"a 3000000000\n", "byte 2, key 'a': expected"),
-        (read_integers, b"a \0B\4\xff\xff\xff\xff", "byte 4, key 'a': the file declares -1 integers"),
+        (
+            read_integers,
+            b"a \0B\4\xff\xff\xff\xff",
+            "byte 4, key 'a': the number of integers is -1, but must not be negative",
+        ),
         (
             read_integers,
             b"a \0B\4\xff\xff\xff\x7f1234",

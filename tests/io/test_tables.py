@@ -274,14 +274,14 @@ def test_gzip_members_may_be_padded_with_zeros_only(folder):
     failures = []
     assert list(keys("odd.gz", on_error=failures.append)) == list(keys("lat.1.gz"))
     assert [str(failure) for failure in failures] == [
-        f"odd.gz, byte {len(member)}: unexpected data after the end of the gzip stream; was something appended to "
-        "the file?"
+        f"odd.gz, byte {len(member)}: unexpected data follows the end of the gzip stream; remove the data, or "
+        "copy the file again"
     ]
     Path("odd.gz").write_bytes(member + bytes(5) + member + bytes(7) + b"\x1f")
-    with pytest.raises(FormatError, match=f"byte {2 * len(member) + 12}: unexpected data after the end"):
+    with pytest.raises(FormatError, match=f"byte {2 * len(member) + 12}: unexpected data follows the end"):
         list(keys("odd.gz"))
     Path("odd.gz").write_bytes(member + bytes(5) + b"\x1f\x8b" + 30 * b"damage")
-    with pytest.raises(FormatError, match=f"byte {len(member) + 5}: incomplete data after the end"):
+    with pytest.raises(FormatError, match=f"byte {len(member) + 5}: incomplete data follows the end"):
         list(keys("odd.gz"))
 
 

@@ -93,10 +93,10 @@ def test_damaged_transition_models_raise_format_errors_or_are_read(
     ("old", "new", "message"),
     [
         (b"<TransitionModel>", b"<Nnet>", "expected <TransitionModel>, found '<Nnet>'"),
-        (b"<TransitionModel>", b"\xff\xfe", "is it a transition model"),
+        (b"<TransitionModel>", b"\xff\xfe", "check that it is a transition model"),
         (b"<Triples>", b"<Quads>", "expected <Triples> or <Tuples>"),
         (b"<Triples> 5", b"<Triples> 6", "the file declares 6 rows of 3 numbers, but 15 numbers follow"),
-        (b"<Triples> 5", b"<Triples> -5", "the file declares -5 transition states"),
+        (b"<Triples> 5", b"<Triples> -5", "the number of transition states is -5, but must not be negative"),
         (b"<Triples> 5", b"<Triples> 99999999999", "exceeds 32 bits"),
         (b"3 1 6 \n", b"9 1 6 \n", "transition state 5 belongs to phone 9, which has no topology"),
         (b"3 1 6 \n", b"3 7 6 \n", "transition state 5 has the HMM state 7, but phone 3 has only 3"),

@@ -194,7 +194,10 @@ def test_an_unknown_operator_is_reported_with_its_position(folder):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"external_input": ("words",)}, "`word` is missing; the inputs are words; expected word, NAME_prev"),
+        (
+            {"external_input": ("words",)},
+            "the input 'word' is missing; the inputs are words, but must be word, NAME_prev",
+        ),
         ({"external_output": ("hidden_0",)}, "the outputs are hidden_0; expected exactly one of logits"),
         (
             {"external_output": ("logits", "hidden_0", "hidden_1", "cell_1")},

@@ -318,7 +318,7 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
             {"nbest": [], "entities": 3},
             "entities is 3, but must be a list of phrases, or an object that maps classes to lists of phrases",
         ),
-        ({"nbest": [], "url": "x"}, "unknown field 'url'; known: lattice"),
+        ({"nbest": [], "url": "x"}, "unknown field 'url'; allowed fields: lattice"),
         ({"nbest": [], "key": ""}, "key is '', but must be a string of 1 to 1024 characters"),
     ],
 )  # fmt: skip

@@ -152,7 +152,7 @@ def test_a_correction_above_the_time_limit_is_cancelled(monkeypatch: pytest.Monk
     ("body", "query", "status", "detail"),
     [
         (SRT, "", 400, "the request contains no phrases; specify entities or lists"),
-        (SRT, "phrase=a&n=3", 400, "unknown query parameter 'n'; known: format, list, phrase"),
+        (SRT, "phrase=a&n=3", 400, "unknown query parameter 'n'; allowed: format, list, phrase"),
         (b"VERSION=1.0\n", "phrase=a", 422, "the format is slf, but only transcript formats (ninja-words, "),
         (b"utt \n0 1 1 1,2,\n1\n\n", "phrase=a", 422, "the format is text, but only transcript formats ("),
         (b'{"segments": [{"text": 3, "id": 1, "start": 0}]}', "phrase=a", 422, "body"),
@@ -178,7 +178,7 @@ def test_invalid_correction_requests_are_refused_with_a_reason(
     [
         ({"entities": ["a"]}, "transcript is missing; it must be text, an object or a list"),
         ({"transcript": 3}, "transcript is 3; it must be text, an object or a list"),
-        ({"transcript": {}, "n": 3}, "unknown field 'n'; known: transcript, format, entities, lists"),
+        ({"transcript": {}, "n": 3}, "unknown field 'n'; allowed fields: transcript, format, entities, lists"),
         ({"transcript": {}, "entities": {"file": ["secret.txt"]}},
          "entities contains 'file', which is neither a class (@…, $…, <…>) nor 'phrases'"),
     ],

@@ -136,7 +136,7 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
     [
         ("{", None, 400, "the content is not JSON: "),
         ("[1]", None, 400, "expected a JSON object, found a list"),
-        ({"other": 1}, None, 400, "unknown field 'other'; known: key, format, n, entities, lists, agreement, "),
+        ({"other": 1}, None, 400, "unknown field 'other'; allowed fields: key, format, n, entities, lists, agreement"),
         ({"agreement": 0}, None, 422, "agreement is 0, but must be between 1 and 1000"),
         ({"agreement": "x"}, None, 400, "agreement is 'x', but must be a number"),
         ({"min_posterior": math.inf}, None, 400, "the content is not JSON: Infinity is not a number"),

@@ -55,7 +55,7 @@ def _lattice(lines, naming, options, unended):
     for _, state, _, number in arcs:
         if state not in described:
             name = next(row[1] for line, row in lines if line == number).decode()
-            message = f"state {name} has no line; is the file truncated? A dead end needs a line 'STATE Infinity'"
+            message = f"state {name} has no line; add 'STATE Infinity' for a dead end, or copy a truncated file again"
             raise refuse(message, number)
     word, table = _words([(label, number) for _, _, label, number in arcs], naming, options)
     names = np.array([[arc[0], arc[1]] for arc in arcs], np.int64).reshape(-1, 2)
@@ -116,8 +116,8 @@ def _words(labelled_lines, naming, options):
         for label, line in labelled_lines if options.labels == "auto" and naming.words is None else ():
             if not _INTEGER.fullmatch(label) and _NUMBER.fullmatch(label):
                 message = (
-                    f"{_quoted(label)} is not a label; is the label missing? If it is a word, "
-                    "specify fst-text:labels=words"
+                    f"{_quoted(label)} is not a label; add the missing label or, if this is a word, "
+                    "specify --from fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         names = {label: line for label, line in reversed(labelled_lines)}

@@ -126,8 +126,8 @@ def test_a_warning_explains_why_no_boost_lowers_contextual_wer() -> None:
     )
     missing_phrase = ("call tom chen", ("call time chin", 0.0))
     assert tune(near=missing_phrase, far=missing_phrase, max_general_rise=0.0).warnings[0] == (
-        "entities do not lower contextual WER: do the lattices contain the phrases? Missing phrases must be added "
-        "first; see augment"
+        "entities do not lower contextual WER: check that the lattices contain the phrases; missing phrases must "
+        "be added first (see augment)"
     )
 
 

@@ -228,7 +228,7 @@ class _Row:
         except (ValueError, RecursionError) as error:
             self.refuse(f"not valid JSON: {error}")
         if not isinstance(content, dict):
-            self.refuse(f"expected an object after the mark, found {type(content).__name__}")
+            self.refuse(f"expected a JSON object after {MARK.strip()!r}, found {type(content).__name__}")
         self.content: dict[str, Any] = content
 
     @property

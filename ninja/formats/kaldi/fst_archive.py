@@ -118,7 +118,7 @@ def _end_of_text(window: Window, offset: int, key: str, path: str | None) -> int
         if (start >= 0 and has_text) or not window.grow():
             message = "text follows the key on its line; the rest of the archive is not read"
             if start >= 0 and not has_text:
-                message = "the archive ends inside this FST; is it truncated?"
+                message = "the archive ends inside this FST, so it is truncated; copy it again"
             raise FormatError(message, path, key=key, byte=window.begin + at)
 
 

@@ -264,7 +264,7 @@ class _Archive:
         self.keys.append(key)
         if len(fields) > 1 and fields[0].isdigit() and (b"," in fields[1] or (fields[1].isdigit() and len(fields) > 2)):
             shown = row.strip()[:_SHOWN].decode(self._options.encoding, "replace")
-            message = f"expected a key, found {shown!r}; is there an empty line within the lattice before it?"
+            message = f"expected a key, found {shown!r}; if it continues a lattice, remove the empty line above"
             self._fault(FormatError(message, self.path, line=line))
 
     def _new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:

@@ -232,7 +232,7 @@ class ObjectReader:
         """Read a count, which must not be negative; `of` names the counted objects in the error message."""
         place, value = self.place, self.integer()
         if value < 0:
-            self.fail(f"the file declares {value} {of}", place)
+            self.fail(f"the number of {of} is {value}, but must not be negative; {DAMAGED}", place)
         return value
 
     def value(self) -> Value:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ninja.errors import InputError
 from ninja.files.names import resolve
 from ninja.files.stream import Place, open_stream
-from ninja.formats.kaldi.objects import ObjectReader
+from ninja.formats.kaldi.objects import DAMAGED, ObjectReader
 from ninja.lattice import Array
 from ninja.lattice.lattice import frozen
 from ninja.lattice.transition_model import NO_PDF, TransitionModel
@@ -33,7 +33,7 @@ def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
     if len(places) != 1:
         raise InputError(f"the name refers to {len(places)} files, but must refer to one", name)
     with open_stream(places[0]) as stream:
-        reader = ObjectReader(stream, "is it a transition model (final.mdl)?")
+        reader = ObjectReader(stream, "check that it is a transition model (final.mdl)")
         reader.begin_object()
         return _model(reader, name)
 
@@ -143,7 +143,7 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
     if two_classes:
         num_entries = reader.integer()
     if num_entries < 0:
-        reader.fail(f"the file declares {num_entries} topologies", place)
+        reader.fail(f"the number of topologies is {num_entries}, but must not be negative; {DAMAGED}", place)
     entries = []
     for _ in range(num_entries):
         entry: Topology = []

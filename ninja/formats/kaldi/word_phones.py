@@ -37,7 +37,7 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
             message = f"word {word} has the same phones on an earlier line, but with the output word "
             raise FormatError(f"{message}{entries[(word, *phones)]}; remove one of the lines", name, line=number)
     if not entries:
-        raise FormatError("the file has no words; is it align_lexicon.int?", name)
+        raise FormatError("the file has no words; check that it is align_lexicon.int", name)
     flat = [number for (word, *phones), put in entries.items() for number in (word, put, *phones)]
     begin = np.cumsum([0, *(len(key) + 1 for key in entries)])
     return AlignLexicon(np.array(flat, np.int32), begin.astype(np.int64), name)

@@ -128,7 +128,7 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
     if len(fields) == 6 and fields[5] != "NA":
         confidence = number(fields[5], "a confidence", path, line, key)
     if begin < 0 or duration < 0 or (begin + duration) / shift > LAST_FRAME:
-        message = f"the start {begin} s or the duration {duration} s of a word is out of range"
+        message = f"a word begins at {begin} s and lasts {duration} s, which is out of range"
         raise FormatError(message, path, key=key, line=line)
     return _Word(line, channel, begin, duration, word, confidence, row, ())
 

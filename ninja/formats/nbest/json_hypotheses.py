@@ -218,7 +218,7 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> C
         return None if both is None else costs(both, fields.score_as)
     if (acoustic is None and fields.am_score is not None) or (graph is None and fields.lm_score is not None):
         missing = fields.am_score if acoustic is None else fields.lm_score
-        message = f"a hypothesis has the score of one model, but no {missing!r}"
+        message = f"a hypothesis has the score of one model, but no field {missing!r}"
         raise where.error(f"{message}; specify the score to use (score=…), or set the missing one to none")
     return graph or 0.0, acoustic or 0.0
 
@@ -237,7 +237,7 @@ def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: 
 def _total(costs: Iterable[float], where: ObjectPlace) -> float:
     total = sum(costs, start=0.0)  # not math.fsum, which raises OverflowError for large sums
     if not math.isfinite(total):
-        raise where.error("the sum of the scores overflows")
+        raise where.error("the sum of the scores is not finite; correct the scores")
     return total
 
 

@@ -183,8 +183,10 @@ def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
     if fields.key is None:
         return where.key
     if entry.get(fields.key) is None:
-        message = f"expected text at {fields.key!r}, found null; specify the field of the key, or number the objects"
-        raise where.error(f"{message} (key=none)")
+        message = (
+            f"the field {fields.key!r} is missing or null; specify the field of the key (key=NAME), or number the "
+        )
+        raise where.error(f"{message}objects (key=none)")
     return text_of(entry, fields.key, where)
 
 

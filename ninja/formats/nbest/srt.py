@@ -44,7 +44,9 @@ def scan_srt(content: bytes, path: str | None) -> Iterator[Cue | FormatError]:
         end = begin + len(content[begin:end].rstrip(b"\r\n"))
         yield Cue(place + 1, lines[place], times_of(lines[place]), place + 2, begin, end)
         if cut is not None:
-            yield FormatError(f"{_EXPECTED}, found {shown(lines[cut])}; is the file truncated?", path, line=cut + 1)
+            yield FormatError(
+                f"{_EXPECTED}, found {shown(lines[cut])}; copy the file again if it is truncated", path, line=cut + 1
+            )
 
 
 def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:

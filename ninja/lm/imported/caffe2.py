@@ -60,7 +60,8 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     if "word" not in predict.external_input:
         inputs = ", ".join(name for name in predict.external_input if name not in filled) or "weights only"
         message = (
-            f"`word` is missing; the inputs are {inputs}; expected word, NAME_prev per state, seq_lengths, timestep"
+            f"the input 'word' is missing; the inputs are {inputs}, but must be word, NAME_prev for each state, and "
+            "optionally seq_lengths and timestep"
         )
         raise ModelError(message, predict.path)
     missing = [n for n in predict.external_input if n not in filled and n not in FED and not _is_state(n)]
@@ -123,7 +124,9 @@ def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[St
         raise ModelError(message, predict.path)
     start = filled.get(name)
     if start is None:
-        raise ModelError(f"{INIT} does not fill the state {name}; fill it with zeros, [1, 1, cells]", predict.path)
+        raise ModelError(
+            f"{INIT} does not fill the state {name}; fill it with zeros of shape [1, 1, cells]", predict.path
+        )
     axis = start.dim() - 2
     if axis < 0 or start.shape[axis] != 1:
         message = f"the initial state {name} has shape {list(start.shape)}, expected [1, 1, cells] or [1, cells]"

@@ -94,7 +94,9 @@ def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[
         return plain
     matrix = _matrix(operator, weight)
     if bias.shape != (len(matrix),) or bias.dtype != torch.float32:
-        raise operator.error(f"the bias has shape {list(bias.shape)} for {len(matrix)} outputs, or is not float32")
+        raise operator.error(
+            f"the bias is {bias.dtype} of shape {list(bias.shape)}, but must be float32 of shape {[len(matrix)]}"
+        )
     product = linear(matrix, bias)
     return lambda operator, inputs: _rows(operator, inputs[0], matrix, product)
 
@@ -161,7 +163,7 @@ def _split(operator: Operator, inputs: Tensors) -> Tensors:
     count = len(operator.outputs)
     sizes = inputs[1].tolist() if len(inputs) > 1 else operator.integers("split") or [size // count] * count
     if len(sizes) != count or sum(sizes) != size:
-        raise operator.error(f"cannot split size {size} into {list(sizes)} for {count} outputs")
+        raise operator.error(f"cannot split a dimension of size {size} into {count} outputs of sizes {list(sizes)}")
     return list(inputs[0].split(list(sizes), axis))
 
 
@@ -171,12 +173,14 @@ def _slice(operator: Operator, inputs: Tensors) -> Tensors:
     starts = inputs[1].tolist() if len(inputs) > 1 else operator.integers("starts")
     ends = inputs[2].tolist() if len(inputs) > 1 else operator.integers("ends")
     if len(starts) != len(ends) or len(starts) > tensor.dim():
-        raise operator.error(f"{len(starts)} starts and {len(ends)} ends do not fit {tensor.dim()} dimensions")
+        raise operator.error(
+            f"{len(starts)} starts and {len(ends)} ends do not fit a tensor of shape {list(tensor.shape)}"
+        )
     for axis, bounds in enumerate(zip(starts, ends, strict=True)):
         size = tensor.shape[axis]
         start, end = (min(size, bound if bound >= 0 else size + 1 + bound) for bound in bounds)
         if not 0 <= start <= end:
-            raise operator.error(f"cannot slice from {bounds[0]} to {bounds[1]} in size {size}")
+            raise operator.error(f"cannot slice from {bounds[0]} to {bounds[1]} in a dimension of size {size}")
         tensor = tensor.narrow(axis, start, end - start)
     return [tensor]
 
@@ -186,7 +190,9 @@ def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
     old = inputs[0].shape
     sizes = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape")
     if any(size == 0 and axis >= len(old) for axis, size in enumerate(sizes)):
-        raise operator.error(f"the shape {list(sizes)} copies a size that the input {list(old)} does not have")
+        raise operator.error(
+            f"the shape {list(sizes)} copies a dimension that the input of shape {list(old)} does not have"
+        )
     shape = [size or old[axis] for axis, size in enumerate(sizes)]
     return [inputs[0].reshape(shape), torch.tensor(old, dtype=torch.int64)]
 
@@ -208,7 +214,7 @@ def _cast(operator: Operator, inputs: Tensors) -> Tensors:
     names = {"FLOAT": 1, "INT32": 2, "BOOL": 5, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13}
     number = names.get(data_type.upper()) if isinstance(data_type, str) else operator.integer("to", 0)
     if number not in DTYPES:
-        problem = f"cannot cast to {data_type}, an unsupported type" if data_type else "the target type is missing"
+        problem = f"cannot cast to the unsupported type {data_type}" if data_type else "the target type is missing"
         raise operator.error(problem)
     return [inputs[0].to(DTYPES[number])]
 

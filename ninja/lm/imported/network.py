@@ -89,8 +89,8 @@ class HistoryNetwork:
         score = self.run(words)
         if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
             shape = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
-            message = f"the scores have shape {shape} for words {list(words.shape)}, expected [batch, time, words]"
-            raise ModelError(message, self.path)
+            message = f"the scores for words of shape {list(words.shape)} have shape {shape}"
+            raise ModelError(f"{message}, but must have [batch, time, words]", self.path)
         return score[:, -1]
 
     @torch.inference_mode()
@@ -121,7 +121,7 @@ def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: ob
     else:
         dimensions = f"{'several dimensions' if equal else 'no dimension'} with the batch size {batch}"
         raise ModelError(
-            f"the state {name} {list(sizes)} has {dimensions}; name the batch dimension in the model", path
+            f"the state {name} of shape {list(sizes)} has {dimensions}; name the batch dimension in the model", path
         )
     fixed = [size for index, size in enumerate(sizes) if index != axis and isinstance(size, int)]
     if len(fixed) != len(sizes) - 1:

@@ -157,8 +157,8 @@ def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> d
     for pair in declared.split():
         old, _, new = pair.partition("=")
         if old not in inputs or new not in outputs:
-            message = f"the metadata `states` contains {pair!r}, but the inputs are {', '.join(inputs)}"
-            raise ModelError(f"{message} and the outputs {', '.join(outputs)}", path)
+            names = f"the inputs are {', '.join(inputs)} and the outputs {', '.join(outputs)}"
+            raise ModelError(f"the value of the metadata key 'states' contains {pair!r}, but {names}", path)
         pairs[old] = new
     missing = [name for name, output in pairs.items() if output is None]
     if missing:
