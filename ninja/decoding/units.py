@@ -109,7 +109,7 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
         except (ValueError, RecursionError) as error:
             raise FormatError(f"not valid JSON: {error}", name) from error
         if not all(isinstance(number, int) for number in entries.values()):
-            raise FormatError("the JSON object must map each name to a number", name)
+            raise FormatError("the JSON object must map each unit to its column number", name)
         return _in_order([(unit, number, None) for unit, number in entries.items()], name)
     rows = [row.rstrip("\r") for row in content.removesuffix("\n").split("\n")]
     numbered: list[tuple[str, int, int | None]] = []
@@ -121,7 +121,7 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
     if len(numbered) == len(rows):
         return _in_order(numbered, name)
     if numbered:
-        raise FormatError(f"expected a name and its number, found {row[:60]!r}", name, line=len(numbered) + 1)
+        raise FormatError(f"expected a unit and its column number, found {row[:60]!r}", name, line=len(numbered) + 1)
     return rows
 
 
@@ -155,10 +155,10 @@ def _in_order(entries: list[tuple[str, int, int | None]], path: str) -> list[str
     names: dict[int, str] = {}
     for name, number, line in entries:
         if not 0 <= number < LARGEST_VOCABULARY:
-            raise FormatError(f"the number of {name!r} is {number}, which is out of range", path, line=line)
+            raise FormatError(f"the column number of {name!r} is {number}, which is out of range", path, line=line)
         if names.setdefault(number, name) != name:
-            raise FormatError(f"{names[number]!r} and {name!r} have the same number, {number}", path, line=line)
+            raise FormatError(f"{names[number]!r} and {name!r} have the same column number, {number}", path, line=line)
     for number in range(len(names)):
         if number not in names:
-            raise FormatError(f"no name has the number {number}; number the names from 0 without gaps", path)
+            raise FormatError(f"no unit has the column number {number}; number the units from 0 without gaps", path)
     return [names[number] for number in range(len(names))]

@@ -151,7 +151,7 @@ def _checked(record: Mapping[str, object]) -> tuple[str, BiasingList]:
 
 def _words(words: object, name: str) -> list[str]:
     if not isinstance(words, list):
-        raise RecordError(f"{name!r} is {str(words)[:60]!r}, but must be a list of words")
+        raise RecordError(f"{name!r} is {words!r:.60}, but must be a list of words")
     for word in words:
         # Errors are counted by word, so a phrase would never match.
         if not isinstance(word, str) or word.split() != [word]:

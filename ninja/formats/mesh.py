@@ -199,7 +199,7 @@ class Mesh:
                 raise self._refused(f"numaligns is {values[0][:20]!r}, but must be a number of positions")
             self.size = int(values[0])
         elif keyword == "posterior" and len(values) == 1:
-            self.total = self._number(values[0])
+            self.total = self._number(values[0], "the total posterior")
             if not self.total > 0.0:
                 raise self._refused(f"the total posterior is {values[0]}, but must be above 0")
         elif keyword == "align" and len(values) % 2 == 1:
@@ -207,7 +207,7 @@ class Mesh:
         elif keyword == "info" and len(values) >= 4:
             self._info(self._place(values[0]), values[1], values[2:])
         elif keyword == "posterior" and len(values) == 2:
-            self._number(values[1])
+            self._number(values[1], "the posterior of a position")
             self._place(values[0])
         elif keyword not in _IGNORED:
             raise self._refused(f"expected a line of a word mesh, found {' '.join(fields)[:60]!r}")
@@ -219,7 +219,7 @@ class Mesh:
         for word, posterior in zip(values[::2], values[1::2], strict=True):
             if word in entries:
                 raise self._refused(f"{word!r} occurs twice at position {place}")
-            entries[word] = [self._number(posterior), None, None]
+            entries[word] = [self._number(posterior, f"the posterior of {word!r}"), None, None]
             if posterior.startswith("-") and entries[word][0] != 0.0:
                 raise self._refused(f"the posterior of {word!r} is {posterior}, but must not be below 0")
             self.line_of.setdefault(word, self.line)
@@ -229,7 +229,7 @@ class Mesh:
         entry = self._bins.get(place, {}).get(word)
         if entry is None:
             raise self._refused(f"the info line describes {word!r}, which is not at position {place}")
-        entry[1:] = [self._number(value, infinite=True) for value in values[:2]]
+        entry[1:] = [self._number(value, f"a time of {word!r}", infinite=True) for value in values[:2]]
 
     def _place(self, text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -241,13 +241,13 @@ class Mesh:
             raise self._refused(f"position {place} does not exist, because numaligns is {self.size}")
         return place
 
-    def _number(self, text: str, *, infinite: bool = False) -> float:
+    def _number(self, text: str, name: str, *, infinite: bool = False) -> float:
         try:
             value = float(text if text.isascii() and "_" not in text else "")
         except ValueError as error:
-            raise self._refused(f"{text[:20]!r} is not a number") from error
+            raise self._refused(f"{name} is {text[:20]!r}, but must be a number") from error
         if math.isnan(value) or (math.isinf(value) and not infinite):
-            raise self._refused(f"{text[:20]!r} is not a finite number")
+            raise self._refused(f"{name} is {text[:20]!r}, but must be a finite number")
         return value
 
     def _entry(self, word: str, posterior: float | None, start: float | None, duration: float | None) -> Word:

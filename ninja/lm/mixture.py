@@ -282,7 +282,8 @@ class MixtureLM(LanguageModel):
     @staticmethod
     def _check(part: _Part, method: str, result: np.ndarray, count: int) -> None:
         if np.shape(result) != (count,):
-            raise ModelError(f"{part.map.name}: {method} returned shape {np.shape(result)} for a batch of {count}")
+            message = f"{part.map.name}: {method} returned an array of shape {np.shape(result)}"
+            raise ModelError(f"{message}, but must return shape {(count,)}")
 
     def _grow(self, capacity: int) -> None:
         slot = np.empty((len(self._parts), capacity), np.int64)

@@ -421,9 +421,8 @@ class BatchedLM(LanguageModel, locks=False):
                     self._halve(last - first, error)
                     continue
                 if np.shape(answer) != (last - first,):
-                    raise ModelError(
-                        f"the model's {method} returned shape {np.shape(answer)} for a batch of {last - first}"
-                    )
+                    message = f"the model's {method} returned an array of shape {np.shape(answer)}"
+                    raise ModelError(f"{message}, but must return shape {(last - first,)}")
                 if self._too_many:
                     self.notes.append(
                         f"out of memory with a language model batch of {self._too_many}; batches are limited to "

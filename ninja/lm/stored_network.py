@@ -109,7 +109,7 @@ class StoredNetwork:
         names = set(self.arrays) - {f"{name}{SCALE}" for name in self.arrays if self.is_scaled(name)}
         if names != set(shapes):
             different = ", ".join(sorted(names ^ set(shapes)))
-            raise ModelError(f"missing or unexpected weights: {different[:200]}; {AGAIN}", self.path)
+            raise ModelError(f"weights are missing or unexpected: {different[:200]}; {AGAIN}", self.path)
         for name, shape in shapes.items():
             array = self.arrays[name]
             if not (array.dtype.kind == "f" or self.is_scaled(name)):
@@ -198,20 +198,20 @@ def _own_config(
         config = {"normaliser": 0, "projection": 0, **config}
     if set(config) != {*SIZES[kind], "dropout"}:
         raise ModelError(
-            f"unexpected or missing entries in the configuration: {sorted(map(str, config))}; {AGAIN}", path
+            f"the configuration has missing or unexpected entries: {sorted(map(str, config))}; {AGAIN}", path
         )
     for name, least in sorted(SIZES[kind].items()):
         # Each layer or cell needs more than one byte, so a larger number means that the file is damaged.
         if type(config[name]) is not int or not least <= config[name] <= num_bytes:
-            raise ModelError(f"implausible {name} {config[name]!r} in the configuration; {AGAIN}", path)
+            raise ModelError(f"{name} in the configuration is {config[name]!r}, which is implausible; {AGAIN}", path)
     if kind == LSTM:
         has_invalid_size = config["projection"] >= min(config["embedding"], config["hidden"])
     else:
         has_invalid_size = config["embedding"] % (2 * config["heads"]) > 0
     if config["layers"] > MAX_LAYERS or has_invalid_size:
-        raise ModelError(f"implausible sizes in the configuration: {config}; {AGAIN}", path)
+        raise ModelError(f"the sizes in the configuration are implausible: {config}; {AGAIN}", path)
     if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
-        raise ModelError(f"implausible dropout {config['dropout']!r} in the configuration; {AGAIN}", path)
+        raise ModelError(f"dropout in the configuration is {config['dropout']!r}, but must be in [0, 1); {AGAIN}", path)
     return config
 
 

@@ -227,4 +227,5 @@ class _Descent:
 
 def _check(method: str, result: npt.NDArray[Any], argument: npt.NDArray[Any]) -> None:
     if np.shape(result) != argument.shape:
-        raise ModelError(f"the model's {method} returned shape {np.shape(result)} for a batch of {argument.size}")
+        message = f"the model's {method} returned an array of shape {np.shape(result)}"
+        raise ModelError(f"{message}, but must return shape {argument.shape}")

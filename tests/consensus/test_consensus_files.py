@@ -158,8 +158,8 @@ def test_a_mesh_without_a_name_has_the_name_of_its_file(tmp_path: Path) -> None:
         ("numaligns 1\nalign 0 a\n", 2, "expected a line of a word mesh, found 'align 0 a'"),
         ("numaligns 1\nalign 0 a 1\nalign 0 b 1\n", 3, "position 0 has two align lines"),
         ("numaligns 1\nalign 0 a 1 a 1\n", 2, "'a' occurs twice at position 0"),
-        ("numaligns 1\nalign 0 a b\n", 2, "'b' is not a number"),
-        ("numaligns 1\nalign 0 a nan\n", 2, "'nan' is not a finite number"),
+        ("numaligns 1\nalign 0 a b\n", 2, "the posterior of 'a' is 'b', but must be a number"),
+        ("numaligns 1\nalign 0 a nan\n", 2, "the posterior of 'a' is 'nan', but must be a finite number"),
         ("numaligns 1\nposterior 0\nalign 0 a 1\n", 2, "the total posterior is 0, but must be above 0"),
         (
             "numaligns 1\nalign 0 a 1\ninfo 0 b 0 1 0 0 : :\n",

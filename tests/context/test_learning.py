@@ -191,7 +191,7 @@ RUN = '{"version": 1, "min_count": 2, "edits": []}'
     ("lines", "message"),
     [
         ("{", "not valid JSON"),
-        ('{"version": 2, "edits": []}', "unsupported version 2; upgrade Ninja"),
+        ('{"version": 2, "edits": []}', "the version is 2, but this release supports only version 1; upgrade Ninja"),
         ('{"phrase": "a"}', "must follow the edits of its run"),
         ('{"version": 1, "edits": [1]}', "'edits' must be a list of strings"),
         ('{"version": 1, "edits": [], "min_count": 0}', "'min_count' must be an integer from 1 to 999999999"),

@@ -334,10 +334,10 @@ def test_read_unit_names_reads_each_kind_of_file(tmp_path):
     path.write_text(json.dumps({"<pad>": 0, "|": 1, "a": 2}))
     assert read_unit_names(path) == ["<pad>", "|", "a"]
     for content, message in [
-        ("a 0\nb\n", "tokens:2: expected a name and its number, found 'b'"),
-        ("a 0\nb 0\n", "tokens:2: 'a' and 'b' have the same number, 0"),
-        ("a 0\nb 2\n", "no name has the number 1"),
-        ('{"a": "b"}', "the JSON object must map each name to a number"),
+        ("a 0\nb\n", "tokens:2: expected a unit and its column number, found 'b'"),
+        ("a 0\nb 0\n", "tokens:2: 'a' and 'b' have the same column number, 0"),
+        ("a 0\nb 2\n", "no unit has the column number 1"),
+        ('{"a": "b"}', "the JSON object must map each unit to its column number"),
         ('{"a": ', "not valid JSON"),
     ]:
         path.write_text(content)

@@ -155,7 +155,7 @@ def test_biased_rates_add_only_to_biased_rates() -> None:
         (b"u1\ta\t[]\t[]\t[]\n", "lists:1: expected an utterance id"),
         (b"u1\ta\t[]\nu1\ta\t[]\n", "lists:2: utterance 'u1' occurs twice"),
         (b"u1\ta\t[a]\n", r"lists:1: '\[a\]' is not JSON: Expecting value"),
-        (b'u1\ta\t{"a": 1}\n', "lists:1: 'rare' is 'a', but must be a list of words"),
+        (b'u1\ta\t{"a": 1}\n', "lists:1: 'rare' is {'a': 1}, but must be a list of words"),
         (b"u1\ta\t[1]\n", "lists:1: 'rare' contains 1, which is not a single word"),
         (
             b'u1\ta\t[]\t["new york"]\n',

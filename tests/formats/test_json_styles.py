@@ -101,7 +101,7 @@ def test_keys_of_beams_without_a_manifest_are_file_names(folder):
 
 def test_several_objects_without_the_key_field_raise_format_error(folder):
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"nbest": ["b"]}))
-    message = r"f.jsonl:1, key 'f-1': expected text at 'key', found null; specify the field of the key, .* \(key=none\)"
+    message = r"f.jsonl:1, key 'f-1': the field 'key' is missing or null; specify the field of the key .* \(key=none\)"
     with pytest.raises(FormatError, match=message):
         keys("f.jsonl", form="json:missing_score=0")
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"key": "u", "nbest": ["b"]}))

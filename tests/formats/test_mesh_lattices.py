@@ -147,7 +147,7 @@ def test_an_invalid_mesh_affects_no_other():
     faults = [str(entry) if isinstance(entry, NinjaError) else None for entry in entries]
     assert faults == [
         None,
-        "m:6, key 'b': 'one' is not a number",
+        "m:6, key 'b': the posterior of 'x' is 'one', but must be a number",
         "m:8, key 'c': numaligns is 'many', but must be a number of positions",
         "m:12, key 'd': not UTF-8 (invalid start byte); specify the encoding or convert the file with iconv",
         "m:15, key 'e': position 1 of 2 has no align line",

@@ -376,7 +376,7 @@ def test_lattices_without_paths_and_invalid_numbers_are_refused():
     [
         ("posterior 1 1", "position 1 does not exist, because numaligns is 1"),
         ("posterior x 1", "expected the number of a position, found 'x'"),
-        ("posterior 0 nan", "'nan' is not a finite number"),
+        ("posterior 0 nan", "the posterior of a position is 'nan', but must be a finite number"),
     ],
 )
 def test_damaged_posteriors_of_positions_are_refused(line, message):

@@ -373,7 +373,7 @@ REFUSED = [
     ("objects", b'{"key": "u", "nbest": [NaN]}', "f: not JSON: NaN is not a number"),
     ("objects", JSONL + b"{x\n", "f:3: not JSON"),
     ("objects", JSONL + JSONL, "f:3, key 'u1': the utterance occurs twice"),
-    ("objects", b'[{"nbest": []}]', "f, key '1': expected text at 'key', found null"),
+    ("objects", b'[{"nbest": []}]', "f, key '1': the field 'key' is missing or null"),
     ("objects", b'[{"key": "u"}]', "f, key 'u': expected a list of hypotheses at 'nbest', found None"),
     ("objects", b"[[1]]", "f, key '1-1': expected an object, found 1"),
     ("objects", b'{"u": [1]}', "f, key 'u': expected a hypothesis, found 1"),

@@ -229,7 +229,11 @@ def test_blobs_missing_from_the_init_net_are_reported(folder, blob, reason):
 @pytest.mark.parametrize(
     ("blob", "values", "reason"),
     [
-        ("bias", [1.0, 2.0], r"FC, which computes 'logits': the bias has shape \[2\] for 11 outputs"),
+        (
+            "bias",
+            [1.0, 2.0],
+            r"FC, which computes 'logits': the bias has shape \[2\] and type torch.float32, but must have shape \[11\]",
+        ),
         (
             "gates_0_w",
             np.zeros((40, 9)),

@@ -123,7 +123,7 @@ def test_a_model_that_returns_too_few_values_is_refused(method, monkeypatch):
     original = getattr(FakeLM, method)
     monkeypatch.setattr(FakeLM, method, lambda self, *batch: original(self, *batch)[:-1])
     trie, _ = trie_of([[3, 4]])
-    with pytest.raises(ModelError, match=rf"{method} returned shape \(0,\) for a batch of 1"):
+    with pytest.raises(ModelError, match=rf"{method} returned an array of shape \(0,\), but must return shape \(1,\)"):
         score_trie(FakeLM(), trie.parent, trie.word)
 
 

@@ -119,7 +119,9 @@ class ShortResultLM(FakeLM):
 @pytest.mark.parametrize(("kind", "error"), [(FailingLM, ValueError), (ShortResultLM, ModelError)])
 def test_a_failing_model_releases_the_new_slots_of_the_others(kind: type[FakeLM], error: type[Exception]) -> None:
     good_lm, bad_lm = FakeLM(), kind(salt=1)
-    with pytest.raises(error, match=r"a bug|language model 2: advance returned shape \(0,\) for a batch of 1"):
+    with pytest.raises(
+        error, match=r"a bug|language model 2: advance returned an array of shape \(0,\), but must return shape \(1,\)"
+    ):
         run(random_lattice(1), Mixture(((good_lm, 0.5), (bad_lm, 0.5))))
     assert not good_lm.history
 

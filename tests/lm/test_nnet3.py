@@ -281,7 +281,11 @@ MATRIX, VECTOR = np.ones((3, 4), "<f4"), np.ones(3, "<f4")
         ("BackpropTruncationComponent", {"<Dim>": 3, "<Scale>": float("inf")}, "<Scale> is not finite"),
         ("ElementwiseProductComponent", {"<InputDim>": 5, "<OutputDim>": 2}, "the input width 5 is not a multiple"),
         ("SumGroupComponent", {"<Sizes>": [2, -1]}, "a group has -1 columns"),
-        ("SumGroupComponent", {"<Sizes>": [2**30, 2**30]}, "the widths are implausible: 2147483648"),
+        (
+            "SumGroupComponent",
+            {"<Sizes>": [2**30, 2**30]},
+            "the input width 2147483648 or output width 2 is implausible",
+        ),
         ("PermuteComponent", {"<ColumnMap>": [0, 0]}, "not a permutation"),
     ],
 )

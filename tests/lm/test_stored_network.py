@@ -99,10 +99,10 @@ def test_matrices_are_checked_with_their_scales(path):
     name = "embedding.weight"
     scale = network.arrays[f"{name}.scale"]
     for arrays, message in [
-        ({name: network.arrays[name][:5]}, f"missing or unexpected weights: {name}.scale"),
-        ({f"{name}.scale": scale.astype(np.float64)}, f"missing or unexpected weights: {name}.scale"),
+        ({name: network.arrays[name][:5]}, f"weights are missing or unexpected: {name}.scale"),
+        ({f"{name}.scale": scale.astype(np.float64)}, f"weights are missing or unexpected: {name}.scale"),
         ({f"{name}.scale": None}, f"{name} is of type int8"),
-        ({"bias": None}, "missing or unexpected weights: bias"),
+        ({"bias": None}, "weights are missing or unexpected: bias"),
         ({"bias": network.arrays["bias"][:2]}, r"bias has shape \[2\], but the configuration needs \[6\]"),
         ({"bias": np.zeros(6, np.int8)}, "bias is of type int8"),
     ]:
@@ -132,7 +132,7 @@ def rewrite_metadata(path, **entries):
         ({"config": "[" * 100_000}, "lists are nested too deeply"),
         ({"card": None}, "'card' is missing"),
         ({"words": "a"}, "the vocabulary has 1 words, but the configuration specifies 6"),
-        ({"config": json.dumps({"vocabulary": 6})}, "entries in the configuration"),
+        ({"config": json.dumps({"vocabulary": 6})}, "the configuration has missing or unexpected entries"),
     ],
 )
 def test_inconsistent_safetensors_metadata_are_refused(path, entries, message):

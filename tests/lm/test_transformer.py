@@ -268,8 +268,8 @@ def test_invalid_transformer_options_are_refused(options, message):
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [
-        ("heads", 3, "implausible sizes"),
-        ("heads", 2**60, "implausible heads"),
+        ("heads", 3, "the sizes in the configuration are implausible"),
+        ("heads", 2**60, "heads in the configuration is 1152921504606846976, which is implausible"),
         ("embedding", 32, "but the configuration needs"),
     ],
 )

@@ -181,7 +181,9 @@ def test_more_hypotheses_never_cost_more_with_full_histories() -> None:
 def test_a_model_that_returns_too_few_scores_is_refused(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = getattr(FakeLM, method)
     monkeypatch.setattr(FakeLM, method, lambda self, *batch: answer(self, *batch)[:-1])
-    with pytest.raises(ModelError, match=rf"the model's {method} returned shape \(0,\) for a batch of 1"):
+    with pytest.raises(
+        ModelError, match=rf"the model's {method} returned an array of shape \(0,\), but must return shape \(1,\)"
+    ):
         run(random_lattice(7), EXACT)
 
 

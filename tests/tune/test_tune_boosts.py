@@ -145,8 +145,8 @@ def test_an_optimum_at_the_end_of_the_boost_range_is_reported() -> None:
     result = tune(near=far, far=far, max_general_rise=40.0)
     assert result.settings is not None
     assert result.edges == (
-        "keyword_boost 20 is at the upper end of its range: does the general set contain words that are similar to "
-        "phrases?",
+        "keyword_boost 20 is at the upper end of its range: check that the general set contains words that are similar "
+        "to phrases",
     )
 
 

@@ -176,8 +176,8 @@ def divide(text: str, path: str) -> tuple[str, list[Run]]:
         if row.begins_run:
             if row.content.get("version") != VERSION:
                 row.refuse(
-                    f"unsupported version {row.content.get('version')!r}; upgrade Ninja, because this release supports "
-                    f"only version {VERSION}"
+                    f"the version is {row.content.get('version')!r}, but this release supports only version "
+                    f"{VERSION}; upgrade Ninja"
                 )
             runs.append((Run(row.count("min_count", 1), row.texts("edits")), []))
         elif not runs:

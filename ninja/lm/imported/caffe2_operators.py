@@ -95,7 +95,8 @@ def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[
     matrix = _matrix(operator, weight)
     if bias.shape != (len(matrix),) or bias.dtype != torch.float32:
         raise operator.error(
-            f"the bias is {bias.dtype} of shape {list(bias.shape)}, but must be float32 of shape {[len(matrix)]}"
+            f"the bias has shape {list(bias.shape)} and type {bias.dtype}, but must have shape {[len(matrix)]} and "
+            "type torch.float32"
         )
     product = linear(matrix, bias)
     return lambda operator, inputs: _rows(operator, inputs[0], matrix, product)

@@ -40,7 +40,7 @@ class Fields:
             self.fail(f"this type is not supported; supported types: {names}")
         component = BUILDERS[self.kind](self)
         if not 0 < component.input_dim <= LARGEST_DIM or not 0 < component.output_dim <= LARGEST_DIM:
-            self.fail(f"the widths are implausible: {component.input_dim} → {component.output_dim}")
+            self.fail(f"the input width {component.input_dim} or output width {component.output_dim} is implausible")
         return component
 
     def fail(self, message: str) -> NoReturn:
