@@ -57,7 +57,7 @@ class OOVScoreType(click.ParamType):
         try:
             return float(value)
         except ValueError:
-            self.fail(f"{value!r} is not skip, spread or a number.", param, ctx)
+            self.fail(f"{value!r} is not skip, spread or a number", param, ctx)
 
 
 WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOptions → option

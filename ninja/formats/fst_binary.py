@@ -59,7 +59,9 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     image = parse_image(content, key, path)
     if image.end != len(content):
         num_extra = len(content) - image.end
-        raise FormatError(f"{num_extra} bytes follow the end of the FST", path, key=key or None, byte=image.end)
+        raise FormatError(
+            f"{num_extra} bytes follow the end of the FST; copy the file again", path, key=key or None, byte=image.end
+        )
     return _lattice(image, key, path, options.words)
 
 
