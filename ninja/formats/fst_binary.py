@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, LatticeError, SymbolError
+from ninja.errors import FormatError, LatticeError, SymbolError, counted
 from ninja.formats.content import Content, Entry, check_choice
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_image import ArcType, Image, Symbols, parse_image, parse_image_at, write_image
@@ -60,7 +60,10 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     if image.end != len(content):
         num_extra = len(content) - image.end
         raise FormatError(
-            f"{num_extra} bytes follow the end of the FST; copy the file again", path, key=key or None, byte=image.end
+            f"{counted(num_extra, 'byte follows', 'bytes follow')} the end of the FST; copy the file again",
+            path,
+            key=key or None,
+            byte=image.end,
         )
     return _lattice(image, key, path, options.words)
 

@@ -298,7 +298,7 @@ FIRST_ARC = FIRST_STATE + 12  # after the final weight and the number of arcs
         (with_value(FIRST_STATE + 4, "q", -1), "state 0 declares -1 arcs"),
         (with_value(FIRST_ARC + 12, "i", 3), "arc 0 of state 0 enters state 3 of 3"),
         (with_value(FIRST_ARC + 12, "i", -1), "arc 0 of state 0 enters state -1 of 3"),
-        (write_fst(small()) + b"x", "1 bytes follow the end of the FST"),
+        (write_fst(small()) + b"x", "1 byte follows the end of the FST"),
     ],
 )
 def test_damaged_fst_files_are_refused_with_the_byte_position(content: bytes, message: str) -> None:
