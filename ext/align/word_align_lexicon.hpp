@@ -20,7 +20,7 @@
 
 namespace ninja {
 
-// Entries (word, output word, phones) as a tree of phones; word 0 stands for silence and other units without a word.
+// Entries (word, output word, phones) as a tree of phones; word 0 represents silence and other units without a word.
 class AlignLexicon {
  public:
   // `entry` is the concatenation of the entries, `begin` [num_entries + 1] their offsets.

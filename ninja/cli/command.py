@@ -144,7 +144,7 @@ class ModelFile(OutputFile):
     """Parameter type for the output of a model, which is a file or, if allowed, a folder, but not stdout."""
 
     def check(self, name: str) -> None:
-        """Check a name like `OutputFile.check`, and raise `OptionError` if it stands for stdout."""
+        """Check a name like `OutputFile.check`, and raise `OptionError` if it is stdout."""
         if STDOUT in self.targets(name):
             raise OptionError("a model cannot be written to stdout; specify the name of a file")
         super().check(name)

@@ -148,5 +148,5 @@ def _composition(
 
 
 def _costs_of(costs: Array, arc: npt.NDArray[np.int64]) -> Array:
-    """Return the costs of the arcs with these indices, float64; the index -1 stands for no arc, with cost 0."""
+    """Return the costs of the arcs with these indices, float64; the index -1 means no arc, with cost 0."""
     return np.append(costs, 0.0)[arc]  # -1 is the index of the last element

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ninja.errors import counted
 
-# The kernel uses the same values; 0 stands for a phone that is not in the word-boundary file.
+# The kernel uses the same values; 0 means a phone that is not in the word-boundary file.
 KINDS = {"begin": 1, "end": 2, "singleton": 3, "internal": 4, "nonword": 5}
 
 

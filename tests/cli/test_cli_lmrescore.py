@@ -61,7 +61,7 @@ def test_lmrescore_adds_scaled_lm_costs_to_each_path(ninja, inputs, tmp_path):
     assert code == 0, errors
     ln10 = math.log(10)
     known_cost = 2 * ln10 * (0.1 + 0.25)
-    unknown_cost = 2 * (ln10 * (0.3 + 0.6 + 1.0))  # no penalty, because <unk> stands for one word of the table only
+    unknown_cost = 2 * (ln10 * (0.3 + 0.6 + 1.0))  # no penalty, because <unk> represents one word of the table only
     costs = path_costs(out)
     assert costs[1,] == pytest.approx((1.5 + known_cost, 7.0), abs=1e-4)
     assert costs[3,] == pytest.approx((1.25 + unknown_cost, 6.0), abs=1e-4)

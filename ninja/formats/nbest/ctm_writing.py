@@ -17,7 +17,7 @@ from ninja.formats.textual import encoded
 from ninja.lattice.nbest import NBest
 
 CHANNEL = "1"
-UNKNOWN = "NA"  # stands for an unknown confidence
+UNKNOWN = "NA"  # replaces an unknown confidence
 KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})
 _TO_WORD = re.compile(
     r"([ \t\v\f]*(?:[^ \t\v\f]+[ \t\v\f]+){4})[^ \t\v\f]+"
