@@ -137,9 +137,9 @@ def test_map_words_case_finds_words_in_another_case(ninja, bed, tmp_path):
     [
         (["--rnnlm", "none"], "--rnnlm none requires --old-lm"),
         (["--rnnlm", "none", "--rnnlm", "a", "--old-lm", "b"], "cannot be used with other models"),
-        (["--mixture-weights", "0.5,0.5"], "2 weights for 1 language models"),
+        (["--mixture-weights", "0.5,0.5"], "the number of weights is 2, but must be 1, one per language model"),
         (["--mixture-weights", "half"], "must be numbers separated by commas"),
-        (["--iterate", "forward,backward"], "2 directions for 1 language models"),
+        (["--iterate", "forward,backward"], "the number of directions is 2, but must be 1, one per language model"),
         (["--iterate", "sideways"], "must be forward or backward for each model"),
         (["--iterate", "forward", "--backward"], "--backward cannot be used with --iterate"),
         (["--utt2spk", "f"], "require --carry-over"),

@@ -230,7 +230,7 @@ def test_a_failed_download_ends_the_run_without_an_upload(memory, monkeypatch, n
     assert (code, memory.exists("/out/p.ark")) == (1, False)
     assert "memory://in/lat.ark.gz: cannot be read: Connection reset by peer" in errors
     monkeypatch.setattr(memory, "cat_file", lambda name, start, end: cat_file(name, start=start, end=end)[:-1])
-    with pytest.raises(StoreError, match="was the file overwritten"):
+    with pytest.raises(StoreError, match="perhaps because it was overwritten; run the command again"):
         package.SymbolTable.read("memory://in/words.txt")
 
 

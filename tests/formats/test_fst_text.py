@@ -151,7 +151,7 @@ def test_damaged_const_files_are_refused_with_the_byte() -> None:
             content[:125] + b"\7" * 12 + b"\7\0\0\0" + content[141:],
             "byte 125, key 'utt': arc 0 of state 0 enters state 7 of 3",
         ),
-        (content + b"x", "1 bytes follow the end"),
+        (content + b"x", "1 byte follows the end of the FST; copy the file again"),
     ]
     for damaged, message in cases:
         with pytest.raises(FormatError, match=message):

@@ -123,7 +123,7 @@ def test_normalizer_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a b\na c\n", ":2: 'a' already has a form in line 1; remove one of the two"),
+        ("a b\na c\n", ":2: 'a' already has a form on line 1; remove one of the lines"),
         ("a b\nb a\n", ":1: 'a' becomes 'b', which line 2 changes to 'a'; map each word to its final form"),
         ("x y b\nb\n", ":1: 'x' becomes 'b', which line 2 changes to ''; map each word to its final form"),
     ],

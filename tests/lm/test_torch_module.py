@@ -140,7 +140,12 @@ def with_method(name, result):
             ModelError,
             r"the network returns the state 1 with shape \[2, 1, 6\]",
         ),
-        (torch.nn.Identity, {}, ModelError, r"shape \[1, 2\] for words \[1, 2\], expected \[batch, time, words\]"),
+        (
+            torch.nn.Identity,
+            {},
+            ModelError,
+            r"words of shape \[1, 2\] have shape \[1, 2\], but must have \[batch, time, words\]",
+        ),
     ],
 )
 def test_unsuitable_modules_are_refused(build, options, error, message):
