@@ -114,7 +114,7 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of re
     "Entities",
     reads("--entities", "Entities, as for `ninja context --entities`; print how many of them were recognised."),
     reads("--utt2group", "Group of each utterance, in utt2spk format; for entities that are listed by group."),
-    reads("--truth", "Ground-truth entities as JSON lines.  [default: the entities found in REFERENCE]"),
+    reads("--truth", "Ground-truth entities as JSON lines.  [default: the entities in REFERENCE]"),
     reads("--before", "Transcripts that were decoded without context, for comparison in --report."),
     reads(
         "--vocabulary",

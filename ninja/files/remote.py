@@ -26,7 +26,7 @@ _STORES = {
     "abfs",
     "abfss",
 }  # object stores, in which an object appears only when its upload is complete
-# A subset of fsspec's protocols, because some other protocols run code or open URLs found in files.
+# A subset of fsspec's protocols, because some other protocols run code or open URLs in files.
 SCHEMES = frozenset({*_STORES, "hdfs"})
 _MAGIC = re.compile(r"[*?[]")
 

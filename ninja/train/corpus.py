@@ -33,7 +33,7 @@ from ninja.lm.word_map import UNK
 
 MARK = b"NINJAIDS"
 LARGE = 4 << 20  # minimum number of bytes in a text for its ids to be written to a file
-PIECE = 1 << 20  # number of ids that are kept in memory while a file is written
+PIECE = 1 << 20  # number of ids in memory while a file is written
 
 
 @dataclass(frozen=True, slots=True)

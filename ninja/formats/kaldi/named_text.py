@@ -37,7 +37,7 @@ _MARK = re.compile(
     + rb"\S+)"
     + COSTS
 )
-_CACHED = 2  # maximum number of parts that are kept in memory; a file with more parts is read twice
+_CACHED = 2  # maximum number of parts in memory; a file with more parts is read twice
 
 
 @dataclass(frozen=True, slots=True)
