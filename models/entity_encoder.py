@@ -4,8 +4,8 @@
     phones  ──► embedding ──► forward and backward GRU ──► pooling ─┴─► bottleneck ──► vector, of length 1
                                                                           └──► decoders of letters and of phones
 
-Unless the extractor uses attention, the decoders read only the bottleneck, so the bottleneck must contain all
-information for spelling and pronouncing a phrase. If a phrase has no pronunciation, a network with both inputs uses
+Unless the decoders use attention, they read only the bottleneck, which must therefore contain all information
+needed to spell and pronounce a phrase. If a phrase has no pronunciation, a network with both inputs uses
 only the letters of the phrase. The vectors are trained on phonetic distances, so phrases that recognisers confuse are
 close to each other.
 
@@ -89,7 +89,7 @@ class Strings(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder that predicts the symbols of a phrase; the phrase's bottleneck is an input of each step."""
+    """Decoder that predicts the symbols of a phrase; the phrase's bottleneck is an input to each step."""
 
     def __init__(self, num_symbols: int, config: Config) -> None:
         super().__init__()
@@ -201,9 +201,9 @@ class EntityEncoder(nn.Module):
 
 
 def joined(letters: Tensor, phones: Tensor, config: Config) -> Tensor:
-    """Return the letters, then the phones, of each phrase as one string, int64 [time, batch].
+    """Return the letters of each phrase, followed by its phones, as one string, int64 [time, batch].
 
-    The ids of phones are increased, so that they follow the ids of letters.
+    An offset is added to phone ids, so that they follow the letter ids.
     """
     shifted = torch.where(phones == PADDING, PADDING, phones + config.num_letters - FIRST)
     both = torch.cat([letters, shifted])

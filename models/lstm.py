@@ -11,8 +11,8 @@ many cells as the embedding has components.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
-A small network can estimate the log-normaliser ln Σ exp(logits) from the output. A word is then scored by a single
-product instead of one for each word of the vocabulary.
+A small network can estimate the log-normaliser ln Σ exp(logits) from the output. Scoring a word then takes a
+single dot product instead of one for each word of the vocabulary.
 
 Source: Sak, Senior, Beaufays, "Long short-term memory recurrent neural network architectures for large
 scale acoustic modeling", 2014 (projection); Press, Wolf, "Using the output embedding to improve language
@@ -89,7 +89,7 @@ class LSTMLanguageModel(nn.Module):
                 self.lstm.get_parameter(f"bias_ih_l{layer}")[forget] = 1.0
 
     def forward(self, word: Tensor) -> Tensor:
-        """Compute the outputs that predict the next word, after each word of a batch of sentences.
+        """Compute, for each word of a batch of sentences, the output that predicts the word after it.
 
         Args:
             word: Word ids, int64 [time, batch]; every column is a sentence that begins with ``<s>``.

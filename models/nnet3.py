@@ -4,12 +4,12 @@
                 ▲
                 └── IfDefined(Offset(lstm.r, -1)): another node's value one step ago, zeros before the start
 
-A node is a component applied to a concatenation of sums of other nodes' values, now or some steps ago. The output and
-the values that later steps read form one row of numbers for each history:
+A node applies a component to a concatenation of sums; their terms are values of other nodes in the same step or in
+earlier steps. The output and the values that later steps read form one row of numbers for each history:
 
     row = [ output | a now | a 1 step ago | … | b now | … ]
 
-A row of zeros is the state before the first step. Ranges of nodes and identity components are not computed: nodes
+A row of zeros is the state before the first step. Column ranges and identity components are not computed: nodes
 that use them read the underlying nodes. A `Library` provides the arrays: torch (see `nnet3_operations`) or NumPy.
 
 Source: Kaldi, nnet3/nnet-descriptor.h and the components' own documentation in nnet3/nnet-*-component.h.
@@ -230,7 +230,7 @@ class Network:
 
 
 def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
-    """Return the input of each computed node as a list of sums over columns of computed nodes and of the network input.
+    """Return each computed node's input as a list of sums that read columns of computed nodes or the network input.
 
     A node is not computed if it only selects or concatenates columns of other nodes in the same step; references to
     this node are replaced with references to these columns.
@@ -294,7 +294,7 @@ def _pieces(sums: Sequence[_Sum]) -> list[_Piece]:
 
 
 def _lay_out(graph: Graph, inputs: dict[str, list[_Sum]]) -> dict[str, _Memory]:
-    """Assign columns of a history's row, after the columns of the output, to each node value that later steps read."""
+    """Assign columns of a history's row to the node values that later steps read; the output's columns come first."""
     memories: dict[str, _Memory] = {}
     for piece in (piece for sums in inputs.values() for piece in _pieces(sums) if piece.delay):
         last = piece.first + piece.dim

@@ -23,7 +23,7 @@ def lstm_cell(gates: Tensor, before: Tensor, peephole: Tensor) -> Tensor:
     """Compute the cells and the outputs of one LSTM step.
 
     Args:
-        gates: Input, forget, candidate and output before their non-linearities, float32 [n, 4 * cells]; overwritten.
+        gates: Pre-activations (input, forget, candidate, output), float32 [n, 4 * cells]; overwritten.
         before: The previous cells, float32 [n, cells].
         peephole: Weights from each cell to its input, forget and output gates, float32 [3, cells].
 

@@ -4,8 +4,8 @@
                  └─► hidden layer ──► score of no phrase │      softmax over no phrase and all phrases
     phrase's vector, first word's ──► hidden layer ──► key ─► products with the query ─┘
 
-The score of no phrase is increased by ``offset · ln N`` for N phrases; otherwise, each added phrase would lower the
-probability of no phrase.
+The score of "no phrase" is increased by ``offset · ln N`` for N phrases; otherwise, each added phrase would lower the
+probability of "no phrase".
 
 Source: based on Sun, Zhang, Woodland, "Tree-constrained pointer generator for end-to-end contextual speech
 recognition", 2021 (a pointer in addition to a frozen network), and Zhou et al., "CopyNE", 2023 (whole phrases). Sizes
@@ -57,7 +57,7 @@ class PhrasePointer(nn.Module):
             key.weight.mul_(0.1)
 
     def queries(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the query, float [n, width], and the score that no phrase begins, float [n], for each state.
+        """Return the query, float [n, width], and the score of "no phrase", float [n], for each state.
 
         The scores do not include the offset, which depends on the number of phrases.
 

@@ -4,7 +4,7 @@
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER finish
 
 The first command trains FOLDER/english.pt, or resumes an interrupted training run, and then runs the second command.
-The second command rounds the best weights to int8, trains the layers that estimate the normaliser, and writes
+The second command quantises the best weights to int8, trains the layers that estimate the normaliser, and writes
 english.safetensors and english.md to the folder of this script. Training uses the options below, and otherwise works
 as in ``ninja train``.
 """
@@ -110,7 +110,7 @@ def write_card() -> None:
 
 
 def finish(trained: Path, train_text: str, dev_text: str) -> None:
-    """Write the best weights as int8, and train the layers that estimate the normaliser on the rounded network."""
+    """Write the best weights as int8; on the quantised network, train the layers that estimate the normaliser."""
     stored = checkpoint.read(trained)
     module = checkpoint.as_stored(stored.module, "int8")
     sentences, dev = (text.encode(part, stored.words) for part in (train_text, dev_text))

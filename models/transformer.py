@@ -5,8 +5,8 @@
         x ──► norm ──► attention to <s> and the words so far ──► + ──► norm ──► hidden layer ──► + ──►
         └────────────────────────────────────────────────────────┘└──────────────────────────────┘
 
-Positions are rotary: queries and keys are rotated by them, so attention depends on relative positions and sentences
-can have any length. Input and output share one embedding matrix.
+Position embeddings are rotary: queries and keys are rotated by angles that depend on their positions, so attention
+depends on relative positions and sentences can have any length. Input and output share one embedding matrix.
 
 `TransformerLanguageModel.forward` runs on batches of sentences. Its parts, `embed`, `turns`, `Block.project` and
 `Block.combine`, allow callers to share keys and values among histories in their own attention code.
@@ -61,7 +61,7 @@ class Block(nn.Module):
             turn: Rotations of the positions, from `TransformerLanguageModel.turns`, complex64 [..., 1, head width / 2].
 
         Returns:
-            Queries, keys and values, float [..., heads, head width]; queries and keys are rotated by their positions.
+            Queries, keys and values, float [..., heads, head width]; queries and keys are rotated by `turn`.
         """
         query, key, value = self.query_key_value(self.attention_norm(below)).chunk(3, -1)
         query, key, value = (part.unflatten(-1, self.head_shape) for part in (query, key, value))
@@ -104,7 +104,7 @@ class TransformerLanguageModel(nn.Module):
                 layer.weight.data.mul_((2 * self.config.layers) ** -0.5)
 
     def forward(self, word: Tensor) -> Tensor:
-        """Compute the outputs that predict the next word, after each word of a batch of sentences.
+        """Compute, for each word of a batch of sentences, the output that predicts the word after it.
 
         Args:
             word: Word ids, int64 [time, batch]; every column is a sentence that begins with ``<s>``.
@@ -147,7 +147,7 @@ class TransformerLanguageModel(nn.Module):
 
 
 def rotate(vector: Tensor, turn: Tensor) -> Tensor:
-    """Apply rotary position embeddings to each head; the elements i and i + head width / 2 are a pair.
+    """Apply rotary position embeddings to each head; elements i and i + head width / 2 form a pair.
 
     Args:
         vector: Queries or keys, float [..., heads, head width].

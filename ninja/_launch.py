@@ -32,8 +32,8 @@ def is_build_call(arguments: list[str], folder: str = ".") -> bool:
     """Return whether a call is meant for the build tool.
 
     This is the case if the first argument is a short option of the build tool. If the folder contains ``build.ninja``,
-    it is also the case unless the call begins with ``-h`` or ``--help``, or the first argument that is not an option is
-    a command of this program.
+    it is also the case for all other calls, except those that begin with ``-h`` or ``--help`` and those whose
+    first non-option argument is a command of this program.
     """
     if arguments and arguments[0][:2] in BUILD_OPTIONS:
         return True

@@ -24,7 +24,7 @@ def find_build_tool() -> str | None:
 
 
 def is_ourselves(path: str) -> bool:
-    """Return whether a file cannot be read, or is a script (of any environment) that starts this package."""
+    """Return whether a file cannot be read, or is a script (in any Python environment) that starts this package."""
     try:
         with open(path, "rb") as stream:
             return OURSELVES in stream.read(4096)

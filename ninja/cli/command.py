@@ -141,7 +141,7 @@ class LatticeFile(OutputFile):
 
 
 class ModelFile(OutputFile):
-    """Parameter type for the output of a model, which is a file or, if allowed, a folder, but not stdout."""
+    """Parameter type for the destination of a model: a file or, if allowed, a folder, but not stdout."""
 
     def check(self, name: str) -> None:
         """Check a name like `OutputFile.check`, and raise `OptionError` if it is stdout."""
@@ -444,8 +444,8 @@ def refuse_without(option: str, dependent: Collection[str]) -> None:
     """Raise `OptionError` if the command line contains options that can be used only with another option.
 
     Args:
-        option: Flag of the other option, which is not set.
-        dependent: Names of the options that require the other option.
+        option: Flag of the required option, which is not set.
+        dependent: Names of the options that require it.
     """
     if flags := given_on_command_line(dependent):
         raise OptionError(f"{', '.join(flags)} can be used only with {option}")

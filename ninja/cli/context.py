@@ -153,7 +153,7 @@ def _context(
 
 
 def check_models(context: Context, old_lm: object) -> None:
-    """Raise `OptionError` if the command line contains an option of n-gram models without such a model."""
+    """Raise `OptionError` if the command line contains options for n-gram models, but no such model."""
     if context.class_lm is None and old_lm is None:
         refuse_without("--class-lm or --old-lm", OF_MODELS)
     elif context.class_lm is None and context.augmentation is None:
@@ -163,7 +163,7 @@ def check_models(context: Context, old_lm: object) -> None:
 
 
 def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
-    """Return the context with the given acoustic scale for augmentation, or unchanged if it has no augmentation."""
+    """Return the context with the given acoustic scale for augmentation; without augmentation, it is unchanged."""
     if context.augmentation is None:
         return context
     options = replace(context.augmentation.options, acoustic_scale=acoustic_scale)

@@ -122,7 +122,7 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return the output, with the format of the inputs if the output is stdout or the inputs are plain transcripts.
+    """Return the output, changed to the format of the inputs if it is stdout or the inputs are plain transcripts.
 
     The format of the output does not change if the user chose it, if the inputs have several formats, or if the format
     of the inputs cannot be written.

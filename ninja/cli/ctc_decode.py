@@ -212,8 +212,8 @@ def ctc_decode(
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
     """Return the symbol table of the decoded words.
 
-    If ``words`` is set, it is read from this file. Otherwise, it contains the words of the lexicon or, without a
-    lexicon, grows as words appear.
+    If ``words`` is set, the table is read from this file. Otherwise, it contains the words of the lexicon or, without
+    a lexicon, grows as words appear.
     """
     if words is not None:
         return SymbolTable.read(words)

@@ -21,7 +21,7 @@ def doctor(context: click.Context, deep: bool) -> None:
     The output lists versions, compiled modules, devices, the shipped model, optional libraries and their purpose, and
     other packages named ninja (the build tool, django-ninja) that have overwritten files of this package. With --deep,
     the compiled modules also process small lattices, and their best paths, posteriors, rescored lattices and other
-    results are compared with the results of plain Python. The exit code is 1 if a check fails; a missing optional
+    results are compared with those of pure Python code. The exit code is 1 if a check fails; a missing optional
     library is not a failure.
 
     \b

@@ -1,4 +1,4 @@
-"""The command ``ninja info``, which prints the sizes of lattices and the coverage of their words."""
+"""The command ``ninja info``, which prints the sizes of lattices and how well a vocabulary covers their words."""
 
 from __future__ import annotations
 

@@ -151,8 +151,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        Exit code: 0 for success; 1 for bad input or a failed lattice; 2 for wrong usage; 129 after SIGHUP; 130 after
-        an interrupt; 141 if the process that reads stdout closed the pipe; 143 after SIGTERM.
+        Exit code: 0 for success; 1 for bad input or a failed lattice; 2 for incorrect usage; 129 after SIGHUP;
+            130 after an interrupt; 141 if the process that reads stdout closed the pipe; 143 after SIGTERM.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     # Set before numpy is imported: its BLAS starts a thread for each core, which spins for 0.1 s.
@@ -303,7 +303,7 @@ class Console:
     def _say_failure(self, failure: NinjaError) -> None:
         """Print a failure, or only count it if enough failures of the same kind have been printed.
 
-        At most `MAX_SHOWN` failures of a kind are printed, and only one of a kind for a file that cannot be read.
+        At most `MAX_SHOWN` failures of each kind are printed, but only one for each file that cannot be read.
         """
         kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)

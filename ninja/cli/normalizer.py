@@ -11,7 +11,7 @@ normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, s
 
 
 def lexical_forms(name: str) -> LexicalForms:
-    """Return the lexical forms for an argument of ``--normalizer``; an automatic choice is printed.
+    """Return the lexical forms for a value of ``--normalizer``; if the choice is automatic, print it.
 
     Raises:
         NinjaError: See `make_normalizer`.

@@ -244,7 +244,7 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
 def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> None:
     """Write option values to a TOML file that begins with comments; option names are written with underscores.
 
-    An option with a URL, which ``--config`` refuses in a file, is written as a comment and printed.
+    An option whose value contains a URL is written as a comment and printed, because ``--config`` rejects URLs.
     """
     of_urls = {name: items for name, value in values.items() if any(map(names_url, items := _strings(value)))}
     if of_urls:

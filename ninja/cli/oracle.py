@@ -128,8 +128,8 @@ def oracle(
 ) -> None:
     """Print the path with the fewest errors in each lattice.
 
-    Each line contains a key and the words of the path, or word ids if there is no symbol table; references must
-    then contain word ids as well. The word error rate of the paths, a lower bound for rescoring, is printed on stderr.
+    Each line contains a key and the words of the path. Without a symbol table, word ids are printed, and references
+    must contain word ids as well. The word error rate of the paths, a lower bound for rescoring, is printed on stderr.
     With a normalizer, errors are counted on lexical forms, and the paths are printed in their written forms.
 
     \b

@@ -70,10 +70,10 @@ def rescore(
     """Rescore lattices with language models.
 
     With --entities, phrases that are relevant to each utterance are boosted in the same run (see `ninja context`),
-    and --class-lm is mixed with --old-lm if both are specified. With --context-model, the context model scores the
-    phrases together with the language model instead of boosting them. By default, --words is words.txt or words.txt.gz
-    next to SOURCE. Without -o, a binary archive is written to stdout; if stdout is a terminal, the best word sequences
-    are printed instead.
+    and --class-lm is mixed with --old-lm if both are specified. With --context-model, phrases are not boosted;
+    instead, the context model scores them together with the language model. By default, --words is words.txt or
+    words.txt.gz next to SOURCE. Without -o, a binary archive is written to stdout; if stdout is a terminal, the
+    best word sequences are printed instead.
 
     If the first entry of SOURCE is an n-best list without graph costs, and none of --lm-weight, --word-penalty and
     --old-lm is specified, the LM weight is 0.15 and the word penalty -1. These values were tuned on n-best lists of

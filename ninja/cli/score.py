@@ -290,13 +290,13 @@ def _print_forms(
     cer: bool,
     written: bool,
 ) -> tuple[Texts, Texts]:
-    """Print the requested error rates on characters and written forms, and convert transcripts to lexical words.
+    """Print the requested error rates for characters and written forms, and convert transcripts to lexical words.
 
     If words are scored unchanged, but some word errors are only differences in case, punctuation or hyphens, a warning
     is printed.
 
     Args:
-        rate: Word error rate on lexical words, from which the warning is computed.
+        rate: Word error rate for lexical words, which the warning is based on.
         cer: Whether to print the character error rate.
         written: Whether to print the case and punctuation errors in lexically correct words.
 

@@ -197,7 +197,7 @@ def _sources(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _checksums(paths: list[str]) -> list[str]:
-    """Return a list with one checksum of the contents of all files; the checksum is the same on all machines."""
+    """Return, in a list, a single checksum for the contents of all files; it is the same on all machines."""
     return [hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()]
 
 

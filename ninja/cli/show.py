@@ -61,8 +61,8 @@ def show(
 ) -> None:
     """Write a web page that shows a lattice as a graph.
 
-    The page works offline. Time runs to the right. Probable arcs are darker and wider; click an arc to see its costs.
-    The best path is marked; with --ref, the path with the fewest errors is also marked.
+    The page works offline. Time runs from left to right. Probable arcs are darker and wider; click an arc to see its
+    costs. The best path is marked; with --ref, the path with the fewest errors is also marked.
 
     \b
     Example:

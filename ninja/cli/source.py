@@ -257,7 +257,7 @@ def scales(function: Command) -> Command:
 
 
 def completes_scales(function: Command) -> Command:
-    """Replace scales that the user does not set with scales from files next to the lattices.
+    """For each scale that the user does not set, use the value in a file next to the lattices.
 
     The command must already have the scale options, and receives the scales as their values. It also receives
     `CompletedScales` as ``completed_scales``.

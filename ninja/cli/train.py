@@ -218,7 +218,7 @@ def _vocabulary(path: str) -> list[str]:
 
 
 def _perplexity(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
-    """Return the end of the closing message, which contains the perplexity of a text."""
+    """Return the last part of the closing message: the perplexity of a text."""
     sentences = read_sentences(path)
     result = measure(model.as_language_model(), sentences if tagger is None else map(tagger.tag, sentences), path)
     text = f", perplexity {result.perplexity:.2f} on the held-out text"

@@ -47,7 +47,7 @@ def context(
 ) -> None:
     """Train a phrase encoder, which finds phrases that sound similar.
 
-    The encoder learns the distances between the pronunciations of words, which depend on the costs of phone confusions.
+    The encoder learns the distances between word pronunciations; these depend on the costs of phone confusions.
     The words come from the CMU dictionary, --lexicon and PHRASES (files with one phrase per line). Pronunciations
     require `pip install 'ninja-asr[phones]'`. With --letters-only, the encoder learns distances between the spellings
     of PHRASES, which works for any alphabet.

@@ -108,10 +108,11 @@ def tune(
 
     Without --lm-weight, --word-penalty and --old-lm, the initial weights are the defaults for the type of input: LM
     weight 0.8 and word penalty 0.5 for lattices with graph costs, and 0.15 and -1 for n-best lists without graph costs.
-    The baseline is the initial weights, or LM weight 0 if the first pass has fewer expected errors. The baseline is
-    written unless the set contains at least 500 words and shows that other weights are better. Among weights within one
-    standard error of the best weights, the weights with the fewest changes are chosen. The difference from the baseline
-    is printed with its 95% confidence interval, cross-validated by speaker with --utt2spk, else by utterance.
+    The baseline is the initial weights, or LM weight 0 if the first pass has fewer expected errors. Other weights
+    are written only if the set contains at least 500 words and shows that they are better than the baseline.
+    Among weights within one standard error of the best weights, those with the fewest changes are chosen. The
+    difference from the baseline is printed with its 95% confidence interval, cross-validated by speaker with
+    --utt2spk, else by utterance.
 
     With --carry-over, recordings are defined by --segments or by the speakers of --utt2spk, and only one model is
     allowed.
@@ -128,8 +129,9 @@ def tune(
     probability that the words are correct. `ninja mbr-decode --confidence` and other commands read this model.
 
     With --correct, the threshold of `ninja correct` is tuned instead. Corrections should not change utterances whose
-    references contain no phrases. The lowest threshold is chosen at which, with 95% confidence, corrections would
-    change at most the fraction --max-false-corrections of such utterances in a new set of the same size.
+    references contain no phrases. --max-false-corrections limits the fraction of such utterances
+    that corrections would change, with 95% confidence, in a new set of the same size. The lowest threshold within
+    this limit is chosen.
     --letters-only, --lexicon and --confusion apply to the corrections, and are written with the threshold.
 
     \b

@@ -67,7 +67,7 @@ def tune_boosts(
     output_file: str,
     general_set: GeneralSet,
 ) -> None:
-    """Choose the boosts of ``ninja context`` and write them to a file for its option ``--config``.
+    """Choose the boosts and write them to a file for ``ninja context --config``.
 
     Raises:
         OptionError: The options cannot be combined.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Hypothesis:
-    """A word sequence with its scores and, for a CTC search without a tracker, its times.
+    """A word sequence with its scores and, after a CTC search without a context tracker, its word times.
 
     score = model_score + context_scale · context_score + length_reward · number of units
     """

@@ -224,12 +224,12 @@ def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.ND
 
 
 def _by_frame(lattice: Lattice, of_arc: Floats, of_final: Floats, total: float) -> FramePosteriors:
-    """Sum the values of arcs and final states for each pair of a label and a frame.
+    """Sum the values of arcs and final states for each label at each frame.
 
     Args:
         lattice: A lattice with labels.
-        of_arc: Value of each arc, which counts for each of its labels, [num_arcs].
-        of_final: Value of each final state, which counts for each of its labels, [num_states].
+        of_arc: Values of arcs; the value of an arc is added for each of its labels, [num_arcs].
+        of_final: Values of final states; the value of a state is added for each of its labels, [num_states].
         total: Value of `FramePosteriors.total`.
     """
     lattice = lattice.replace(time=None)  # count labels; ignore the times from the lattice file

@@ -15,7 +15,7 @@ SECONDS_TO_STOP = 0.5  # how long to wait for the reading thread when a source i
 
 
 class Prefetch(Source):
-    """Source of the utterances from an iterable, which is read in a thread because it can be slow.
+    """Utterance source that reads an iterable in a separate thread, because the iterable can be slow.
 
     The thread reads one lattice per request and never reads ahead. It ends when the iterable ends, when the iterable
     raises an error, or when `close` is called. `wait` raises the errors of the iterable.

@@ -52,7 +52,7 @@ class Alignment:
     accept_damage: bool = True
 
     def apply(self, batch: Batch, log: Log) -> Batch:
-        """Align the lattices in a batch; a damaged lattice becomes an error and, if requested, its aligned part."""
+        """Align the lattices in a batch; report damaged lattices and, if requested, return their aligned parts."""
         if self.align_batch is not None and (aligned := self.align_batch(batch)) is not None:
             return aligned
         entries: list[tuple[str, Lattice | NinjaError]] = []
@@ -177,7 +177,7 @@ def align_phones(
     """Align arcs with phones.
 
     Each phone becomes an arc with exactly its frames. By default, --remove-epsilon then merges phones without a word
-    into the next arc with a word. A word is on the arc of the phone during which the decoder output the word; this is
+    into the next arc with a word. Each word is on the arc of the phone during which the decoder emitted it, which is
     not necessarily a phone of that word.
 
     \b

@@ -86,8 +86,8 @@ def copy(
 def copy_backoff(first: str, second: str, **options: Any) -> None:
     """Copy an archive, replacing lattices whose keys also occur in a second archive.
 
-    The output contains all keys of FIRST. If SECOND contains a lattice with the same key, it replaces the lattice of
-    FIRST.
+    The output contains all keys of FIRST. A lattice in FIRST is replaced if SECOND contains a lattice with the same
+    key.
 
     \b
     Example:

@@ -45,8 +45,8 @@ class Joined:
     ) -> Iterator[tuple[Read, StreamStage[Lattice]]]:
         """Open the other sources and return ``(read, stage)``; the stage joins lattices with the same key.
 
-        The pipeline must use ``read`` as its reader. It looks up every key, even if the stage does not receive the
-        lattice because a resumed output already contains it.
+        The pipeline must use ``read`` as its reader. This reader looks up every key, including keys whose
+        lattices do not reach the stage because a resumed output already contains them.
 
         Args:
             function: Function that joins a lattice with the lattices from the other sources.

@@ -83,7 +83,7 @@ def rmali() -> Operation:
 
 @operation()
 def reverse() -> Operation:
-    """Reverse lattices, for language models that read backwards.
+    """Reverse lattices, for use with backward language models.
 
     \b
     Example:
@@ -163,7 +163,7 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
 def push(push_strings: bool, push_weights: bool) -> Operation:
     """Push alignments and costs towards the start of lattices.
 
-    The alignments of all paths from a state to the end have a common prefix, which is moved to the arcs that enter the
+    The prefix shared by the alignments of all paths from a state to the end is moved to the arcs that enter the
     state, together with the cost of the best of these paths. Words, alignments and costs of complete paths are
     unchanged.
 

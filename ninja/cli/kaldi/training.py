@@ -151,7 +151,7 @@ def _write_posteriors(
     criterion: str,
     totals_file: str | None = None,
 ) -> None:
-    """Write the posteriors of each frame and print the total of the criterion per frame.
+    """Write the posteriors at each frame and print the criterion, averaged over frames.
 
     Args:
         function: Function that computes the posteriors for a lattice.

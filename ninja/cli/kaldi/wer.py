@@ -109,10 +109,10 @@ def compute_wer_bootci(
 ) -> None:
     """Compute a confidence interval for a word error rate.
 
-    The 95% confidence interval for the word error rate of HYPOTHESIS is printed. OTHER is the optional output of a
-    second system for the same references. Its interval is printed as well, followed by the probability that OTHER has
-    fewer errors; the interval for the difference and the p-value of a paired test are printed on stderr. Each line of
-    the text files contains a key and words.
+    The 95% confidence interval for the word error rate of HYPOTHESIS is printed. If OTHER, the output of
+    a second system for the same references, is specified, its interval is printed as well, followed by the
+    probability that OTHER has fewer errors; the interval for the difference and the p-value of a paired test are
+    printed on stderr. Each line of the text files contains a key and words.
 
     \b
     Example:

@@ -140,7 +140,7 @@ class DocumentEncoder:
         return self._rest() + self._before(None)
 
     def notes(self) -> list[str]:
-        """Return messages about utterances that keep their words, and about corrections that were not applied."""
+        """Return messages about utterances that were not changed and about corrections that were not applied."""
         notes = []
         if self._num_kept:
             subject = counted(self._num_kept, "utterance keeps its", "utterances keep their")

@@ -46,7 +46,7 @@ class MixedEncoder:
         return self._documents.end() if self._is_document else self._others.end()
 
     def notes(self) -> list[str]:
-        """Return messages about utterances that keep their words, and about corrections that were not applied."""
+        """Return messages about utterances that were not changed and about corrections that were not applied."""
         return [] if self._is_document is False else self._documents.notes()
 
 

@@ -327,7 +327,7 @@ def _stored_fields(keeps: frozenset[Field], options: SrilmWriteOptions) -> froze
 
 
 def _also_lost(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Return loss messages about silent words, times of words of duration 0, and graph costs of sentence ends."""
+    """Return messages about losses: silence words, times of words of zero duration, and final graph costs."""
     lost = [] if SILENT.isdisjoint(used_names(nbest, settings.words)) else [SILENCES]
     if settings.options.variant == SECOND:
         for hypothesis in nbest.hypotheses:

@@ -32,7 +32,7 @@ UNSUPPORTED = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, 
 
 @dataclass(frozen=True, slots=True)
 class _CacheLayer:
-    """Shape of the cached keys and values of a layer, per piece."""
+    """Shape of the keys and values that a layer caches for each word piece."""
 
     heads: int
     key_width: int
