@@ -24,9 +24,9 @@ MapKind = Literal["raw", "monotone", "logistic"]
 class ConfidenceModel:
     """A map from features of a word to the probability that the word is correct.
 
-    The map ``raw`` returns the posterior. ``monotone`` interpolates linearly between points, and gives words with a
-    greater posterior a greater confidence. ``logistic`` is a logistic regression with an additional weight for each
-    frequent word.
+    The map ``raw`` returns the posterior. ``monotone`` interpolates linearly between points, and assigns higher
+    confidences to words with higher posteriors. ``logistic`` is a logistic regression with an additional weight
+    for each frequent word.
     """
 
     map: MapKind

@@ -30,9 +30,9 @@ Floats = npt.NDArray[np.float32]
 class Consensus:
     """A decoded word sequence and its confusion network. All times are in frames.
 
-    Decoding builds the network around a hypothesis, and rebuilds it as long as the hypothesis improves. The network has
-    a bin for each word in its last hypothesis, and one bin before the first word, between adjacent words and after the
-    last word. The posteriors in a bin sum to 1. Arrays are read-only.
+    Decoding builds the network around a hypothesis, and rebuilds it until the hypothesis no longer improves. The
+    network has a bin for each word in its last hypothesis, and one bin before the first word, between adjacent
+    words and after the last word. The posteriors in a bin sum to 1. Arrays are read-only.
     """
 
     key: str
@@ -96,10 +96,10 @@ def mbr_decode(
 
     If the number of states times the number of words is at most about 131,000, each state is compared with all words.
     For longer recordings, time and memory grow linearly: each state is compared with at least 32 words on either side
-    of its time, or of its relative position if the lattice has no times. This band of words is widened if the result
-    comes near its edge, and posteriors below 1e-16 are dropped (ext/consensus/mbr_band.hpp). The search stops, and
-    ``touches_band`` of the result is true, if a wider band would have more than 4,194,304 pairs of a state and a word,
-    and more than twice as many pairs as the first band.
+    of its time, or of its relative position if the lattice has no times. This band of words is widened
+    if the result comes close to the edge of the band, and posteriors below 1e-16 are dropped
+    (ext/consensus/mbr_band.hpp). If a wider band would have more than 4,194,304 state-word pairs, and more than
+    twice as many pairs as the first band, the search stops, and ``touches_band`` of the result is true.
 
     Args:
         lattices: A lattice or a batch. To decode lattices from several systems jointly, see ``ninja.graph.combine``.
@@ -154,7 +154,7 @@ def decode_with_limits(
         scales: See ``mbr_decode``.
         decode_mbr: See ``mbr_decode``.
         print_silence: See ``mbr_decode``.
-        limits: Values that replace the kernel's limits on the number of pairs of a state and a word.
+        limits: Values that replace the kernel's limits on the number of state-word pairs.
         forms: See ``mbr_decode``.
     """
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
@@ -220,7 +220,7 @@ def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[lis
     """Split arrays that contain values of all lattices into one array per lattice.
 
     Args:
-        begin: Index of the first value of each lattice, and the number of values.
+        begin: Index of the first value of each lattice, followed by the total number of values.
         columns: Arrays to split.
 
     Returns:

@@ -72,8 +72,8 @@ class WordConfidenceEstimator:
                 lexical words.
 
         Raises:
-            LatticeError: See `word_features`; or the calibration requires word times, a language model or a lattice
-                without boosts, and the required item is not available.
+            LatticeError: See `word_features`; or something that the calibration requires (word times, a language
+                model or a lattice without boosts) is not available.
             SymbolError: See `word_features`.
         """
         only_posteriors = self.model is None or self.model.map != "logistic"

@@ -111,9 +111,10 @@ def word_features(
 ) -> list[WordFeatures]:
     """Compute features of word sequences from lattices.
 
-    Posteriors are computed with ``mbr_decode``, with the words as the hypothesis, at `scales` and at smaller scales.
+    Posteriors are computed with ``mbr_decode`` at `scales` and at smaller scales, with the words as hypothesis.
     Other features describe the confusion network bins, lengths, times and neighbours of the words. Each word also has
-    the means of some posteriors and bin entropies over the utterance. Probabilities are given as logits or logarithms.
+    the utterance-level means of some posteriors and bin entropies. Probabilities are given as logits or
+    logarithms.
 
     Args:
         lattices: The lattices.
@@ -182,7 +183,7 @@ def unboosted_features(unboosted: WordFeatures) -> dict[str, Doubles]:
 
 
 def logit(probability: Doubles) -> Doubles:
-    """Convert probabilities to log-odds, damped so that the log-odds of 0 and 1 are finite."""
+    """Convert probabilities to log-odds, smoothed so that the log-odds of 0 and 1 are finite."""
     odds: Doubles = np.log(probability + DAMPER) - np.log(1.0 - probability + DAMPER)
     return odds
 
@@ -210,7 +211,7 @@ class _Bins:
         return cls(network, ids, np.repeat(np.arange(len(sizes)), sizes), posterior)
 
     def sums(self, selected: npt.NDArray[np.bool_]) -> Doubles:
-        """Return, for each bin, the sum of the posteriors of its selected entries, at most 1; float64 [num_bins]."""
+        """Return the sum of the posteriors of the selected entries in each bin, at most 1; float64 [num_bins]."""
         sums = np.bincount(self.bin[selected], self.posterior[selected], 2 * len(self.ids) + 1)
         return np.minimum(sums, 1.0)
 

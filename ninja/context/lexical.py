@@ -104,7 +104,7 @@ class LexicalBinding:
     def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
         """Return the phrases on the grammar's best path through the written words of an utterance.
 
-        The genitives that augmentation added to the last lattice are compared without their ``'s``.
+        Words to which augmentation added ``'s`` in the last lattice are compared without it.
         """
         words = [self._plain.get(word, word) for word in words]
         table = self._lexical.table

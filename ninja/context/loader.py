@@ -72,7 +72,7 @@ def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: Load
 
 
 def load_pointer(path: Name | ContextPointer) -> ContextPointer:
-    """Load a context model that reads phrases; ``"default"`` is the shipped model."""
+    """Load a context model with a pointer; ``"default"`` is the shipped model."""
     if not isinstance(path, str | os.PathLike):
         return path
     with needed_for("a context model", path):

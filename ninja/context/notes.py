@@ -1,4 +1,4 @@
-"""Notes about suspicious content of a context's files."""
+"""Notes about suspicious content in the files of a context."""
 
 from __future__ import annotations
 

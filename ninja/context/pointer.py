@@ -39,7 +39,7 @@ class PointerStage:
         return load_pointer(self._path)
 
     def over(self, lm: Model, options: ContextOptions) -> Model:
-        """Combine a language model with the context model, whose weights are in the options.
+        """Combine a language model with the context model, using the weights in the options.
 
         Raises:
             ModelError: The context model has no pointer, or was trained for another language model.

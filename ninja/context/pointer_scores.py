@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointerScores:
-    """Scores of arcs after the words of the best path to each arc; NaN for unreachable arcs and arcs without words."""
+    """Scores of arcs given the words on the best path to each arc; NaN for unreachable arcs and arcs without words."""
 
     gain: Floats  # ln Q - ln P, the change of the word's log-probability due to the phrases, [num_arcs]
     copied: Floats  # probability that the word belongs to a phrase, [num_arcs]

@@ -126,7 +126,7 @@ class Contextual:
 
         Args:
             lattices: Pairs of an utterance id and a lattice.
-            log: Log of the run, which raises or tolerates errors in single lattices.
+            log: Log of the run; it raises or tolerates errors in individual lattices.
 
         Raises:
             NinjaError: A file of the context is invalid, even if the log tolerates errors in lattices.
@@ -229,7 +229,7 @@ class Contextual:
     def bind(self, words: SymbolTable, log: Log, largest: int = 0) -> Tracker:
         """Load the files for a symbol table, unless the stage is already bound to it.
 
-        Notes about suspicious content of the files are added when the stage is bound for the first time; for a growing
+        Notes about suspicious content in files are added when the stage is bound for the first time; for a growing
         table, `note_late` adds them.
 
         Args:

@@ -155,11 +155,12 @@ class Augmenter:
     def __call__(self, lattice: Lattice, lists: Sequence[PhraseList]) -> tuple[Lattice, tuple[Added, ...]]:
         """Add phrases that sound like words in a lattice.
 
-        Between two states of the lattice, a phrase becomes one arc per word, parallel to the path with the lowest
-        ``cost + penalty · distance``. The costs and labels of that path are divided among the words of the phrase in
-        proportion to their numbers of phones, and penalties are added to the acoustic cost. The graph cost is computed
-        with the first-pass model; without this model, it is the graph cost of the path. Existing arcs do not change.
-        A phrase is not added if its weight is <= 0, or if its words already connect the two states.
+        A phrase is inserted between two states of the lattice as one arc per word, parallel to the path with the
+        lowest ``cost + penalty · distance``. The costs and labels of that path are divided among the words of the
+        phrase in proportion to the number of phones per word, and penalties are added to the acoustic cost. The
+        graph cost is computed with the first-pass model; without this model, it is the graph cost of the path.
+        Existing arcs do not change. A phrase is not added if its weight is <= 0, or if its words already connect the
+        two states.
 
         Returns:
             The new lattice, and the phrases that were added, in order of decreasing probability.

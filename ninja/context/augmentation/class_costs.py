@@ -80,7 +80,7 @@ class ClassCosts:
         return cost
 
     def _after(self, lattice: Lattice, best_in: npt.NDArray[np.int64], states: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return the slot of the model state after the words on the best path to each state, int64 [states]."""
+        """Return the model's slot after the words on the best path to each lattice state, int64 [states]."""
         reach = max(self._lm.order - 1, 0)
         before = [words_along(lattice, best_in, lattice.src, state, self._map.lm_word, reach)[::-1] for state in states]
         slots = self._lm.start(len(states))

@@ -58,9 +58,9 @@ class OldCosts:
     def _costs(
         self, sentences: Sequence[Sequence[int]], unchanged: npt.NDArray[np.int64], ends: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.float64]:
-        """Return the cost of each sentence without its first `unchanged` words, in nats, float64 [sentences].
+        """Return the cost of each sentence, excluding its first `unchanged` words, in nats, float64 [sentences].
 
-        The cost of a sentence includes ``</s>`` if its element in `ends` is true.
+        The cost of a sentence includes ``</s>`` if the corresponding element of `ends` is true.
         """
         length = np.array([len(sentence) for sentence in sentences])
         slots = self._lm.start(len(sentences))

@@ -1,4 +1,4 @@
-"""Replacements of lattice paths with phrases: their written words, and the division of path costs among the words."""
+"""Phrases that replace lattice paths: their written words, and the division of path costs among these words."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class SymbolStrings:
 
     @classmethod
     def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
-        """Group the pronunciations by phrase; index the phrases if there are at least `LONG_LIST`."""
+        """Group the pronunciations by phrase; index the phrases if there are at least `LONG_LIST` of them."""
         length = np.diff(strings[0])
         is_first = [  # each recognised form is searched for like a separate phrase
             number == 0 or variant.written != variants[number - 1].written or bool(variant.recognised)
@@ -152,7 +152,7 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Set the written words of variants that have no written words because of the identity normalizer."""
+    """Set the written words of variants that lack them because the normalizer is the identity."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]

@@ -56,7 +56,7 @@ class Transcript(NamedTuple):
     confidences: list[float] | None  # confidence of each lexical word
 
     def is_boundary(self, place: int) -> bool:
-        """Return whether the index of a lexical word is a boundary between written words."""
+        """Return whether an index into the lexical words marks a boundary between written words."""
         return place in (0, len(self.word)) or self.word[place] != self.word[place - 1]
 
     def written_span(self, begin: int, end: int) -> tuple[int, int]:
@@ -161,7 +161,7 @@ class Corrector:
 
     @property
     def left_out_so_far(self) -> tuple[Unpronounced, ...]:
-        """Phrases in the lists compiled so far that cannot be compared with words, and the reasons."""
+        """Phrases that cannot be compared with words, with the reasons, for the lists compiled so far."""
         return tuple(phrase for part in self._lists.values() for phrase in part.left_out)
 
     def candidates(self, transcript: Transcript, lists: Sequence[PhraseList]) -> Candidates:

@@ -64,7 +64,7 @@ class Decision:
 
         Args:
             features: Features of the candidates, float64 [candidates, features]; see `evidence`.
-            spans: Words that each candidate replaces: index of the first word, and of the last word plus 1.
+            spans: Words that each candidate replaces, as (index of the first word, index of the last word + 1).
             log_prior: Value added to the score of each candidate.  [default: 0]
         """
         score = features @ self.weights + self.bias

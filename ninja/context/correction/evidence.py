@@ -77,7 +77,7 @@ class Surprise:
         return np.concatenate(states)
 
     def paths(self, states: npt.NDArray[np.int64], paths: Sequence[Sequence[str | None]]) -> Doubles:
-        """Return the cost of each word sequence, starting from its element of `states`, in nats, float64 [paths].
+        """Return the cost of each word sequence from the corresponding element of `states`, in nats, float64 [paths].
 
         In the sequences, None represents an unknown word.
         """

@@ -310,7 +310,7 @@ def _is_capitalised(at: int, transcript: Transcript) -> bool:
 def _new_phrase(
     name: Region, corrected: Transcript, recognised: Transcript, corrector: Corrector, *, is_whole: bool
 ) -> Iterator[PhraseEvidence]:
-    """Yield the `PhraseEvidence` for a name in the corrected text, unless an entity file cannot list the name.
+    """Yield the `PhraseEvidence` for a name in the corrected text, if an entity file can list the name.
 
     A name that is too long, or that replaces a text that is too long, does not become a phrase.
 

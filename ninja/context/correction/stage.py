@@ -119,7 +119,7 @@ class Correction:
 
         Args:
             lattices: Pairs of an utterance id and a lattice.
-            log: Log of the run, which raises or tolerates errors in single lattices.
+            log: Log of the run; it raises or tolerates errors in individual lattices.
 
         Raises:
             NinjaError: A file is invalid, even if the log tolerates errors in lattices.

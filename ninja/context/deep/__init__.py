@@ -1,1 +1,1 @@
-"""Networks that read phrases: an encoder, and a pointer that is combined with a language model."""
+"""Neural networks for phrases: an encoder, and a pointer that is combined with a language model."""

@@ -1,12 +1,13 @@
-"""A language model that reads the phrase list of an utterance: a frozen model, and a pointer that copies phrases.
+"""A language model conditioned on an utterance's phrase list: a frozen model, and a pointer that copies phrases.
 
     outside phrases  α₀(h) · P(w | h), plus Σ αᵢ(h) over the phrases i that begin with w
     inside phrases   share of the phrases in progress that continue with w
 
-The pointer assigns the weight αᵢ(h) to phrase i after the history h, and the weight α₀(h) to no phrase; the weights sum
-to 1. The probability mass of a history is divided among its parses: in each parse, the last words are outside phrases
-or lead to a node of the phrase tree. The probability of a word is the sum over all parses. When a phrase ends, its mass
-moves outside; the mass of phrases that do not continue with the next word is lost.
+The pointer assigns the weight αᵢ(h) to phrase i after the history h, and the weight α₀(h) to "no phrase"; the
+weights sum to 1. The probability mass of a history is divided among its parses: in each parse, the last words
+are outside phrases or lead to a node of the phrase tree. The probability of a word is the sum over all
+parses. When a phrase ends, its mass moves outside; the mass of phrases that do not continue with the next
+word is lost.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class _EncodedSet:
 
     @property
     def offset(self) -> float:
-        """ln(number of phrases), the factor for the pointer's offset in the score of "no phrase"; 0 without phrases."""
+        """ln(number of phrases), the factor of the pointer's offset in the "no phrase" score; 0 without phrases."""
         return math.log(max(len(self.key), 1))
 
 
@@ -112,7 +113,7 @@ class _EncodedList:
 
 
 class _Encoded:
-    """Cache of the encoded phrases in use, shared by the copies of a model for other threads."""
+    """Cache of the encoded phrases in use, shared by the copies of a model on different threads."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -215,8 +216,8 @@ class ContextLM(MixtureLM):
     def with_copy_probability(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ln P of each word without the pointer, and the probability that the word belongs to a phrase.
 
-        The pointer copies words from phrases; the probability is the share of these copies in the probability of the
-        word. Both arrays are float64 [n].
+        The pointer copies words from phrases; the second value is the fraction of the word's probability that is
+        due to copying. Both arrays are float64 [n].
         """
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)
@@ -234,7 +235,7 @@ class ContextLM(MixtureLM):
     def _read(self, slots: Slots, words: npt.NDArray[np.int32], new: Slots) -> None:
         """Compute the probabilities that the histories `new` are outside phrases or at a node of the phrase tree.
 
-        Each history in `new` extends the history in `slots` by one word.
+        Each history in `new` extends the corresponding history in `slots` by one word.
         """
         is_in_phrase = self._mass[slots].any(1)
         entered = np.full(len(slots), NOWHERE)
@@ -386,7 +387,7 @@ class ContextLM(MixtureLM):
 
     @torch.inference_mode()
     def _keys_of(self, texts: list[str], first: Slots, length: Slots) -> torch.Tensor:
-        """Return the cached or new attention keys of phrases with the given texts, first words and numbers of words."""
+        """Return the cached or new attention keys of phrases with the given texts, first words and lengths in words."""
         if not texts:
             return torch.zeros(0, self._pointer.network.config.width)
         is_known = first != UNKNOWN

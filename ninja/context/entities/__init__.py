@@ -1,4 +1,4 @@
-"""Entities: phrases by class, for all utterances, for groups and for single utterances."""
+"""Entities: phrases by class, for all utterances, for groups and for individual utterances."""
 
 from ninja.context.entities.lists import Entities, Phrase, PhraseList
 

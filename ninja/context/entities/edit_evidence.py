@@ -3,7 +3,7 @@
     #ninja-learn {"version": 1, "min_count": 2, "edits": ["6f1e0c2ab3d4", …]}
     #ninja-learn {"phrase": "Kathy Clendenin", "class": "@name", "recognised": {"cathy clendening": 2}, "added": 2}
 
-The first line begins a run of the command and identifies its edits; each of the following lines contains the run's
+The first line of each run of the command identifies its edits; each of the following lines contains the run's
 evidence about one phrase. The lines are comments in phrase lists and TSV files. Phrases, weights and recognised forms
 are computed from the evidence of all runs, so counts add up across runs, and a run can be undone by removing its lines.
 """
@@ -249,7 +249,7 @@ class _Row:
         return PhraseEvidence(phrase, cls, recognised, *(self.count(name, 0) for name in _COUNTS))
 
     def count(self, name: str, least: int) -> int:
-        """Return the integer in a field of the JSON object, from `least` (also the default) to `LARGEST`."""
+        """Return the integer in a field of the JSON object, in [`least`, `LARGEST`]; the default is `least`."""
         value = self.content.get(name, least)
         if not _is_integer(value) or value < least:
             self.refuse(f"{name!r} must be an integer from {least} to {LARGEST}, not {value!r}")

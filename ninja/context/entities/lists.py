@@ -258,7 +258,7 @@ class Entities:
 
     @property
     def all_lists(self) -> list[PhraseList]:
-        """All phrase lists: shared lists, and the lists for all utterances, for groups and for single utterances."""
+        """All phrase lists: shared lists, and the lists for all utterances, for groups and individual utterances."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.inline for scope in scopes if scope.inline is not None)]
 

@@ -47,7 +47,7 @@ AS_TABLE = Normalisation()
 class Normaliser:
     """Callable that normalises phrases to the spelling of a symbol table; normalisation is idempotent.
 
-    Without a table, words are not divided, and they keep their case unless `rules.case` is "lower" or "upper".
+    Without a table, words are not split, and they keep their case unless `rules.case` is "lower" or "upper".
     """
 
     def __init__(self, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> None:
@@ -96,9 +96,9 @@ class Normaliser:
         return changed if changed in ("", start) else self._word(changed)
 
     def _in_parts(self, word: str) -> str | None:
-        """Divide a word into words of the symbol table, separated by spaces; return None if that is impossible.
+        """Split a word into words of the symbol table, separated by spaces; return None if that is impossible.
 
-        The word is divided at hyphens, at periods, or between letters and digits, into as few words as possible.
+        The word is split at hyphens, at periods, or between letters and digits, into as few words as possible.
         """
         if self.words is None or word.isalpha():
             return None

@@ -145,7 +145,7 @@ def _sections(text: str, path: str) -> list[Section]:
 
 
 def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
-    """Return the sections in the content of a JSON file; relative paths are relative to the directory of `path`."""
+    """Return the sections in the content of a JSON file; relative paths start from the directory of `path`."""
     if not isinstance(content, Mapping):
         raise FormatError(f"entities must be an object with classes as keys, not {_shown(content)}", path)
     plain, sections = {}, []

@@ -21,7 +21,7 @@ _SEPARATORS = ",;:，、；：،"  # replaced when other punctuation follows at 
 
 
 def affixes(word: str) -> tuple[str, str]:
-    """Return (punctuation before, punctuation after) the letters of a word; ``("", word)`` if there are no letters."""
+    """Return the punctuation before and after the letters of a word; ``("", word)`` if there are no letters."""
     begin, end = 0, len(word)
     while end > 0 and _is_punctuation(word[end - 1]):
         end -= 1
@@ -55,7 +55,7 @@ def kept_genitive(replaced: Sequence[str], phrase: str, distance: float) -> str:
 
     Args:
         replaced: The replaced words.
-        phrase: The phrase, or the words that are recognised for it.
+        phrase: The phrase, or the words that are recognised in its place.
         distance: Distance between the phones or letters of the phrase and the replaced words.
     """
     ending = genitive_ending(replaced[-1])
@@ -80,7 +80,7 @@ def in_place_of(
         first: The first replaced word.
         last: The last replaced word.
         begins_sentence: Whether the phrase begins a sentence.
-        genitive: The ``'s`` that is added to the phrase, see `kept_genitive`.
+        genitive: The ``'s`` that is added to the phrase; see `kept_genitive`.
     """
     words = [*phrase[:-1], phrase[-1] + genitive]
     if begins_sentence and is_capitalised(first) and words[0].islower():

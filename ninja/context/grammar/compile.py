@@ -73,7 +73,7 @@ def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _
     Args:
         weight_of: Weight per word of each phrase; the keys are the word ids of the phrases.
         as_partial: Apply boosts at each word. A word gets the largest weight of all phrases that begin with the words
-            so far; at the end of a phrase, the difference from the phrase's boost is removed. If False, apply boosts
+            so far; at the end of a phrase, the excess over the phrase's boost is removed. If False, apply boosts
             only at the ends of phrases.
     """
     phrases = sorted(weight_of)
@@ -123,7 +123,7 @@ def _minimal(
 
 
 class ListCompiler:
-    """A compiler for phrase lists that caches its results as long as the lists exist.
+    """A compiler for phrase lists that caches its results while the lists exist.
 
     Args:
         spell: Function that returns the ids of the words of a phrase, -1 for unknown words.

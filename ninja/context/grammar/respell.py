@@ -40,7 +40,7 @@ class _Rest:
 
 
 class PhraseTrie:
-    """A trie of the phrases in a list, by their lexical words; suppressed phrases are omitted."""
+    """A trie of the phrases in a list, keyed by their lexical words; suppressed phrases are omitted."""
 
     def __init__(self, phrases: PhraseList, table: LexicalTable) -> None:
         self.step: dict[tuple[int, int], int] = {}  # (node, lexical word) -> node; 0 is the root
@@ -98,7 +98,8 @@ class Respelling:
 
         Returns:
             (new lattice, old arcs, written words): the old arc and the written word of each new arc, int64 [num_arcs]
-            each. The written word is 0 for all arcs of a word except the first. None if no word is respelled.
+            each. The written word is 0 for all arcs of a word except the first. If no word is respelled, the result
+            is None.
         """
         word = lattice.word
         if not np.isin(word, list(self._first)).any():
@@ -133,7 +134,7 @@ class Respelling:
 
 
 class _Forward:
-    """The states of a lattice, split by the phrases that paths have begun and by whether a sentence may begin there."""
+    """The states of a lattice, split by the phrases in progress and by whether the next word may begin a sentence."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class PhraseIndex:
         self._cells = _inverted_file(vectors) if len(vectors) > EXACT else None
 
     def nearest(self, queries: Vectors, count: int) -> npt.NDArray[np.int64]:
-        """Return the indices of at most `count` phrases that are most similar to any query, in increasing order."""
+        """Return the indices of the phrases most similar to any query, at most `count`, in increasing order."""
         if not len(queries):
             return np.zeros(0, np.int64)
         if len(self._vectors) <= count:

@@ -61,7 +61,8 @@ class Confusion:
     """Edit costs of phones. With the articulatory costs, deleting a consonant costs 0.79 and deleting a vowel 0.5.
 
     Raises:
-        OptionError: There are no, too many or duplicate phones, a shape is wrong, or a cost is out of range.
+        OptionError: There are no phones, too many phones or duplicate phones, a shape is wrong, or a cost is
+            out of range.
     """
 
     phones: tuple[str, ...]  # phones in the order of the rows and columns
@@ -103,10 +104,11 @@ class Confusion:
     def articulatory(cls) -> Confusion:
         """Return articulatory costs for the phones of the CMU dictionary.
 
-        The costs are Kondrak's ALINE similarities, converted to distances. ALINE scores a substitution by
-        ``35 − δ(p, q) − V(p) − V(q)``, where δ is the sum of feature differences weighted by their saliences and V is
-        10 for a vowel, and a skip by ``−10``. The distance between two strings, ``(s(x, x) + s(y, y)) / 2 − s(x, y)``,
-        is then the sum of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips, divided here by 35.
+        The costs are Kondrak's ALINE similarities, converted to distances. ALINE scores a substitution as
+        ``35 − δ(p, q) − V(p) − V(q)`` and a skip as ``−10``, where δ is the sum of feature differences weighted by
+        their saliences, and V is 10 for a vowel. The distance between two strings,
+        ``(s(x, x) + s(y, y)) / 2 − s(x, y)``, is then the sum of ``δ(p, q)`` over substitutions and
+        ``35 / 2 − V(p) + 10`` over skips, divided here by 35.
         The features of a diphthong are the mean of its two halves.
 
         Source: G. Kondrak 2002, "Algorithms for Language Reconstruction", section 4.5 (features, saliences), as given
@@ -150,7 +152,7 @@ class Confusion:
             raise FormatError(f"invalid phone confusion table: {reason}", path) from error
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the costs as JSON with 4 decimals."""
+        """Write the costs as JSON with 4 decimal places."""
         rows = ",\n  ".join(json.dumps([round(float(cost), 4) for cost in row]) for row in self.substitution)
         parts = [f'"format": {json.dumps(FORMAT)}', f'"source": {json.dumps(self.source, ensure_ascii=False)}']
         parts.append(f'"phones": {json.dumps(self.phones, ensure_ascii=False)}')

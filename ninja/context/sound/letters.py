@@ -18,7 +18,7 @@ EDIT = 0.5  # cost of a letter edit; below 1, because words have more letters th
 
 
 class LetterPronouncer(Pronouncer):
-    """Pronouncer that uses the letters of a word, without case, accents and punctuation, as its pronunciation."""
+    """Pronouncer that uses the letters of a word as its pronunciation, ignoring case, accents and punctuation."""
 
     def __init__(self) -> None:
         super().__init__({})
