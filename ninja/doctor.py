@@ -74,7 +74,7 @@ def examine_deeply() -> Iterator[Finding]:
 
 
 def claims() -> list[Claim]:
-    """Return the files that this distribution and another distribution contain with different content, sorted by path.
+    """Return the files that this distribution and another one both contain, with different content, sorted by path.
 
     All installed distributions that contain a module ``ninja`` are compared. pip overwrites such files silently, and
     uninstalling either distribution deletes them.

@@ -126,7 +126,7 @@ class SymbolError(NinjaError, ValueError):
 
 
 class TableError(SymbolError):
-    """A word id is missing from the symbol table, which therefore belongs to different lattices."""
+    """A word id is missing from the symbol table, so the table must belong to other lattices."""
 
     of_run = True
 

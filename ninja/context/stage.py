@@ -260,8 +260,8 @@ class Contextual:
     def _include(self, lists: Sequence[PhraseList], words: SymbolTable, augmentation: Augmentation, log: Log) -> None:
         """Add the words of an utterance's phrases to a growing table, in which augmentation looks up words and letters.
 
-        If words are compared by their lexical forms, this is necessary only for the letters: the lexical words are
-        added when they are compared.
+        If words are compared by their lexical forms, only the letters require this, because lexical words are added
+        when they are compared.
         """
         files = self._bound.files
         if files.words.grows and (isinstance(files, ExactBinding) or augmentation.letters_only):
@@ -292,12 +292,12 @@ class Contextual:
         )
 
     def class_maps(self, words: SymbolTable, log: Log) -> Sequence[WordMap]:
-        """Return the map from a symbol table to the class model, in a list that is empty if there is no class model."""
+        """Return the map from a symbol table to the class model as a list, which is empty without a class model."""
         tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
         return [] if tracker.class_map is None else [self._written_map(words, tracker.class_map)]
 
     def _written_map(self, words: SymbolTable, lexical_map: WordMap) -> WordMap:
-        """Convert a map from lexical words to the words of a model into a map from written words."""
+        """Convert a map from lexical words to model words into a map from written words to model words."""
         if isinstance(self._bound.files, ExactBinding):
             return lexical_map
         assert self.forms is not None
@@ -306,7 +306,7 @@ class Contextual:
         return WordMap(words, lm, lexical_map.unk_penalty, map_words=options.map_words, name=lexical_map.name)
 
     def note_late(self, log: Log) -> None:
-        """Add notes about suspicious content of the files, if the symbol table is growing.
+        """Add notes about suspicious content in the files, if the symbol table is growing.
 
         Call this method after all lattices are read, because only then is the table complete.
         """
@@ -330,7 +330,7 @@ class Contextual:
         return _Binding(words, num_words, entities, normalizer, files)
 
     def _in_table(self, lattice: Lattice) -> Lattice:
-        """Convert a lattice from another thread to the symbol table of this stage."""
+        """Convert a lattice from another thread so that it uses the symbol table of this stage."""
         return lattice if self._binding is None else self._binding.files.in_table(lattice)
 
     def _unbound(self) -> Contextual:

@@ -110,8 +110,8 @@ def beam_search(
         OptionError: A unit is missing from `step`, the tracker or the CTC model, or `ctc` and `lists` differ in the
             number of utterances.
 
-    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2; for CTC scores and the end of the
-    search, Watanabe and others 2017 (see `CtcPrefixes`).
+    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2; for CTC scores and the stopping
+    criterion, Watanabe and others 2017 (see `CtcPrefixes`).
     """
     with lock_of(tracker):
         return _search(step, states, tracker, lists, options or BeamOptions(), bos, eos, ctc)

@@ -37,7 +37,7 @@ def ctc_nbest(
     lists: Sequence[PhraseList] = (),
     key: str | None = None,
 ) -> list[Hypothesis]:
-    """Search for the word sequences with the best CTC scores; with a tracker, its scores are added.
+    """Search for the word sequences with the best CTC scores, to which the scores of a tracker, if any, are added.
 
     The probability of a sequence is summed over its alignments, except those with pruned prefixes. Repetitions of a
     unit are collapsed unless a blank separates them; repeated boundaries are also collapsed.
@@ -48,7 +48,8 @@ def ctc_nbest(
         lexicon: The allowed words.  [default: any word]
         options: Beams and weights.
         tracker: The contextual tracker; its units are the columns, and its states are cleared first. The search
-            with a tracker is implemented in Python, does not support a lexicon, and distinguishes sequences by units.
+            with a tracker is implemented in Python, does not support a lexicon, and distinguishes sequences by their
+            units, not by their words.
         lists: The phrase lists for the utterance, used by the tracker.
         key: Utterance id, for messages.
 
@@ -128,11 +129,12 @@ def ctc_lattice(
 ) -> Lattice:
     """Run a CTC search and return a lattice with the hypotheses as paths.
 
-    Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of the hypothesis: each
-    word has its cost in the best alignment, and the last arc, which has no word, has the remaining cost. Graph costs
-    are 0. The time of a state is its time in the best alignment of the first hypothesis through this state. Silence
-    between words is represented by an arc without a word. The label of a frame is 1 plus the column that the best
-    alignment assigns to the frame, or 1 plus the blank's column between words.
+    Hypotheses that begin with the same words share the arcs of these words. The acoustic cost of a path is -ln p
+    of the hypothesis: the arc of each word has the cost of the word in the best alignment, and the last arc, which
+    has no word, has the remaining cost. Graph costs are 0. The time of a state is its time in the best alignment of
+    the first hypothesis through this state. Silence between words is represented by an arc without a word. The label
+    of a frame is 1 plus the column that the best alignment assigns to the frame, or 1 plus the blank's column between
+    words.
 
     Args:
         logprob: See ``ctc_nbest``.

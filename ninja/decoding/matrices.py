@@ -111,7 +111,7 @@ def _is_list(head: bytes) -> bool:
 
 
 def _skip(error: NinjaError) -> None:
-    """Ignore the error of a matrix; the option ``p`` of a script file (``scp,p:``) allows files that cannot be read."""
+    """Ignore the error of a matrix; the option ``p`` (``scp,p:``) means that files that cannot be read are skipped."""
 
 
 def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:

@@ -47,7 +47,7 @@ class OpenVocabulary(SymbolTable):
 
 
 class PartialBoosts:
-    """Boosts for the beginnings of words that continue or begin the phrases of a list.
+    """Boosts for the prefixes of words that begin or continue phrases in a list.
 
     For a word with n letters, a prefix of k letters gets the fraction k / n of the word's boost, so a complete word has
     the full boost. Phrases with a negative weight are not boosted.
@@ -79,7 +79,7 @@ class PartialBoosts:
         self._boosts: dict[int, dict[str, float]] = {}
 
     def follow(self, position: int, word: str) -> int | None:
-        """Return the node of the phrase tree that a word leads to, or None if no phrase continues after the word."""
+        """Return the phrase-tree node that a word leads to, or None if no phrase continues after the word."""
         after = self._next[position].get(word)
         return after if after is not None and self._next[after] else None
 

@@ -24,7 +24,7 @@ NO_SLOT = -1  # marks states whose last word the model has not read yet
 
 
 class PointerTracker:
-    """Tracker for word histories in a language model with a pointer; it has the same interface as `Tracker`.
+    """Tracker for word histories, with a language model and a pointer; it has the same interface as `Tracker`.
 
     A state is an integer that represents a history. The score of a word is ``context_weight · (ln Q - ln P)``, where P
     is the word's probability under the language model, and Q its probability given the phrases. The score is 0 for

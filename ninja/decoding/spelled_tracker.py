@@ -35,7 +35,7 @@ class _State(NamedTuple):
 
 
 class SpelledTracker:
-    """Tracker for a decoder's unit histories in a contextual word grammar; it has the same interface as `Tracker`.
+    """Tracker that scores a decoder's unit histories with a contextual word grammar; it has the interface of `Tracker`.
 
     A word is scored when the next word begins, or at the end of the sentence. Until then, its letters receive part of
     the boost that the word would have if it continued a phrase; this partial boost is removed when the word is scored.
@@ -225,7 +225,7 @@ class SpelledTracker:
         return end
 
     def _follow(self, state: _State) -> tuple[tuple[int, int], ...]:
-        """Return ``(list, position)`` of the phrases that are in progress after the current word of a state."""
+        """Return the ``(list, position)`` pairs of the phrases in progress after the current word of a state."""
         if state.text is None:
             return ()
         lists = self._utterances[state.utterance]
@@ -253,7 +253,7 @@ class SpelledTracker:
         return number
 
     def _positions(self, state: _State) -> Iterator[tuple[int, int]]:
-        """Yield ``(list, position)`` of the phrases that the current word of a state can continue or begin.
+        """Yield the ``(list, position)`` pairs of the phrases that the current word of a state can continue or begin.
 
         A position is a node in the list's trees of phrases; the word can begin a phrase at a root.
         """

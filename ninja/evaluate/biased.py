@@ -34,8 +34,8 @@ class BiasingList:
 class BiasedRate(Counts):
     """Word errors on all, rare and other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
 
-    Each of the three rates counts all sentences. The sentence errors in a rate are the sentences with at least one
-    word error that this rate counts.
+    Each of the three rates counts all sentences. The sentence errors of a rate are the sentences in which it counts
+    at least one word error.
     """
 
     overall: ErrorRate = field(default_factory=ErrorRate)
@@ -66,7 +66,7 @@ def score_biased(
     If a rare word consists of several lexical words, all of them count as rare.
 
     Source: Le et al. 2021, "Contextualized Streaming End-to-End Speech Recognition with Trie-Based Deep Biasing and
-        Shallow Fusion"; score.py of the benchmark of this paper, for the alignment and the counts.
+        Shallow Fusion"; score.py from the benchmark of this paper, for the alignment and the counts.
     """
     keys = scored_keys(references, hypotheses, mode)
     if unlisted := [key for key in keys if key not in lists]:
@@ -87,7 +87,7 @@ def score_biased(
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
     """Align a hypothesis with its reference; a substitution costs 4, an insertion 3 and a deletion 3.
 
-    These are the costs of the biasing benchmark. An insertion and a deletion around a correct word are cheaper than two
+    The biasing benchmark uses these costs. An insertion and a deletion around a correct word are cheaper than two
     substitutions.
     """
     return align_at_costs(reference, hypothesis, _INSERTION, _DELETION, _SUBSTITUTION)

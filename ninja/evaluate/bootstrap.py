@@ -23,7 +23,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate of an error rate, or of a difference of two rates, and its 95% confidence interval, in percent."""
+    """An estimate of an error rate, or of a difference between rates, and its 95% confidence interval, in percent."""
 
     mean: float  # the estimate; for a bootstrap, the mean over all replications
     half_width: float

@@ -33,7 +33,7 @@ class CharacterRate(Counts):
 
     @property
     def cer(self) -> float:
-        """Character error rate in percent. For empty references, it is 0 without errors, and infinity otherwise."""
+        """Character error rate in percent; for empty references, 0 if there are no errors, and infinity otherwise."""
         return percent(self.errors, self.characters)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ def _code_points(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArr
 
     Returns:
         ``(code_points, offsets)``: the code points of all texts, int32, and the offset of each text in this array
-        followed by its length, int64 [num_texts + 1].
+        followed by the length of the array, int64 [num_texts + 1].
     """
     points: Any = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), "<i4")
     return np.ascontiguousarray(points, np.int32), offsets(list(map(len, texts)))

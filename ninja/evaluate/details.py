@@ -19,8 +19,8 @@ _COUNTS = ("#SENT", "#WORD", "Corr", "Sub", "Ins", "Del", "Err", "S.Err")
 def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
     """Align a hypothesis with its reference in the same way as Kaldi's align-text.
 
-    The number of edits is the same as for ``align``. Ties are broken from the end backwards: pairs of words are
-    preferred to deletions, and deletions to insertions.
+    The number of edits is the same as for ``align``. Ties are broken from the last word to the first: pairs
+    of words are preferred to deletions, and deletions to insertions.
 
     Source: Kaldi, util/edit-distance-inl.h, LevenshteinAlignment.
     """

@@ -237,7 +237,7 @@ def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str
     Args:
         texts: Texts of the entities.
         aligned: Words of the first transcript that are aligned with each entity.
-        available: Number of occurrences in the first transcript, by text of the entity.
+        available: Number of occurrences of each entity text in the first transcript.
 
     Returns:
         Whether each entity is assigned an occurrence.
@@ -254,8 +254,9 @@ def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str
 def _aligned_words(alignment: Alignment, side: Literal[0, 1], occurrence: _Occurrence) -> tuple[Sequence[Pair], str]:
     """Return the aligned word pairs of an entity in one transcript, and the words of the other transcript as text.
 
-    If any pair is an error, the text also includes words directly before and after it, if they are aligned with no
-    word. For example, a one-word name that was recognised as three words is aligned with only one of the three words.
+    If any pair is an error, the text also includes words directly before and after the entity, if they are aligned
+    with no word. For example, a one-word name that was recognised as three words is aligned with only one of the
+    three words.
 
     Args:
         alignment: Alignment of a reference and a hypothesis.

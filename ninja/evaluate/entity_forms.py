@@ -22,7 +22,7 @@ def with_forms(
     hypothesis: Sequence[str],
     normalizer: Normalizer,
 ) -> list[Mention]:
-    """Determine which entities of a reference are spelled in the hypothesis as in the entity lists.
+    """Determine which entities in a reference have the same spelling in the hypothesis as in the entity lists.
 
     Args:
         mentions: Occurrences of entities in the reference, as lexical words.
@@ -69,7 +69,7 @@ def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
 
 
 def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, int], forms: set[str]) -> bool:
-    """Return whether an entity in a hypothesis is spelled as one of its written forms.
+    """Return whether an entity in a hypothesis is spelled like one of its written forms.
 
     Punctuation at both ends is ignored. At the start of a sentence, a form can also begin with a capital letter.
 

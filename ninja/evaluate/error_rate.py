@@ -54,7 +54,7 @@ class ErrorRate(Counts):
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent. For empty references, it is 0 without errors, and infinity otherwise."""
+        """Word error rate in percent; for empty references, 0 if there are no errors, and infinity otherwise."""
         return percent(self.errors, self.words)
 
     @property
@@ -63,7 +63,7 @@ class ErrorRate(Counts):
         return percent(self.sentence_errors, self.sentences)
 
     def __str__(self) -> str:
-        """Format the rate as three lines in the format of Kaldi's compute-wer; percentages are rounded from float32."""
+        """Format the rate as three lines, as Kaldi's compute-wer does; percentages are rounded as float32 values."""
         counts = fraction(self.errors, self.words, self.insertions, self.deletions, self.substitutions)
         return (
             f"%WER {np.float32(self.wer):.2f} {counts}{' [PARTIAL]' if self.missing else ''}\n"
@@ -120,8 +120,8 @@ def align_at_costs(
 ) -> Alignment:
     """Align a hypothesis with its reference so that the total cost of the edits is as small as possible.
 
-    Ties are broken from the end backwards: pairs of words are preferred to insertions, and insertions to deletions.
-    kaldialign breaks ties differently, which affects the errors of individual words.
+    Ties are broken from the last word to the first: pairs of words are preferred to insertions, and insertions to
+    deletions. kaldialign breaks ties differently, which affects the errors of individual words.
 
     Raises:
         OptionError: The product of the numbers of words exceeds 2^31, the maximum number of bytes that is allocated.

@@ -75,7 +75,7 @@ def paired_difference(first: Values, second: Values, words: Values) -> PairedDif
 
 
 def ratio_error(differences: Values, words: Values) -> npt.NDArray[np.float64]:
-    """Return the standard error of the ratio of the sum of differences to the sum of words, float64 [...].
+    """Return the standard error of the ratio ``sum(differences) / sum(words)``, float64 [...].
 
     The error is infinite if there are fewer than two groups, or no words.
 

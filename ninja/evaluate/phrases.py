@@ -16,7 +16,7 @@ class Entity(NamedTuple):
 
 
 class Phrases:
-    """The phrases in an entity list, indexed by their words to look them up in word sequences.
+    """The phrases in an entity list, indexed by their words so that they can be found in word sequences.
 
     Utterances with the same entity list share one object.
 
@@ -41,7 +41,7 @@ class Phrases:
         self.lengths = sorted({len(words) for words in self.class_of}, reverse=True)
 
     def lexical(self, normalizer: Normalizer) -> Phrases:
-        """Return the phrases indexed by their lexical words; this is the same object if words are not normalised."""
+        """Return the phrases indexed by their lexical words, or this object itself if words are not normalised."""
         if normalizer.is_identity:
             return self
         return Phrases((Entity(name, " ".join(words)) for words, name in self.class_of.items()), normalizer)

@@ -111,7 +111,8 @@ class GzipReader:
     def _refuse_trailing_data(self) -> None:
         """Raise `FormatError` if the gzip member in which an error occurred was probably appended by mistake.
 
-        A member was probably appended if it is not the first, and has no data or is too short to contain a lattice.
+        A member was probably appended if it is not the first one, and either has no data or is too short to contain a
+        lattice.
         """
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(

@@ -34,7 +34,7 @@ _PACKER = r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*"
 
 
 class Target(NamedTuple):
-    """The files to which an output is written, and whether they are text and compressed."""
+    """The files to which an output is written, whether they contain text, and whether they are compressed."""
 
     archive: str  # path of the output file; "-" is stdout
     script: str | None = None  # path of the script file, which lists the offset of each lattice in the archive
@@ -156,7 +156,7 @@ class PartFile(io.RawIOBase):
         keep: Continue a temporary file from an earlier writer (`cut` truncates it), and keep it if it is neither
             finished nor abandoned.
         guard: Guard that protects the inputs from being replaced.
-        syncs_folder: Wait until the final name is on disk, too. If False, the caller must call `sync_folder`.
+        syncs_folder: Also wait until the final name is on disk. If False, the caller must call `sync_folder`.
 
     Raises:
         OutputError: The file cannot be written, or another process is writing it.
@@ -278,7 +278,7 @@ def _is_direct(path: str) -> bool:
 
 @contextlib.contextmanager
 def opened(path: str, guard: Guard | None = None, *, syncs_folder: bool = True) -> Iterator[PartFile]:
-    """Open a file under a temporary name in a ``with`` block; at its end, rename the file, or remove it on an error."""
+    """Open a file under a temporary name in a ``with`` block; then rename the file, or remove it after an error."""
     file = PartFile(path, guard=guard, syncs_folder=syncs_folder)
     try:
         yield file
@@ -334,9 +334,9 @@ def part_of(path: str) -> str:
 def open_locked(path: str, *, keep: bool) -> int:
     """Open a temporary file for writing and lock it until it is closed.
 
-    The lock ends with the process, so a killed process does not block other processes. NFS forwards such locks to its
-    server. On file systems without locks (FUSE, some clusters), a second writer replaces the first writer's file. The
-    first writer detects this with `is_there` before it gives the file its final name.
+    The lock is released when the process ends, so a killed process does not block other processes. NFS forwards such
+    locks to its server. On file systems without locks (FUSE, some clusters), a second writer replaces the first
+    writer's file. The first writer detects this with `is_there` before it gives the file its final name.
 
     Args:
         path: Path of the temporary file.

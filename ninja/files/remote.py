@@ -46,7 +46,7 @@ def identity_of(url: str) -> str:
 
 
 def state_of(url: str) -> tuple[int | None, str]:
-    """Return ``(size, tag)``: the size in bytes, or None for a missing file; a tag that changes with the content."""
+    """Return ``(size, tag)``: the size in bytes (None for a missing file), and a tag that changes with the content."""
     with _store_errors(url):
         system, name = _file_system(url)
         try:
@@ -194,8 +194,9 @@ def part_of(url: str) -> str:
 class RemoteFile(io.RawIOBase):
     """A remote file that is read in ranges, which double in size as long as the file is read sequentially.
 
-    The size and tag of the file show whether all ranges belong to the same version. In sequential reading, they are
-    requested when the file is opened, after 2, 4, 8, … ranges, and at the end of the file; otherwise, after each range.
+    The size and tag of the file show whether all ranges belong to the same version. If the file is read sequentially,
+    they are requested when the file is opened, after 2, 4, 8, … ranges, and at the end of the file; otherwise, they are
+    requested after each range.
 
     Raises:
         InputError: The file cannot be opened.

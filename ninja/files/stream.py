@@ -351,7 +351,7 @@ class Stream:
     def _close(self) -> None:
         """Close the file unless a thread is reading it.
 
-        A new file could get the same descriptor, and the thread would then read the new file.
+        Otherwise, a new file could get the same descriptor, and the thread would then read the new file.
         """
         if self._lock.acquire(blocking=False):
             try:

@@ -41,8 +41,8 @@ class Content:
     Args:
         stream: The file, positioned at its start.
         path: File name; "-" is standard input.
-        late: Whether readers are allowed to postpone the check of a lattice, and its error, until the lattice is first
-            used.
+        late: Whether readers are allowed to postpone checking a lattice, and reporting its error, until the lattice is
+            first used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -209,7 +209,7 @@ def is_list(head: bytes) -> bool:
 
 
 def names_script(head: bytes) -> bool:
-    """Return whether each of the first lines is a key, followed by an existing file, a URL or an archive offset."""
+    """Return whether each of the first lines has a key followed by an existing file, a URL or an archive offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
     return bool(rows) and all(len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or names_file(row[1])) for row in rows)
 

@@ -340,7 +340,7 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
 
     Raises:
         OptionError: The format does not exist, the extension belongs to several formats or to a read-only format, or
-            `name` is a wspecifier for another format than `to`.
+            `name` is a wspecifier for a format other than `to`.
     """
     if not isinstance(name, str | os.PathLike):
         raise OptionError(f"name is {name!r:.60}, but must be a path or a wspecifier")

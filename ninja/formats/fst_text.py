@@ -79,7 +79,7 @@ def read_fst_text(
 
     Raises:
         FormatError: A line is neither an arc nor a final state, a weight is NaN, acceptor and transducer lines are
-            mixed, integers after names may be weights or word ids, or the file is truncated.
+            mixed, integers after names could be either weights or word ids, or the file is truncated.
         LatticeError: The FST has a cycle, no final state, a weight of -infinity, or a weight that exceeds the range of
             float32.
         SymbolError: A word is not in ``words``.
@@ -279,7 +279,7 @@ def _stored_fields(keeps: frozenset[Field], options: FstTextWriteOptions) -> fro
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Return a loss message if all word names are numbers, because readers would interpret the names as ids."""
+    """Return a message that word names are lost if all are numbers, because readers would interpret them as ids."""
     if settings.options.labels == "ids":
         return []
     names = used_names(lattice, settings.words)

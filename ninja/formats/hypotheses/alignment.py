@@ -123,7 +123,7 @@ def _is_punctuation(letter: str) -> bool:
 def blocks(
     old: Sequence[str], new: Sequence[str], form: Callable[[str], Hashable] = lambda word: word
 ) -> Iterator[Block]:
-    """Yield alternating matching and differing spans in two sequences; words are compared by `form(word)`."""
+    """Yield spans in two sequences that alternately match and differ; words are compared by `form(word)`."""
     at = other = 0
     matches = _matches([form(word) for word in old], [form(word) for word in new], 0, 0)
     begin = first = length = 0  # start in each sequence, and length, of the current common span
@@ -194,7 +194,7 @@ def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int
 
 
 def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return the neighbour of a diagonal from which the last edit reaches the furthest point on the diagonal."""
+    """Return the neighbouring diagonal from which the last edit reaches the furthest point on a diagonal."""
     if diagonal == -edits or (diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]):
         return diagonal + 1
     return diagonal - 1
