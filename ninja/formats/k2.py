@@ -301,7 +301,7 @@ class _Extras:
 
 
 def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
-    """Create the attribute ``ninja``, which stores properties of lattices that k2 lacks.
+    """Create the attribute ``ninja``, which stores lattice properties that k2 cannot represent.
 
     Args:
         arcs: Arcs of the lattices in k2's format, int32 [num_arcs, 4].

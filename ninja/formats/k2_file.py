@@ -1,4 +1,4 @@
-"""Reader and writer for k2 FSAs saved as dictionaries by ``torch.save``; k2 is not required, torch only for writing."""
+"""Reader and writer for k2 FSAs saved as dictionaries by ``torch.save``, without k2; only writing requires torch."""
 
 from __future__ import annotations
 

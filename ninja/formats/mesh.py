@@ -164,7 +164,7 @@ def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] 
 
 @dataclass(slots=True)
 class Mesh:
-    """A word mesh that is being read; its memory is proportional to the number of lines read so far."""
+    """A word mesh that is being read; its memory use is proportional to the number of lines read so far."""
 
     path: str | None
     line: int  # number of the last line that was read
@@ -423,7 +423,7 @@ def _encode(mesh: ConfusionNetwork | Lattice, settings: WriteSettings) -> bytes:
 
 
 def _also_lost(mesh: ConfusionNetwork | Lattice, _: WriteSettings) -> list[str]:
-    """Return a loss message if a lattice has times, but no positions with which the times could be written."""
+    """Return a message about lost data if a lattice has times that cannot be written because it has no positions."""
     return [FIELDS["times"]] if isinstance(mesh, Lattice) and mesh.time is not None and not mesh.num_arcs else []
 
 

@@ -105,7 +105,7 @@ class OutputBuffer(io.BytesIO):
         return self._num_taken + super().tell()
 
     def take(self) -> bytes:
-        """Return the bytes written since the last call of `take`."""
+        """Return the bytes written since the last call to `take`."""
         content = self.getvalue()
         self._num_taken += len(content)
         self.seek(0)

@@ -60,7 +60,7 @@ def read_pfsg(
         FormatError: The file is not a PFSG, is damaged, is truncated (the last line lacks a newline), or continues
             after the lattice.
         LatticeError: The PFSG has a cycle, no path from the initial to the final node, a transition into the initial
-            node or out of the final node, or a cost that exceeds float32.
+            node or out of the final node, or a cost that exceeds the range of float32.
         SymbolError: A word is not in ``words``.
 
     Source: SRILM, pfsg-format(5).
@@ -154,8 +154,8 @@ def write_pfsg(
 
     Raises:
         SymbolError: A word or the key contains whitespace or cannot be encoded, or a word is not in the symbol table.
-        LatticeError: No path leads to a final state, a cost exceeds 32 bits, or moving words to nodes requires too many
-            transitions.
+        LatticeError: No path leads to a final state, a cost does not fit in 32 bits, or moving words to nodes requires
+            too many transitions.
 
     Source: SRILM, pfsg-format(5).
     """
@@ -186,7 +186,7 @@ def _entries(content: Content, words: SymbolTable | None, options: PfsgOptions) 
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Return a loss message if the lattice contains words that readers interpret as NULL."""
+    """Return a message about lost data if the lattice contains words that readers interpret as NULL."""
     return [SILENCES] if {*SILENT, EPSILON_NAME} & used_names(lattice, settings.words) else []
 
 

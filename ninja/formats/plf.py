@@ -78,7 +78,7 @@ def read_plf(
 
     Raises:
         FormatError: The line is not a PLF lattice, is truncated, or has scores that do not match ``options``.
-        LatticeError: No path leads from the first state to the last, or a cost exceeds float32.
+        LatticeError: No path leads from the first state to the last, or a cost exceeds the range of float32.
         SymbolError: A word is not in ``words``.
 
     Source: Moses, "Word lattices" (PLF); C. Dyer et al., 2008, "Generalizing word lattice translation".

@@ -140,7 +140,8 @@ def read_slf(
     Raises:
         FormatError: The file is not an HTK lattice, or it is damaged or truncated (the last line lacks a newline); a
             link lacks a word or a score; or all links lack a field that ``options`` selects.
-        LatticeError: The lattice has a cycle, no path from the first to the last node, or a cost that exceeds float32.
+        LatticeError: The lattice has a cycle, no path from the first to the last node, or a cost that exceeds the
+            range of float32.
         SymbolError: A word is not in ``words``.
 
     Source: The HTK Book 3.4, "Lattices"; HTK HNet.c (ReadOneLattice, CheckStEndNodes); SRILM HTKLattice.cc (writeHTK).
@@ -310,7 +311,7 @@ def _quoted(text: bytes) -> bytes:
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Return a loss message if the lattice contains words that readers interpret as silence."""
+    """Return a message about lost data if the lattice contains words that readers interpret as silence."""
     return [SILENCES] if {*SILENT, EPSILON_NAME} & used_names(lattice, settings.words) else []
 
 

@@ -65,7 +65,8 @@ def read_sphinx(
     Raises:
         FormatError: The file is not a Sphinx lattice, or it is damaged or truncated; or an edge leaves the last node or
             enters the first.
-        LatticeError: The lattice has a cycle, no path from the first to the last node, or a cost that exceeds float32.
+        LatticeError: The lattice has a cycle, no path from the first to the last node, or a cost that exceeds the
+            range of float32.
         SymbolError: A word is not in ``words``.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_read).
@@ -101,8 +102,8 @@ def write_sphinx(
 
     Raises:
         SymbolError: A word is not in the symbol table, or contains whitespace.
-        LatticeError: No path leads to a final state, a score exceeds 32 bits, or moving words to nodes requires too
-            many edges.
+        LatticeError: No path leads to a final state, a score does not fit in 32 bits, or moving words to nodes
+            requires too many edges.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).
     """
@@ -139,7 +140,7 @@ def write_sphinx(
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Return a loss message if the lattice contains words that readers interpret as fillers or pronunciations."""
+    """Return a message about lost data if the lattice has words that readers interpret as fillers or pronunciations."""
     names = used_names(lattice, settings.words)
     if any(name in SILENT or _FILLER.fullmatch(name) for name in names):
         return ["words that readers interpret as fillers or pronunciations ([NOISE] or to(2))"]

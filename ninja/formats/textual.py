@@ -63,7 +63,7 @@ def spelled(
 
 
 def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each state, int32 [num_states], from the times of the lattice or, if missing, its alignments.
+    """Return the frame of each state, int32 [num_states], from the lattice's times or, if it has none, its alignments.
 
     If the lattice has neither, or if the alignments are inconsistent, return None.
     """
@@ -91,7 +91,7 @@ def plain_end(lattice: Lattice) -> int | None:
 
 
 def would_fold(lattice: Lattice, last: int) -> bool:
-    """Return whether readers convert the arcs that enter the last state to final costs.
+    """Return whether readers would replace the arcs that enter the last state with final costs.
 
     Readers do so if these arcs have no words and come from different states.
     """

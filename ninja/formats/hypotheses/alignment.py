@@ -214,7 +214,7 @@ def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple
 
 
 def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    """Return the longest increasing sequence of index pairs of words that occur exactly once in both sequences."""
+    """Return the longest increasing sequence of index pairs, for words that occur exactly once in each list."""
     places, others = _unique(old), _unique(new)
     pairs = [(place, others[word]) for word, place in places.items() if word in others]
     least: list[int] = []  # for each length, the smallest last index in `new` of an increasing sequence

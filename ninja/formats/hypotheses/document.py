@@ -1,4 +1,4 @@
-"""Rewriting of input files: the corrected words are replaced, and all other content is kept."""
+"""Rewriting of input files: corrected words replace the old ones, and all other content is kept."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ class DocumentEncoder:
         Raises:
             LatticeError: The lattice was not read from a file in this format, later entries in its file were already
                 written, or the utterance was added before.
-            OutputError: The lattice is from a second file, and files in this format cannot be joined, or utterances of
-                another file were added in between.
+            OutputError: The lattice is from a second file and files in this format cannot be joined, or utterances of
+                another file were added between the utterances of its file.
             InputError: The file has changed since it was read.
         """
         origin = origin_of(nbest, self._format)

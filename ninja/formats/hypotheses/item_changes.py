@@ -33,8 +33,8 @@ class ItemRevision:
 
     If words are replaced one for one and each has a separate item, or if an item contains several words, only the text
     of the items changes. For any other replacement, the new items are copies of the first items of the old words, and
-    divide the time of the old words equally. The items for inserted words are copies of the first item of the preceding
-    word, and divide the time between the preceding and the next word. If a word consists of several items, the items
+    share the time of the old words equally. The items for inserted words are copies of the first item of the preceding
+    word, and share the time between the preceding and the next word. If a word consists of several items, the items
     that match the new word are kept.
 
     Args:
@@ -69,7 +69,7 @@ class ItemRevision:
     def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
         """Replace the words ``first : last`` of the list with the words `new`.
 
-        A new word is omitted if it would be empty in the spelling of each field, such as a lone punctuation mark.
+        A new word, such as a lone punctuation mark, is omitted if it would be empty in the spelling of every field.
 
         Args:
             old: The replaced words in the spelling of the utterance, or `new` if the number of words changes.
@@ -225,7 +225,7 @@ def _is_named(path: Path, name: str | int) -> bool:
 
 
 def _is_time(value: Any) -> bool:
-    """Return whether a value is a valid time; readers check only the first of several fields for the same time."""
+    """Return whether a value is a valid time; if several fields give the same time, readers check only the first."""
     try:
         seconds_of(value, 1.0, ())
     except FormatError:
@@ -242,13 +242,13 @@ def _span(items: Sequence[Item]) -> Times | None:
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
     """Format a time as JSON text in the format of `old`.
 
-    A float is rounded to the number of decimals in `old`, but to at least two. An integer in seconds and a number in a
-    string are replaced with a number that has up to three decimals.
+    A float is rounded to the number of decimals in `old`, but to at least two. An integer in seconds, or a number in a
+    string, is replaced with a number of up to three decimals.
 
     Args:
         old: The old time: a number, a string, or an object with seconds and nanoseconds.
         seconds: The new time in seconds.
-        unit: Unit of times that are numbers, also in strings, in seconds (0.001 for milliseconds).
+        unit: Unit in seconds (0.001 for milliseconds) of times that are numbers or strings with numbers.
     """
     if isinstance(old, dict):
         whole, fraction = divmod(round(seconds * 1e9), 10**9)

@@ -149,7 +149,7 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
 
 
 def _spelled_list(value: Any) -> Any:
-    """Parse a string with a list of numbers, which early sherpa-onnx versions write; return other values unchanged."""
+    """Parse a list of numbers in a string, as early sherpa-onnx versions write it; return other values unchanged."""
     return json.loads(value) if isinstance(value, str) and _NUMBERS.fullmatch(value) else value
 
 
@@ -212,12 +212,12 @@ def piece_of(text: str) -> str:
 
 
 def _whole(text: str) -> str:
-    """Join the bytes of characters that a recogniser split between subword pieces."""
+    """Join the bytes of characters that a recogniser split across subword pieces."""
     return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="surrogateescape")
 
 
 def item_times(entries: ItemList) -> list[Times | None]:
-    """Return the times of each word in a list; words in the same item divide its time equally."""
+    """Return the times of each word in a list; words in the same item share its time equally."""
     times: list[Times | None] = []
     place = 0
     while place < len(entries.words):

@@ -18,7 +18,7 @@ def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
 
     Args:
         marks: Tuples of field paths, such as ``segments[].words[].probability``. In JSON lines, paths are relative to
-            the object of a line; in a list of objects, they begin with ``[]``.
+            the object on each line; in a list of objects, they begin with ``[]``.
         head: The first bytes of the file.
     """
     if _BEGIN.match(head) is None:

@@ -51,7 +51,7 @@ class MixedEncoder:
 
 
 def lost_others(nbest: NBest, form: str, *stored: str) -> list[str]:
-    """Return a loss message if an n-best list from another format has fields that the output does not store.
+    """Return a message about lost data if an n-best list from another format has fields that the output does not store.
 
     Args:
         nbest: The list.

@@ -37,7 +37,7 @@ def _has(name: str) -> Callable[[Any], bool]:
 
 
 def _of_words(name: str) -> Callable[[Any], bool]:
-    """Return a function that tests whether all texts in a list are empty or single words, but not all are empty."""
+    """Return a function that tests whether each text in a list is empty or one word, and at least one is a word."""
 
     def applies(document: Any) -> bool:
         items = document.get(name) if isinstance(document, dict) else None

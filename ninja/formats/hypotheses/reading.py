@@ -119,7 +119,7 @@ class HypothesisReader:
         yield from self._of_value(value, None, doubled=doubled)
 
     def _not_json(self, error: ValueError) -> FormatError:
-        """Convert an exception from parsing a whole document to a `FormatError`."""
+        """Return a `FormatError` for an exception that was raised while parsing a whole document."""
         if isinstance(error, FormatError):
             return error
         if isinstance(error, json.JSONDecodeError):
@@ -195,7 +195,7 @@ class HypothesisReader:
         return with_silence(NBest(key, tuple(hypotheses), shift if timed else None, record))
 
     def _check_begin(self, utterance: PlacedUtterance) -> None:
-        """Raise FormatError if an utterance ends before it begins, or begins before the last one in its channel."""
+        """Raise FormatError if an utterance ends before it begins, or begins before the previous one in its channel."""
         begin, end = utterance.times
         if begin is None or not self._preset.in_order:
             return

@@ -1,4 +1,4 @@
-"""Rewriting of JSON written by recognisers: the corrected words are replaced, and all other content is kept."""
+"""Rewriting of JSON written by recognisers: corrected words replace the old ones, and all other content is kept."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def _base(
 
     Args:
         candidates: Variants of the texts of all utterances, in order of preference.
-        strings_or_words: The strings or the words of the text or word list that spans all utterances.
+        strings_or_words: The strings of a text, or the words of a word list, that spans all utterances.
 
     Returns:
         The words of all utterances in this variant, their changes, and the minimum fraction of words that must match.

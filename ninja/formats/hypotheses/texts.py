@@ -35,7 +35,7 @@ def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]
     """Return a function that converts new words from the spelling of `words` to the spelling of `others`.
 
     If `others` differ from `words`, are in lower case, and have no leading or trailing punctuation, the function
-    converts words to lower case and removes such punctuation; otherwise it returns the word unchanged.
+    converts words to lower case and removes such punctuation; otherwise, it returns them unchanged.
 
     Args:
         words: Words of an utterance.

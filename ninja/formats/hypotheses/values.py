@@ -111,7 +111,7 @@ def number_of(value: Any, path: Path) -> float:
 
 
 def seconds_of(value: Any, unit: float, path: Path) -> float:
-    """Convert a time to seconds: a number of units (12 or "12"), or a text such as "1.2s" or "00:00:01,200".
+    """Convert a time to seconds: a number in the given unit (12 or "12"), or a string such as "1.2s" or "00:00:01,200".
 
     Raises:
         FormatError: The value is not a time, is negative, or is too large.

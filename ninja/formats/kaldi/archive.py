@@ -183,7 +183,7 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 def fill(reader: TableReader, stream: Stream, chunk: int) -> int:
     """Read bytes from a stream into the buffer of a reader; return the number of bytes read.
 
-    At most `chunk` bytes are read or, if this is larger, as many bytes as the buffer contains unparsed bytes.
+    At most ``max(chunk, number of unparsed bytes in the buffer)`` bytes are read.
 
     Raises:
         FormatError: The buffer contains more than ``LARGEST_ENTRY`` unparsed bytes, so a lattice is too large.
@@ -321,7 +321,7 @@ class ArchiveOutput:
             self.packed = GzipWriter(self._opened, follows=position > 0)
 
     def append(self, lattice: Lattice, key: str, *, compact: bool) -> None:
-        """Append a lattice in compact or raw format; its bytes are buffered until the next call of any method."""
+        """Append a lattice in compact or raw format; its bytes are buffered until the next call to any method."""
         if self._entries.pending >= FLUSH:
             self.flush()
         begin = self._entries.append(lattice, key.encode("utf-8", "surrogateescape"), compact)

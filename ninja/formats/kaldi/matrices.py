@@ -17,8 +17,8 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
 
     Args:
         stream: The archive.
-        on_error: Function that is called with the error of a damaged matrix, which is then skipped, if the next entry
-            can be found.  [default: raise the error]
+        on_error: Function that is called with the error if a matrix is damaged, but the next entry can be found; the
+            matrix is then skipped.  [default: raise the error]
 
     Raises:
         FormatError: The archive is damaged, and the next entry cannot be found.

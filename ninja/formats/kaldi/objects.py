@@ -107,7 +107,7 @@ class ObjectReader:
 
     @property
     def place(self) -> int:
-        """Byte offset in the stream of the next unparsed byte."""
+        """Offset of the next unparsed byte in the stream."""
         return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:

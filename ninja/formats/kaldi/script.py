@@ -45,7 +45,7 @@ def script(
         script: The script file.
         vocabulary: Function that returns the symbol table; it is called when the first Kaldi archive is read.
         foreign: Reader for non-Kaldi formats, which is closed at the end.
-        permissive: Skip lattices that cannot be read.
+        permissive: Whether to skip lattices that cannot be read.
         guard: Guard that registers each file that is read, to protect the file from being replaced by an output.
     """
     entries: list[Entry] = []

@@ -38,8 +38,8 @@ def read_text(path: Name) -> dict[str, list[str]]:
     """Read transcripts, keyed by utterance id, from lines ``id words`` or, in NIST's trn format, ``words (id)``.
 
     Raises:
-        FormatError: A line is empty, an id occurs twice, or the file is empty, not UTF-8, damaged, JSON, or in STM
-            format.
+        FormatError: A line is empty, an id occurs twice, or the file is empty, damaged, not UTF-8, or in JSON or
+            STM format.
     """
     return text_of(list(read_fields(path)), path)
 
@@ -100,7 +100,7 @@ def is_trn(rows: list[Row], path: Name) -> bool:
 
 
 def is_stm(rows: list[Row], path: Name) -> bool:
-    """Return whether a file is in STM format, judging by its name or lines (file, channel, speaker, start, end, words).
+    """Return whether a file is in STM format, judged by its name or fields (file, channel, speaker, start, end, words).
 
     At least one time must have a decimal point, because the words of a transcript can also be digits.
     """

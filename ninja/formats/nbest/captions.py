@@ -38,8 +38,8 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
     the next word begins within a second of the caption's start.
 
     A caption is shown from the start of its first word to the end of its last word. If another caption follows, a
-    shorter time is extended to one second per 20 characters (at least 1 and at most 7 seconds), but not beyond the
-    start of the next caption.
+    time of less than one second per 20 characters (at least 1 and at most 7 seconds) is extended to this value, but
+    not beyond the start of the next caption.
 
     Args:
         words: The words.

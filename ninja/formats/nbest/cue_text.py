@@ -1,4 +1,4 @@
-"""Search and replacement of the words between the tags, line breaks and spaces in the text of a cue."""
+"""Functions that find and replace the words between the tags, line breaks and spaces in the text of a cue."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
     """Replace the words of a text; unchanged words, tags and line breaks stay as they are.
 
     A word that replaces another word is put between the same tags. Removing a word also removes the spaces before it
-    (after it at the start of a line), and its line if the line contains no other words.
+    (or, at the start of a line, after it), and its line if the line contains no other words.
     """
     old = tokens(text, markup)
     if not old:

@@ -70,7 +70,7 @@ class CaptionEncoder:
         Raises:
             LatticeError: The utterance has no times, begins before the previous utterance, or belongs to another
                 recording.
-            SymbolError: A word contains characters that the format reads as the end of the cue.
+            SymbolError: A word contains characters that would end the cue.
         """
         content = self._captions(nbest)
         return self.end() + content
@@ -129,7 +129,7 @@ class CaptionEncoder:
 
 
 def lost_of_cues(nbest: NBest, settings: WriteSettings, syntax: Syntax) -> list[str]:
-    """Return loss messages: words that players would hide, and fields that captions cannot store.
+    """Return messages about lost data: words that players would hide, and fields that captions cannot store.
 
     Rewritten files lose no fields.
     """

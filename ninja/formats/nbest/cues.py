@@ -132,7 +132,7 @@ def read_cues(
         path: File name for messages.
         syntax: Syntax of the format.
         options: Options of the format.
-        key_of: Function of the 1-based number of a cue and the number of cues; it returns the key of the cue.
+        key_of: Function that returns the key of a cue, given its 1-based number and the number of cues.
         document: The file as a document, which is stored in the origin of each list for writers that replace the words
             in the file.  [default: none]
 
@@ -216,7 +216,7 @@ def _list(
 
 
 def _decoded(text: bytes, path: str | None, line: int, encoding: str) -> str:
-    """Decode a text; an error contains the line number of the invalid byte."""
+    """Decode a text; the error for an invalid byte contains its line number."""
     try:
         return text.decode(encoding)
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ The schema, with the default names of ``ObjectFields``::
 A file contains one such object per line (JSON lines), a list of objects, lists of lists (dialogues with turns), or an
 object that maps keys to lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and
 optionally words with times in seconds: ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``. The text may be a
-list of words. A hypothesis may also be a plain text, with its score in a separate list. For ESPnet, icefall,
+list of words. A hypothesis may also be a plain string, with its score in a separate list. For ESPnet, icefall,
 SpeechBrain and Whisper, whose field names are not fixed, options specify the names.
 
 An empty list is read as an empty sentence, because the recogniser found no words.
@@ -112,7 +112,7 @@ def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
 
 
 def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> Iterator[Object]:
-    """Yield objects with the file name and their number as names.
+    """Yield objects whose names consist of the file name and the object number.
 
     If the file contains a single object, its name is the file name alone, and becomes its key if it has no key.
     """

@@ -184,7 +184,7 @@ def list_entries(
     """Convert a function that reads n-best lists from a file to a function that yields lattices.
 
     Args:
-        read: Function of the file and the options of the format that returns the n-best lists, or their errors.
+        read: Function that returns the n-best lists, or their errors, given the file and the options of the format.
     """
 
     def entries(content: Content, words: SymbolTable | None, options: Any) -> Iterator[Entry]:

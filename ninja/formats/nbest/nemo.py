@@ -49,7 +49,7 @@ def read_nemo(
 
     Raises:
         FormatError: A line is invalid, the last line lacks a newline, or the number of lines is wrong.
-        OptionError: There are neither keys nor a beam, or the beam is below 1.
+        OptionError: Neither keys nor a beam is specified, or the beam is below 1.
 
     Source: NVIDIA NeMo, scripts/asr_language_modeling/ngram_lm/eval_beamsearch_ngram_ctc.py; the documentation of its
     neural rescorer.
@@ -157,7 +157,7 @@ class NemoOptions:
         """Read the n-best lists from a file.
 
         Raises:
-            FormatError: The file or the manifest is invalid, or there is neither a manifest nor a beam.
+            FormatError: The file or the manifest is invalid, or neither a manifest nor a beam is specified.
         """
         path = content.name
         if self.manifest is None and self.beam is None:

@@ -60,9 +60,9 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
     * ``NBestList1.0``: ``(score) words``; the header is optional. As in SRILM, the combined score of both models, in
       bytelogs, becomes the acoustic cost.
     * ``NBestList2.0``: each word has times and the scores of both models in bytelogs. Phones and states, which begin
-      and end within their word, are dropped. The rest of the score of the line becomes the acoustic cost of the
+      and end within their word, are dropped. The rest of the line's score becomes the acoustic cost of the
       sentence end.
-    * No header: ``acoustic graph number-of-words words``, with logarithms to base 10. The number is only checked
+    * No header: ``acoustic graph number-of-words words``, with logarithms to base 10. The word count is only checked
       against an upper limit, because SRILM's language model does not always count pauses, noises and tags, and
       sometimes counts multiwords (``you_know``) as several words. Hypotheses of probability 0 are dropped.
 
@@ -149,7 +149,7 @@ def write_srilm(
 
 
 def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothesis:
-    """Parse a line of the format without a header."""
+    """Parse a line of the variant without a header."""
     if len(fields) < 3:
         message = f"expected two scores and the number of words, found {' '.join(fields)[:60]!r}"
         raise FormatError(message, path, key=key, line=line)
@@ -165,7 +165,7 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothe
 
 
 def _most_counted(words: Sequence[str]) -> int:
-    """Return the largest word count that SRILM could write, which counts each part of a multiword as a word."""
+    """Return the largest word count that SRILM could write: each part of a multiword counts as a word."""
     return sum(max(1, len(_PART.findall(word))) for word in words)
 
 
@@ -294,7 +294,7 @@ def begins_srilm(head: bytes) -> bool:
 
 
 def all_srilm(head: bytes) -> bool:
-    """Return whether a file begins with an SRILM header or contains only hypotheses, unlike other numeric tables."""
+    """Return whether a file begins with an SRILM header or contains only hypotheses; other numeric tables do not."""
     rows = _rows(head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head)
     return rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows)
 
@@ -327,7 +327,7 @@ def _stored_fields(keeps: frozenset[Field], options: SrilmWriteOptions) -> froze
 
 
 def _also_lost(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Return messages about losses: silence words, times of words of zero duration, and final graph costs."""
+    """Return messages about lost data: silence words, times of words of zero duration, and final graph costs."""
     lost = [] if SILENT.isdisjoint(used_names(nbest, settings.words)) else [SILENCES]
     if settings.options.variant == SECOND:
         for hypothesis in nbest.hypotheses:

@@ -22,7 +22,7 @@ KEPT: frozenset[Field] = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRow:
-    """The row of a Parquet table from which an n-best list was read, and which is rewritten with the new list."""
+    """The Parquet row from which an n-best list was read; it is rewritten with the new list."""
 
     name: str  # file name
     row: Any  # pyarrow.RecordBatch with one row

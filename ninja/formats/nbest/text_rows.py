@@ -29,7 +29,7 @@ def rows(
     marked: bool = False,
     key: str | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number, line without line end)`` for each line in a file.
+    """Yield ``(line number, line without line ending)`` for each line in a file.
 
     The last line must have a newline, unless it is a comment or `marked` is set. Set `marked` for formats in which an
     incomplete line can be recognised. In JSON, for example, the object on such a line is not closed.
@@ -108,8 +108,8 @@ class Block(Generic[T]):
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
     """Group consecutive lines by their keys and yield each group when it is complete.
 
-    An invalid line between two lines of an utterance belongs to that utterance. Any other invalid line belongs to the
-    utterance directly before or after it that has the same key or, if there is none, to a separate group. It is an
+    An invalid line between two lines of an utterance belongs to that utterance. Any other invalid line belongs to an
+    adjacent utterance with the same key or, if there is none, to a separate group. It is an
     error if the lines of an utterance are not consecutive.
     """
     keys: set[str] = set()

@@ -109,7 +109,7 @@ class TimedWords:
 
 
 def confidences_of(origin: Origin, words: Sequence[str]) -> list[float | None] | None:
-    """Return the confidences of words from the input file of their utterance, or None if that file has no confidences.
+    """Return word confidences from the input file of an utterance, or None if that file has no confidences.
 
     New words that replace an equal number of old words get the confidences of the old words; other new words get None.
     """
