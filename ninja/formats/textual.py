@@ -182,7 +182,7 @@ def refuse_pathless(lattice: Lattice) -> None:
 
 
 def text_encoder(write: Callable[..., bytes]) -> Callable[[Lattice, WriteSettings], bytes]:
-    """Wrap a format's function ``write_X(lattice, words, options, encoding)`` for use as its ``encode`` function."""
+    """Wrap a function ``write_X(lattice, words, options, encoding)`` for use as the ``encode`` function of a format."""
 
     def encode(lattice: Lattice, settings: WriteSettings) -> bytes:
         return write(lattice, settings.words, settings.options, settings.encoding)

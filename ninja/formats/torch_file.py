@@ -2,8 +2,8 @@
 
 Tensors are memory-mapped. This module interprets the opcodes of the pickle itself; nothing is called or imported, and
 the few allowed names refer to objects in this module. Unlike ``torch.load(weights_only=True, mmap=True)``, this reader
-checks the CRC-32 of every entry that it uses, rejects compressed entries and tensors outside their storage, reads k2
-objects without k2, and does not import torch (importing it takes about a second).
+checks the CRC-32 of every entry that it uses, rejects compressed entries and tensors that extend beyond their
+storage, reads k2 objects without k2, and does not import torch (importing it takes about a second).
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
     bytes_left = len(image)
 
     def convert(value: Any, name: str) -> Any:
-        """Return a copy of `value` in which all tensors, also in nested containers, are converted to arrays.
+        """Return a copy of `value` in which all tensors, even in nested containers, are converted to arrays.
 
         `name` is the path of `value` in the saved object, such as ``encoder.weight``; it is used in messages.
         """

@@ -33,7 +33,7 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
         New number of each state, int32 [num_states]; -1 for unreachable states.
 
     Raises:
-        LatticeError: There is a cycle, whose states the message lists; or the arrays are inconsistent, or a state does
+        LatticeError: There is a cycle (the message lists its states), the arrays are inconsistent, or a state does
             not exist.
     """
     begin, enters = np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int64)
@@ -62,8 +62,8 @@ def arc_order(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Number states in topological order and sort arcs by the new number of their source state.
 
-    States keep their numbers if ``start`` is 0 and every arc leads to a larger number; otherwise see ``top_sort``. The
-    arcs of a state keep their order. For the arguments, see ``from_arcs``.
+    States keep their numbers if ``start`` is 0 and every arc leads to a state with a larger number; otherwise, see
+    ``top_sort``. The arcs of a state keep their order. For the arguments, see ``from_arcs``.
 
     Returns:
         The new number of each state, int32 [num_states] (-1 for unreachable states), and the old index of each

@@ -17,11 +17,11 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     """Remove the arcs without a word; the best path for each word sequence keeps its costs and alignment.
 
     An arc that follows epsilons is copied to the state where the epsilons begin; their costs are added to the arc, and
-    their alignment is prepended. If several paths lead from one state to another with the same word, the path of least
-    total cost is kept; ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
+    their alignment is prepended. If several paths lead from one state to another with the same word, the path with the
+    lowest total cost is kept; as in Kaldi, ties are broken by the smaller difference, graph cost minus acoustic cost.
 
-    Time is proportional to the number of pairs that consist of a state in the result and a state that it reaches
-    through epsilons. For a chain of epsilons with other arcs into each of its states, this is the square of its length.
+    Time is proportional to the number of pairs of a state in the result and a state that it reaches through epsilons.
+    For a chain of epsilons whose states can also be entered by other arcs, this is the square of the chain's length.
 
     Args:
         lattice: Any lattice.
@@ -59,7 +59,8 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     Args:
         lattice: Any lattice; epsilons are removed.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.
-            Ties are broken by the smaller graph minus acoustic cost, as in Kaldi, then by the order of paths.
+            As in Kaldi, ties are broken by the smaller difference, graph cost minus acoustic cost, then by the order of
+            paths.
         max_arcs: Maximum number of arcs in the result and in the intermediate lattice without epsilons. The subsets of
             states may contain up to twenty times this number of elements.
 

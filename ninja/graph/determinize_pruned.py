@@ -82,8 +82,9 @@ def determinize_pruned(
     """Keep the best path for each word sequence within the beam, with its costs and alignment.
 
     Epsilons and arcs with several labels are allowed; state-level lattices from a decoder become compact. Costs are
-    added in single precision and in Kaldi's order, to choose the same path as Kaldi among nearly equal paths. The
-    search is best-first: if a limit stops it, the result is complete within a smaller beam, which the report contains.
+    added in single precision and in Kaldi's order, to choose the same path as Kaldi among paths with nearly equal
+    costs. The search is best-first: if a limit stops it, the result is complete within a smaller beam, which is stated
+    in the report.
 
     Args:
         lattice: Any lattice.
@@ -140,11 +141,11 @@ def determinize_phone_pruned(
     word_determinize: bool = True,
     minimize: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Determinize first over phones and words, then over words, each within the beam.
+    """Determinize first over phones and words, then over words only, each time within the beam.
 
     If the same words have many alignments, the first pass reduces the work of the second, and larger lattices stay
     within the limits. The result is the same as from ``determinize_pruned``, except that rounding may change the choice
-    between nearly equal paths.
+    between paths with nearly equal costs.
 
     Args:
         lattice: A lattice whose alignments are transition ids.

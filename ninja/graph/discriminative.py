@@ -95,7 +95,7 @@ class FramePosteriors:
 
 
 def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePosteriors:
-    """Compute the probability that the true path has each label at each frame.
+    """Compute the posterior of each label at each frame: the probability that the true path has this label there.
 
     Returns:
         Probabilities (they sum to 1 in every frame that all paths contain), and the log-likelihood.

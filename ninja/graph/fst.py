@@ -129,7 +129,7 @@ def _join(a: Arc, b: Arc) -> Arc | None:
 
 
 def _join_all(fst: _Rows, state: int, index: int, num_in: list[int], num_out: list[int]) -> None:
-    """Join an arc to each arc (or final cost) that follows it and whose labels allow this.
+    """Join an arc to each following arc (or final cost) whose labels allow this.
 
     The caller must ensure that no other arc enters the destination of the arc.
 

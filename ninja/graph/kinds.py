@@ -14,8 +14,8 @@ from ninja.lattice.lattice import check_lattice, frozen
 def to_raw(lattice: Lattice) -> Lattice:
     """Replace each labelled arc or final state with a chain of arcs, each of which has one label.
 
-    The first arc of a chain has the word and the costs. New states follow the state in which their chain begins. Labels
-    of states that are not final are dropped. A lattice that is already raw is returned unchanged.
+    The first arc of a chain has the word and the costs. New states are numbered directly after the state in which
+    their chain begins. Labels of non-final states are dropped. A lattice that is already raw is returned unchanged.
 
     Source: Kaldi, fstext/lattice-utils-inl.h, ConvertLattice.
     """

@@ -16,7 +16,7 @@ def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acou
     ``acoustic_scale``.
 
     Time is linear unless alignments are pushed and the completions of many states have long common prefixes on
-    different arcs; it is then at most the number of arcs times the length of the lattice in labels.
+    different arcs; it is then at most proportional to the number of arcs times the length of the lattice in labels.
 
     Args:
         lattices: A lattice or a batch.
@@ -61,8 +61,8 @@ def minimize(
         lattices: A lattice or a batch.
         acoustic_scale: Factor applied to acoustic costs when completions are compared.
         delta: Largest difference at which arc costs count as equal, > 0; the cost of a path may change by up to `delta`
-            per arc. (Kaldi uses 2^-10. On real lattices, this value removes 4% more states, and changes path costs by
-            up to 0.003.)
+            per arc. (On real lattices, Kaldi's value of 2^-10 removes 4% more states, and changes path costs by up to
+            0.003.)
         strings: Push alignments; otherwise only arcs with equal labels can be merged.
         weights: Push costs for the comparison; otherwise only arcs with equal costs can be merged.
 

@@ -29,15 +29,15 @@ def nbest(
     """Find the n best distinct word sequences, with the best path for each of them.
 
     The search is exact. It determinizes the lattice on the fly, so the lattice may contain epsilons and several paths
-    with the same words. Sequences with equal costs are in the order of the states in which they end; for an n-best
-    list, this is the order of its hypotheses.
+    with the same words. Sequences with equal costs are ordered by the states in which they end; if the lattice was
+    created from an n-best list, this is the order of the hypotheses.
 
     Args:
         lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
         n: Maximum number of word sequences, at least 1.
         scales: Scales that define the total cost.
         forms: Lexical forms of the words. Among paths with the same lexical words, only the best one is kept, and a
-            word penalty counts lexical words.  [default: words are compared unchanged]
+            word penalty applies to each lexical word.  [default: words are compared unchanged]
 
     Returns:
         Paths with unscaled costs, in order of increasing total cost; fewer than n if the lattice has fewer sequences.

@@ -60,15 +60,15 @@ def oracle(
     The result is exact if the number of states times the number of reference words is at most 8 million. For longer
     recordings, time and memory grow linearly: each state is compared with at least 256 reference words on either side
     of its position. This band of words is widened if the path comes near its edge or if more than a third of the words
-    are edits (ext/graph/oracle.hpp). The search stops, and ``touches_band`` of the result is true, if a wider band
-    would have more than 67 million pairs of a state and a word, and more than twice as many pairs as the first band.
+    are edits (ext/graph/oracle.hpp). If a wider band would have more than 67 million pairs of a state and a word, and
+    more than twice as many pairs as the first band, the search stops, and the result's ``touches_band`` is true.
 
     Args:
         lattices: A lattice or a batch.
         reference: Word ids of the reference, without epsilon (0). An id that no arc has, such as -1, never matches. For
             a batch, one reference per lattice.
         wildcards: Word ids, for example of noises, that are treated as epsilons in the lattice and the reference. With
-            `forms`, other words with the same lexical form are not counted either.
+            `forms`, words with the same lexical form as a wildcard are treated in the same way.
         forms: Lexical forms by which words are compared and counted. The reference must then be
             ``forms.ids(words)``.  [default: words are compared unchanged]
 
@@ -139,7 +139,7 @@ def _lexical_oracle(
 
 
 def _without_phrases(words: Words, phrases: Collection[tuple[int, ...]]) -> list[int]:
-    """Remove phrases from a sequence of words; where occurrences overlap, the first and longest one is removed."""
+    """Remove phrases from a sequence of words, scanning from the left and removing the longest match at each word."""
     ids = np.asarray(words).tolist()
     sizes = sorted({len(phrase) for phrase in phrases}, reverse=True)
     unlisted, index = [], 0

@@ -40,7 +40,7 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 class PathPosteriors(NamedTuple):
     """Probabilities that the true path contains an arc, ends in a state, or contains a state.
 
-    The probability of a state is the sum of the probabilities of the arcs that leave it and of ending there.
+    The probability of a state is the probability of ending there plus the probabilities of the arcs that leave it.
     """
 
     arc: npt.NDArray[np.float64]  # [num_arcs], probability that the true path contains the arc
@@ -48,7 +48,7 @@ class PathPosteriors(NamedTuple):
     state: npt.NDArray[np.float64]  # [num_states], probability that the true path contains the state
 
     def conditional(self, state: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-        """Return the conditional probability of each arc if the true path contains one of the two states of the arc.
+        """Return the probability of each arc, given that the true path contains the arc's source or destination.
 
         Args:
             state: The source or the destination of each arc, [num_arcs].

@@ -23,8 +23,8 @@ def scale(
     """Scale the graph and acoustic costs of arcs and final states, and optionally mix them.
 
     The new graph cost is ``graph_scale * graph + acoustic2lm_scale * acoustic``, and the new acoustic cost is
-    ``lm2acoustic_scale * graph + acoustic_scale * acoustic``. Scaling by the inverse of this 2×2 matrix restores the
-    costs.
+    ``lm2acoustic_scale * graph + acoustic_scale * acoustic``. Scaling by the inverse of the 2×2 matrix of factors
+    restores the costs.
 
     Raises:
         OptionError: A scale is not finite.
@@ -78,7 +78,7 @@ def check_costs(lattice: Lattice, old: Lattice) -> Lattice:
 
 
 def _mixed(graph: Costs, acoustic: Costs, of_graph: float, of_acoustic: float) -> Costs:
-    """Return the weighted sum of graph and acoustic costs, in float64; a factor of 0 ignores even infinite costs."""
+    """Return the weighted sum of graph and acoustic costs, in float64; 0 times an infinite cost is 0."""
     mixed = np.zeros(graph.shape, np.float64)
     for cost, factor in ((graph, of_graph), (acoustic, of_acoustic)):
         if factor != 0.0:

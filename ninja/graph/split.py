@@ -78,7 +78,7 @@ def paths_of(lattice: Lattice, words: Words, wildcards: Collection[int] = ()) ->
         wildcards: Word ids that may occur anywhere on the paths.
 
     Returns:
-        A lattice in which each state has one copy for each number of words that can precede it.
+        A lattice in which each state has one copy for each possible number of preceding words.
 
     Raises:
         LatticeError: No path has these words.

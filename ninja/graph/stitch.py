@@ -118,7 +118,7 @@ class _Joined:
         self.time: list[Ids] = []
 
     def add_states(self, time: Ids) -> Ids:
-        """Add one state for each element of `time` (its frame), and return the numbers of the new states."""
+        """Add one state for each frame in `time`, and return the numbers of the new states."""
         self.time.append(time)
         self.num_states += time.size
         return np.arange(self.num_states - time.size, self.num_states)
@@ -218,8 +218,8 @@ def join_windows(
         LatticeError: A window has no times or no complete path, only some windows have alignments, windows do not
             overlap or are not in order, or two windows have no word boundary in common.
         SymbolError: The windows have different symbol tables.
-        OptionError: There are no windows, there is not one start time per window, or the frame shift or the LM scale is
-            not above 0.
+        OptionError: There are no windows, the numbers of windows and start times differ, or the frame shift or the LM
+            scale is not above 0.
     """
     if not windows or len(windows) != len(begins):
         raise OptionError(

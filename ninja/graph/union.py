@@ -38,8 +38,8 @@ def union(
     Equal parts of the lattices are merged. Paths with the same words but different alignments or costs stay separate up
     to the state at which the better path is known. If the lattices come from different recognisers, paths are separate
     nearly everywhere, and the result is large. Time and memory then grow with the square of the length of the separate
-    paths, because their alignments are stored at every state until the better path is known, and exponentially if many
-    separate paths cross. For consensus decoding, use ``determinize=False``, which keeps all paths.
+    paths, because their alignments are stored at every state until the better path is known. If many separate paths
+    cross, the growth is exponential. For consensus decoding, use ``determinize=False``, which keeps all paths.
 
     Args:
         lattices: One or more lattices. The result has the key and symbol table of the first lattice; the frame shift is
@@ -48,7 +48,7 @@ def union(
         determinize: Merge paths with the same words. Otherwise all paths, epsilons and the field ``time`` are kept.
         delta: Unit of comparison, > 0: residual costs count as equal if they round to the same multiple of it. The
             cost of a path may change by up to ``delta`` where lattices differ. (Kaldi uses 2^-10.)
-        max_arcs: Maximum number of arcs that determinization may create; this also limits its computation.
+        max_arcs: Maximum number of arcs that determinization may create; this also limits the amount of computation.
 
     Returns:
         A connected lattice; costs are summed in float64.
@@ -234,8 +234,8 @@ def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Arr
 
     Args:
         lattices: The lattices.
-        on_states: Function that builds an array for the states of the union from the array of the lattice whose start
-            is used, and the arrays of all lattices.
+        on_states: Function that joins the state arrays of all lattices into an array for the states of the union; its
+            first argument is the array that provides the value of the start.
     """
     shifts = {lattice.frame_shift for lattice in lattices}
     if len(shifts) > 1 or not all(map(is_timed, lattices)) or all(lattice.time is None for lattice in lattices):

@@ -27,8 +27,8 @@ class Windows:
     """A rule that determines the recording and the start time of a window.
 
     With a segments file, the key of a window is a key in this file. With a `step`, the key ends in the number of the
-    window, as in ``rec-17``. Otherwise, the key ends in the times of the window, as in ``rec_000030-000065``, in a unit
-    that fits the length of the lattice (seconds, hundredths or thousandths).
+    window, as in ``rec-17``. Otherwise, the key ends in the times of the window, as in ``rec_000030-000065``, in
+    seconds, hundredths or thousandths of a second, whichever fits the length of the lattice.
     """
 
     segments: Mapping[str, tuple[str, float, float]] | None = None  # key → recording, start and end in seconds

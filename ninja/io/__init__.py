@@ -1,4 +1,4 @@
-"""Reading of lattices from sources of all kinds, and writing of lattices to outputs of all kinds."""
+"""Reading lattices from sources of all kinds, and writing them to outputs of all kinds."""
 
 from ninja.io.reader import read
 from ninja.io.sources import ChosenScales, find_scales

@@ -106,14 +106,14 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether the name of a file suggests that the file only accompanies lattices, such as a script file."""
+    """Return whether a file name suggests a file that only accompanies lattices, such as a script file."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")
 
 
 def holds_by_name(path: str) -> Holds:
-    """Detect the content type of a file in a folder only from its name, for use if the user has set the format."""
+    """Detect the content type of a file in a folder from its name alone; used if the user has set the format."""
     return "companion" if is_companion(path) else "lattices"
 
 

@@ -1,4 +1,4 @@
-"""Comparison of a resumed output with the earlier attempt: the scales, and the lattices that it already contains."""
+"""Comparison of a resumed output with the earlier attempt: the scales, and the lattices already in the output."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Done:
 
 
 class Occurrences:
-    """The numbers of the lattices in an output, for each key for which a lattice failed.
+    """The numbers of the lattices in an output, for each key with a failed lattice.
 
     Lattices with the same key are numbered from 0 in the order of the sources. A lattice that fails in one run and
     succeeds in a later run is written after lattices with larger numbers. If an output contains more lattices with a
-    key than numbers were stored, the numbers continue after the largest stored number. The facts about the run
+    key than there are stored numbers, the numbers continue after the largest stored number. The facts about the run
     therefore need not be rewritten for each lattice.
 
     Args:
@@ -91,7 +91,7 @@ class Occurrences:
 
         Args:
             key: Key of the lattice.
-            num_written: Number of lattices with this key in the output, which is used for the first failure of a key.
+            num_written: Number of lattices with this key in the output; used only for the first failure of a key.
         """
         if key not in self._keys:
             self._keys[key] = _Key(dict.fromkeys(range(num_written)), num_written - 1)

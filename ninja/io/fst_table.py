@@ -17,8 +17,8 @@ def opened_table(name: str) -> Iterator[tuple[Bytes, bool]]:
     """Open a table of FSTs for writing in a ``with`` block.
 
     Args:
-        name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt``), ``-`` (text on a terminal),
-            ``ark:FILE`` or ``ark,t:FILE``.
+        name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt``), ``-`` for stdout (text if it is
+            a terminal), ``ark:FILE`` or ``ark,t:FILE``.
 
     Returns:
         ``(output, is_text)``, where `is_text` is True if the entries must be written as text.

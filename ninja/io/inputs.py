@@ -270,7 +270,7 @@ class Inputs:
         return words_in(sources.reopened(), self.format, self.encoding) or ()
 
     def _table_of_ids(self) -> SymbolTable | None:
-        """Return the symbol table next to a source that contains word ids if the caller needs words, else None."""
+        """If the caller needs words, return the symbol table next to a source that contains word ids, else None."""
         if not self.needs_words:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Writers for non-Kaldi formats, which write a single file, one file per lattice, or files with fixed names."""
+"""Writers for non-Kaldi formats: to a single file, to one file per lattice, or to files with fixed names."""
 
 from __future__ import annotations
 

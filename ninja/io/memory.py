@@ -29,7 +29,7 @@ def from_nbest(
     """Convert the n-best list of an utterance, such as the output of Whisper, NeMo or Hugging Face, to a lattice.
 
     Each hypothesis becomes a path of the lattice; hypotheses with a common prefix share its arcs. The costs of a
-    hypothesis are the unscaled natural-log costs of the final state of its path.
+    hypothesis are stored at the final state of its path, as unscaled natural-log costs.
 
     Args:
         key: Utterance id.

@@ -216,7 +216,7 @@ class Reading:
             self.close()
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the lattices in non-empty batches without ``faults``; errors are reported before their batch."""
+        """Yield the lattices in non-empty batches without ``faults``; errors are reported before the batch itself."""
         try:
             for batch in self._batches:
                 self._position = max(self._position, batch.position)
@@ -237,7 +237,7 @@ class Reading:
         self._batches.close()  # type: ignore[attr-defined]
 
     def _read_all(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
-        """Yield the batches in all files; report a note if word times were changed."""
+        """Yield the batches in all files; log a note if word times were changed."""
         yield from self._read_files(files)
         if self._num_overlaps:
             words = counted(self._num_overlaps, "word overlaps", "words overlap")
@@ -470,9 +470,9 @@ def read(
             extension.
         encoding: Encoding of text in non-Kaldi formats.
         on_error: Callback for the error of each invalid lattice, which is skipped; with None, the first error is
-            raised. With None, lattices in Ninja's format are read only when they are used, and raise their errors at
-            that time. Errors that apply to all lattices (``error.of_run``) are always raised. After damage in a binary
-            archive, the rest of the archive cannot be read.
+            raised. With None, lattices in Ninja's format are read only when they are used, and errors in them are
+            raised at that time. Errors that apply to all lattices (``error.of_run``) are always raised. After damage in
+            a binary archive, the rest of the archive cannot be read.
         allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
             and they are emulated. Commands in script files are never run.
         read_ahead: Read ahead of the caller in a thread: up to 2 MB of an uncompressed file if there are several

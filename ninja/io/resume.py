@@ -1,9 +1,9 @@
-"""Resuming of Kaldi archives: the complete entries of an earlier attempt are kept if both runs agree in their facts.
+"""Resuming Kaldi archives: the complete entries of an earlier attempt are kept if the facts about both runs agree.
 
 The facts are stored next to the output in ``.NAME.run`` while the output is incomplete and, with ``--resume``, also
 afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
 ``State``. The value of an option that specifies files is a list of the states of these files. If a lattice failed
-before another one with its key was written, ``numbers`` lists which lattices with this key are in the output; see
+before another one with the same key was written, ``numbers`` lists the lattices with this key in the output; see
 `Occurrences`.
 """
 
@@ -41,7 +41,7 @@ LARGEST = 1 << 28  # maximum size of a file with the facts about a run, in bytes
 class ResumedWriter(KaldiWriter):
     """Writer that continues the Kaldi archive of an interrupted attempt.
 
-    If an exception leaves the ``with`` block, the output is saved for the next attempt.
+    If the ``with`` block ends with an exception, the output is saved for the next attempt.
     """
 
     _is_closed = False  # whether the existing output is complete and was written by an unknown run
@@ -226,7 +226,7 @@ def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
 
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
-    """Parse the bytes in the buffer of a reader; add their lattices to `point`, or return False if they are damaged."""
+    """Add the lattices in the buffer of a reader to `point`, or return False if the buffered bytes are damaged."""
     items, faults = reader.parse(1 << 62)
     if reader.broken or faults:
         return False
@@ -285,9 +285,9 @@ def _packed(path: str) -> ResumePoint:
 
 
 def refuse_other_facts(place: str, facts: Facts) -> dict[str, list[int]]:
-    """Compare the facts about a run with the facts about the run that wrote an output; return its lattice numbers.
+    """Compare the facts about a run with the facts about an output's run; return the output's lattice numbers.
 
-    For the lattice numbers, which the earlier run stored with its facts, see `Occurrences`.
+    The earlier run stored the lattice numbers with its facts; see `Occurrences`.
 
     Raises:
         OptionError: The run had another version, command, options or sources; the message names the difference.

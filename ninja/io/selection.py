@@ -1,4 +1,4 @@
-"""Reading of key lists, and division of key lists into parts."""
+"""Functions that read key lists and divide them into parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja.formats.kaldi.tables import read_fields
 
 
 def read_keys(path: str | os.PathLike[str]) -> list[str]:
-    """Read keys, which are the first fields of the lines, from a list or a Kaldi text table, optionally gzipped.
+    """Read the keys (the first field of each line) from a list or a Kaldi text table, which may be gzipped.
 
     Returns:
         The keys in the order of the file, without duplicates.

@@ -284,7 +284,7 @@ class Sources:
         return selection
 
     def reopened(self) -> Sources:
-        """Return new sources for the same files, with which a second pass can run at the same time.
+        """Return new sources for the same files, so that a second pass can run at the same time.
 
         Raises:
             OptionError: A source can be read only once.
@@ -440,7 +440,7 @@ SCALES_ADVICE = "set the scales for all lattices with --acoustic-scale and --wor
 
 
 def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> ChosenScales | None:
-    """Return the scales in the scale file next to lattices, or None if there is no such file.
+    """Return the scales in the scale file next to the lattices, or None if there is no such file.
 
     A file without a scale file uses the scale file of its folder. A file list or script file without a scale file uses
     the scale files of the listed files.

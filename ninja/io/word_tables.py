@@ -30,7 +30,7 @@ def is_one_field(word: str) -> bool:
 
 
 class OutputWords:
-    """The symbol table of an output, which is written if necessary, and with which all lattices must agree.
+    """The symbol table of an output; the table is written if necessary, and all lattices must agree with it.
 
     The table is written next to the output if it was built from the words in the sources, or was read from a file next
     to another archive. Any other table was read from a file that the user specified; it is written only to replace an

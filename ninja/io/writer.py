@@ -104,7 +104,7 @@ class LatticeWriter:
     """Writer for lattices, n-best lists or confusion networks; use it in a ``with`` block.
 
     Files get their final names when the block ends without an exception; otherwise they are removed. If an error has a
-    ``key``, only the lattice with that key is not written, and writing can continue. After any other error, writing
+    ``key``, only the lattice with that key is omitted, and writing can continue. After any other error, writing
     cannot continue. Several threads can call `write`.
 
     Attributes:
@@ -245,7 +245,7 @@ class LatticeWriter:
             self.lost.update(lost)
 
     def _words_for(self, lattice: Lattice) -> OutputWords | None:
-        """Return the symbol table of the output, with which `lattice` must agree; None while no lattice has words.
+        """Return the symbol table of the output, with which `lattice` must agree; None until a lattice has words.
 
         Raises:
             OptionError: The output has no symbol table, but an existing file would be mistaken for its table.

@@ -67,8 +67,8 @@ def write(
         chosen: Scales chosen for the lattices, for example in rescoring. If costs are written unscaled, the scales are
             written to a file next to the output, where `find_scales` and the commands find them.
         run: Facts that identify the run and determine its lattices; see `ninja.io.resume`. With `resume`, an output
-            from a different run is refused, and a complete output from an unknown run is not extended; None checks
-            nothing. Only for Kaldi archives.
+            from a different run is refused, and a complete output from an unknown run is not extended; None omits
+            these checks. Only for Kaldi archives.
         guard: Guard that protects the inputs from being replaced.
         originals: Paths of all files from which the lattices were read, in order. Formats that preserve all other
             fields of the input files require these paths. A file is copied if none of its lattices are written.

@@ -1,4 +1,4 @@
-"""Alignment of lattices to words or phones: each arc becomes one word, silence or phone with exactly its labels."""
+"""Alignment of lattices to words or phones: each new arc is one word, silence or phone with exactly its labels."""
 
 from ninja.graph.align.lexicon import LexiconAligner, LexiconAlignment, align_words_lexicon
 from ninja.graph.align.phones import PhoneAligner, PhoneAlignment, align_phones

@@ -54,7 +54,7 @@ class LexiconAligner:
         self._compiled = _align.Lexicon(lexicon.entries, lexicon.begin)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice. For a damaged lattice, the result contains the part that can be aligned, and the fault.
+        """Align a lattice. For a damaged lattice, the result contains the fault and the part that can be aligned.
 
         Raises:
             LatticeError: A label is not a transition id of the model, there are no labels, or the result is too large.
@@ -85,7 +85,7 @@ class LexiconAligner:
             fault: Fault of the phone alignment, if any.
 
         Returns:
-            ``(result, word)``, where the word is the id of a word without a lexicon entry, or -1.
+            ``(result, word)``, where ``word`` is the id of a word without a lexicon entry, or -1 if there is none.
         """
         options = self.options
         expansion = 0

@@ -41,11 +41,11 @@ class PhoneAligner:
         self._table = label_table(model, SINGLE_KIND)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice. For a damaged lattice, the result contains the part that can be aligned, and the fault.
+        """Align a lattice. For a damaged lattice, the result contains the fault and the part that can be aligned.
 
-        A word is placed on the first phone that is incomplete where the arc with the word begins. A phone counts as
-        complete only after the following label has been read; as in Kaldi, a word can therefore be placed on the last
-        phone of the preceding word.
+        A word is placed on the first phone that is not yet complete at the beginning of the word's arc. A phone counts
+        as complete only after the following label has been read; as in Kaldi, a word can therefore be placed on the
+        last phone of the preceding word.
 
         Raises:
             LatticeError: A label is not a transition id of the model, there are no labels, or the result is too large.

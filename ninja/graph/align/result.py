@@ -92,7 +92,7 @@ def unused_words(*used: npt.NDArray[np.int32] | int, num: int = 2) -> tuple[int,
 
 
 def with_zero(lattice: Lattice, zero: tuple[int, ...], fault: str | None) -> Aligned:
-    """Return the result of an alignment in which the word ids in ``zero`` are replaced with 0."""
+    """Return the result of an alignment, after replacing the word ids in ``zero`` with 0."""
     if not lattice.is_final.any():
         return Aligned(None, fault or "no path can be aligned")
     if zero:

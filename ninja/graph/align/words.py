@@ -55,7 +55,7 @@ class WordAligner:
         """Align a lattice so that each arc is one word or silence with exactly the labels of its phones.
 
         Each word sequence keeps its labels and both costs. As in Kaldi, the valid part of a damaged lattice is aligned;
-        ``fault`` of the result then describes the damage.
+        the ``fault`` of the result then describes the damage.
 
         Raises:
             LatticeError: A label is not a transition id of the model, its phone has no word-boundary type, there are no
