@@ -176,7 +176,7 @@ class Batch:
         return Batch.of([self[index] for index in range(number)])
 
     def without(self, indices: Collection[int]) -> Batch:
-        """Return a batch that omits the lattices at these indices and all faults."""
+        """Return a batch without faults and without the lattices at these indices."""
         return Batch.of([lattice for index, lattice in enumerate(self) if index not in indices])
 
     def without_faults(self) -> Batch:
@@ -192,8 +192,8 @@ class Batch:
 
         Args:
             result: The result of the kernel.
-            several: Whether the kernel returns any number of lattices per input lattice, with new keys. All faults then
-                precede the lattices.
+            several: Whether the kernel can return any number of lattices per input lattice, with new keys; if so, all
+                faults precede the lattices.
         """
         items, failures = result
         errors = [(index, LatticeError(message, key=self.keys[index])) for index, message in failures]
@@ -214,7 +214,7 @@ class Batch:
         return batch
 
     def like(self, items: object) -> Batch:
-        """Create a batch with the same keys and faults from the arrays that a kernel computed for these lattices."""
+        """Create a batch from the arrays that a kernel computed for these lattices, keeping the keys and faults."""
         batch = self._with(items, self.faults)
         batch._keys = self._keys
         return batch
@@ -237,7 +237,7 @@ def as_batch(lattices: Lattice | Batch) -> Batch:
 
 
 def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
-    """Check and yield ``(key, lattice)`` pairs; lattices with another key are renamed.
+    """Check and yield ``(key, lattice)`` pairs; a lattice with a different key is renamed to the key of its pair.
 
     Raises:
         OptionError: The argument is not an iterable (raised immediately), or an item is not a ``(key, lattice)`` pair.
@@ -275,7 +275,7 @@ def collect_batches(
 ) -> Iterator[Batch]:
     """Group lattices into batches of at most `max_lattices` lattices and at most `max_arcs` arcs.
 
-    A lattice with more than `max_arcs` arcs forms a separate batch.
+    A lattice with more than `max_arcs` arcs forms its own batch.
     """
     group: list[Lattice] = []
     arcs = 0

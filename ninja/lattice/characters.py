@@ -1,4 +1,4 @@
-"""Apostrophes, non-word labels and plain letters, shared by normalizers and by comparisons of spellings."""
+"""Apostrophes, non-word labels and plain letters, for normalizers and for comparing spellings."""
 
 from __future__ import annotations
 

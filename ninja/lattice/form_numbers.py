@@ -47,7 +47,7 @@ class NumberedLattices:
         Returns:
             ``forms``: For each arc of each changed lattice in order, the id of its written word; or, if this word has
             several lexical words, -1 - n, where n is an index into ``parts``. int32 [total number of arcs].
-            ``parts``: Pairs of the id of a written word and the 0-based index of one of its lexical words, int64
+            ``parts``: Pairs ``(id of a written word, 0-based index of one of its lexical words)``, int64
             [num_parts, 2].
         """
         form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items, self.changed)
@@ -117,7 +117,7 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Use the id of each word that evidently equals its lexical form as its number; learn all other words later."""
+        """For each word that evidently equals its lexical form, use its id as its number; learn other words later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:

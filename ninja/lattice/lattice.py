@@ -230,7 +230,7 @@ def not_a_lattice(argument: object) -> OptionError:
 
 
 def check_description(key: object, words: object = None, frame_shift: object = None) -> None:
-    """Raise OptionError if an utterance id, symbol table or frame shift has a wrong type or value."""
+    """Raise OptionError if an utterance id, symbol table or frame shift has an invalid type or value."""
     if not isinstance(key, str):
         raise OptionError(f"key is {key!r:.60}, but must be an utterance id of type str")
     check_words(words)
@@ -364,7 +364,7 @@ class Scales:
     """Weights of the terms in a path cost: ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
 
     Raises:
-        OptionError: A weight is not between -1e200 and 1e200; with other weights, path costs could exceed float64.
+        OptionError: A weight is not between -1e200 and 1e200; with other weights, path costs could overflow float64.
     """
 
     acoustic: float = 1.0
@@ -483,7 +483,7 @@ def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
 
 
 def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """Return a contiguous, read-only array of the given dtype; the caller must keep no writable view of its memory."""
+    """Return a contiguous read-only array of the given dtype; the caller must not keep writable views of its memory."""
     array = np.ascontiguousarray(array, dtype)
     array.flags.writeable = False
     return array

@@ -195,7 +195,7 @@ class SymbolTable:
         return number
 
     def word(self, number: int) -> str:
-        """Return the word with an id.
+        """Return the word with the given id.
 
         Raises:
             SymbolError: The id is not in the table.
@@ -222,7 +222,7 @@ class SymbolTable:
 
         Raises:
             SymbolError: The largest id exceeds 2^24 plus 64 times the number of words; an array of this size could
-                exhaust the memory.
+                exhaust memory.
         """
         largest = max(list(self._word), default=-1)  # a copy, because another thread may add words
         if largest > SPARSE_IDS + IDS_PER_WORD * len(self._word):
@@ -244,7 +244,7 @@ class SymbolTable:
         return list(self._id) if self.grows else self._id.keys()
 
     def irregular(self) -> list[str]:
-        """Return the words that do not consist only of apostrophes and plain letters, in the order of the table.
+        """Return the words that contain anything other than apostrophes and plain letters, in the order of the table.
 
         Plain letters are lower-case letters, and letters of scripts without case.
         """
@@ -281,7 +281,7 @@ class SymbolTable:
 def _read_plain(text: str) -> tuple[dict[str, int], dict[int, str]] | None:
     """Parse the text of a ``words.txt`` in one pass.
 
-    Return None if the text must be parsed line by line, because it has an unusual blank, an invalid line or a
+    Return None if the text must be parsed line by line, because it has unusual whitespace, an invalid line or a
     duplicate.
     """
     if _ODD_BLANK.search(text) or text.count("\r") != text.count("\r\n"):

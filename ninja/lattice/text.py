@@ -156,13 +156,13 @@ def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
     """Return the normalizer with the given name; if `name` is already a normalizer, return it unchanged.
 
     Args:
-        name: ``none`` compares words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and
+        name: ``none`` leaves words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and
             symbols from both ends, and splits words at hyphens. ``english`` applies the rules of Whisper's evaluation
             for English and spells out numbers. Any other name is the path of a table: each line contains a written word
             and its lexical words (possibly none), separated by whitespace; other words are unchanged.
 
     Raises:
-        OptionError: The name is neither a normalizer nor an existing file.
+        OptionError: The name is neither that of a normalizer nor the path of an existing file.
         FormatError: A word in the table has two entries, or a lexical word has an entry with a different form.
         DependencyError: The library for ``english`` is not installed.
 
@@ -184,7 +184,7 @@ def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
 
 
 def read_forms(path: str) -> dict[str, Form]:
-    """Read a table of written words and their lexical forms. Lines that begin with ``#`` and a blank are comments.
+    """Read a table of written words and their lexical forms. Lines that begin with ``#`` and whitespace are comments.
 
     Raises:
         FormatError: A word occurs twice, or a lexical word has an entry with a different form.
@@ -246,7 +246,7 @@ def _divided(word: str) -> Form:
 
 
 def _bare(piece: str) -> str:
-    """Remove control characters except joiners, and punctuation at both ends except an apostrophe at one end."""
+    """Remove control characters (except joiners) and surrounding punctuation (except an apostrophe at only one end)."""
     piece = "".join(char for char in piece if char in _JOINERS or unicodedata.category(char) not in ("Cf", "Cc"))
     begin, end = 0, len(piece)
     while begin < end and piece[begin] != "'" and not _is_letter(piece[begin]):
@@ -274,14 +274,14 @@ BASIC = Normalizer("basic", _basic_forms)
 
 
 def looks_written(words: Collection[str]) -> bool:
-    """Return whether words look like written text, which means that at least 2% of them end with punctuation."""
+    """Return whether words look like written text, that is, at least 2% of them end with punctuation."""
     step = max(1, len(words) // _SAMPLE)
     sample = list(islice(words, 0, None, step))
     return len(_ENDS.findall("\n".join(sample))) >= max(1, MIN_SHARE * len(sample))
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words with a lexical word that is not in the lexical form of any word in a symbol table."""
+    """Return the words whose lexical form has a word that is not in the lexical form of any word in a symbol table."""
     form_of = dict(normalizer.changed(table))
     parts = {part for form in form_of.values() for part in form}
     return [
@@ -351,7 +351,7 @@ class LexicalTable:
         return self.lexical.intern(self.normalizer.words(words))
 
     def written_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of lexical words in the table of written words; other words get ids above its largest id."""
+        """Look up the ids of lexical words in the table of written words; other words get ids above its largest id."""
         names = list(words)
         ids = self.words.intern(names)
         if -1 in ids:
@@ -373,7 +373,7 @@ class LexicalTable:
         return SymbolTable((added.get(number) or self.words.word(number), number) for number in numbers)
 
     def numbers_of(self, lexical: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Map each lexical id to the number of the word in `FormNumbers`; negative ids are returned unchanged."""
+        """Map each lexical id to the number of its word in `FormNumbers`; negative ids are returned unchanged."""
         with self._lock:
             size = len(self.lexical)
             if size > len(self._number):

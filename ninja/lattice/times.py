@@ -17,7 +17,8 @@ FRAMES_PER_ARC = 1 << 10  # increase of this limit for each arc and each label
 def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Return the frame of each state.
 
-    The frame is the lattice's ``time`` field if it is set, else the number of labels on any path to the state.
+    The frames are the lattice's ``time`` field if it is set; else, a state's frame is the number of labels on any path
+    to the state.
 
     Returns:
         Frames, int32 [num_states]; -1 for unreachable states.
@@ -76,7 +77,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
 
     Raises:
         LatticeError: The times are inconsistent, or there are more than 2^20 + 1024 · (arcs + labels) frames; an array
-            of this size could exhaust the memory.
+            of this size could exhaust memory.
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """

@@ -25,7 +25,7 @@ def ids_of(words: WordIds, name: str, least: int = SMALLEST) -> npt.NDArray[np.i
     Args:
         words: Word ids.
         name: Name of the sequence for messages.
-        least: Smallest allowed id; negative ids are words that are not in the symbol table.
+        least: Smallest allowed id; negative ids represent words that are not in the symbol table.
 
     Raises:
         OptionError: The argument is not a sequence of integers, or an id is out of range.

@@ -43,7 +43,7 @@ class WordBoundary:
     kind_of: dict[int, int]  # phone -> one of the values of KINDS
 
     def kinds(self, phones: npt.NDArray[np.int32]) -> npt.NDArray[np.uint32]:
-        """Return the type of each phone (0 if the word-boundary file lacks it), uint32 in the shape of `phones`."""
+        """Return the type of each phone (0 if it is not in the word-boundary file), uint32 in the shape of `phones`."""
         distinct, index = np.unique(phones, return_inverse=True)
         kinds = np.array([self.kind_of.get(phone, 0) for phone in distinct.tolist()], np.uint32)
         return kinds[index].reshape(phones.shape)

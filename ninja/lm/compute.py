@@ -50,7 +50,7 @@ def linear(
 
     On a CPU, this calls oneDNN with a prepacked weight, as ``torch.compile`` does. This is 2 to 3 times as fast as the
     BLAS behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows), and twice as fast again with bfloat16. With
-    AVX2 or later, the result for a row has the same bits in any batch.
+    AVX2 or later, the result for a row is bit-identical in any batch.
 
     Args:
         half: Compute in bfloat16 with float32 sums, if the processor supports it.

@@ -24,10 +24,10 @@ Trie = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # parent and word of
 
 
 class UnitLM(LanguageModel, ABC):
-    """A model of units, such as the subword pieces of words, as a `LanguageModel` over words.
+    """A `LanguageModel` over words that scores them with a model of units, such as subword pieces.
 
-    The slot of a history is the slot of its last unit. The log-probability of a word is the sum over its units.
-    Subclasses define the units of words and set the attributes of `LanguageModel`.
+    The slot of a history is the slot of its last unit. The log-probability of a word is the sum of the
+    log-probabilities of its units. Subclasses define the units of words and set the attributes of `LanguageModel`.
     """
 
     scores_tries = True
@@ -437,7 +437,7 @@ def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: 
 
     Args:
         words: Symbol table of the lattices.
-        lm_word: The mixture's id for each word id in the table, -1 for no word, int32 [size].
+        lm_word: The mixture's word id for each id in the table, or -1 if there is none; int32 [size].
         normalizer: Normalizer that determines the lexical forms.
 
     Returns:

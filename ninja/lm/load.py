@@ -124,13 +124,13 @@ def load(
         oov_score: Score of unknown words in an n-gram model without ``<unk>``, regardless of the history: ``"skip"``
             for no cost, as in SRILM; ``"spread"`` to share the probability 1 / (vocabulary size) among them; or
             a natural-log probability. The word after an unknown word is scored without a history. By default, unknown
-            words are refused. Models with ``<unk>`` ignore this option.
+            words are rejected. Models with ``<unk>`` ignore this option.
         classes: SRILM class definitions (``ngram -classes``), with lines ``CLASS [probability] word …``, for an n-gram
             model whose vocabulary contains the classes.
         multi_char: Character at which words are split into parts that are scored one by one, such as ``"_"`` for SRILM
             multiwords.
         text_transform: ``"lower"`` to lower-case words for Hugging Face models, if the lattices are in upper case.
-        backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster,
+        backend: Library that runs LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster,
             and computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for
             these networks on the CPU, else torch. The scores differ by at most 1e-4 in single precision.
         endpoint: Model name, limits and cache of a completions endpoint; used if `path` is a URL.
@@ -201,7 +201,7 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
     """Detect the format of a language model.
 
     Raises:
-        ModelError: The file is missing, has an unknown format, is compressed although its format is read uncompressed,
+        ModelError: The file is missing, has an unknown format, is compressed although its format must be uncompressed,
             or contains a torch program, which may access memory outside its tensors.
     """
     name = place_of(path)
@@ -374,7 +374,7 @@ def _open_kaldi(model: KaldiModel, path: str, options: LoadOptions) -> LanguageM
 
 
 def choose_backend(options: LoadOptions, kind: str, *, on_numpy: bool) -> Literal["numpy", "torch"]:
-    """Return the library that computes a network.
+    """Return the library that runs a network.
 
     Args:
         options: The backend and the device.

@@ -86,8 +86,8 @@ class _Part:
 class MixtureLM(LanguageModel):
     """A mixture as a `LanguageModel` over the words of a symbol table.
 
-    Each model has its own word ids, <unk> and penalty for unknown words. A slot is a column of a table with
-    one row per model; the column contains the slots of the models.
+    Each model has its own word ids, <unk> and penalty for unknown words. A slot of the mixture is a column of
+    a table with one row per model, and contains one slot of each model.
 
     Words that are unknown to a model without <unk> must not be scored; the word maps that `parts` yields identify
     such words.
@@ -340,7 +340,7 @@ def _score_part(
 
 
 def _renumber(words: SymbolTable) -> SymbolTable:
-    """Return the symbol table if its ids are contiguous and it contains ``<s>`` and ``</s>``, else such a table."""
+    """Return a symbol table with contiguous ids, ``<s>`` and ``</s>``: the table itself if possible, else a new one."""
     if not words.grows and BOS in words and EOS in words and list(dict(words).values()) == list(range(len(words))):
         return words
     epsilon = next((word for word, number in words if number == EPSILON), "<eps>")

@@ -67,7 +67,7 @@ class Forest:
         """Create a forest from a trie by sorting its nodes in depth-first order.
 
         Args:
-            parent: Parent of each node, which precedes the node; −1 for children of ``<s>``; [nodes].
+            parent: Parent of each node, −1 for children of ``<s>``; parents precede their children; [nodes].
         """
         above = parent.tolist()
         size = [1] * len(above)
@@ -160,8 +160,8 @@ class AttentionLM(StatePoolLM):
             words: Vocabulary and special words.
             embedding: Output embedding, [words, width].
             bias: Output bias, [words].
-            cache: Number of elements of keys and values that are cached per word, in all layers.
-            gathered: Number of elements of keys and values per word that attention reads in one call, for example in
+            cache: Number of key and value elements that are cached per word, in all layers.
+            gathered: Number of key and value elements per word that attention reads in one call, for example in
                 one layer.
             options: Load options.
         """

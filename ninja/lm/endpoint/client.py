@@ -40,7 +40,7 @@ class _Unusable(Exception):
 
 
 class Client:
-    """Client that sends JSON requests to a server and enforces the limits of a run on requests, tokens and time."""
+    """Client that sends JSON requests to a server and enforces a run's limits on requests, tokens and time."""
 
     def __init__(self, url: str, options: EndpointOptions) -> None:
         """Store the server's address and the options, without connecting to the server.

@@ -125,7 +125,7 @@ class EndpointPieces(LanguageModel):
 
 
 class ServerTokenizer:
-    """A server's tokenizer with the part of the interface of transformers tokenizers that `Spelling` uses."""
+    """A server's tokenizer, with the part of the transformers tokenizer interface that `Spelling` uses."""
 
     unk_token_id = None  # servers do not report this token, but tokenizers of large models can spell any word
 

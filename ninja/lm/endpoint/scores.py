@@ -25,7 +25,7 @@ class ScoreCache:
 
         Args:
             path: Path of the file; if None, nothing is stored.
-            model: Identity of the model; scores from other models are not used.
+            model: Identifier of the model; scores from other models are not used.
 
         Raises:
             ModelError: The file is not a cache, or cannot be written.

@@ -74,7 +74,7 @@ class Server(ABC):
 
     @abstractmethod
     def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
-        """Compute the log-probability of the last token of each sequence after the preceding tokens.
+        """Compute the log-probability of the last token of each sequence, given the preceding tokens.
 
         Args:
             sequences: Distinct token sequences that begin with `bos` and have at least two tokens.

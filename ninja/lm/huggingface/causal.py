@@ -1,4 +1,4 @@
-"""Causal Hugging Face models as language models over words; the score of a word is the sum over its pieces."""
+"""Causal Hugging Face models as language models over words; a word's score is the sum of its pieces' scores."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class MaskedLM(LanguageModel):
     def score_sentences(self, sentences: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.float64]:
         """Score whole sentences.
 
-        In a sentence longer than the network's input, each piece is predicted from a window around it.
+        In a sentence longer than the network's maximum input, each piece is predicted from a window around it.
 
         Args:
             sentences: Word ids of each sentence, without ``<s>`` and ``</s>``.

@@ -430,7 +430,7 @@ def longest_input(model: Any) -> int:
 
 
 def _text_config(model: Any) -> Any:
-    """Return the configuration of a network, or of its text part if it also reads images; None if it has none."""
+    """Return a network's configuration, or its text configuration if it also reads images; None if there is none."""
     config = getattr(model, "config", None)
     text_config = getattr(config, "get_text_config", None)
     return config if text_config is None else text_config()
@@ -445,7 +445,7 @@ def dtype_of(model: Any) -> torch.dtype:
 def _output_layer(
     model: Any, sentence: torch.Tensor, logits: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
-    """Return the output embedding and bias if the logits are their product with the network's output, else None."""
+    """Return the output embedding and bias if they map the network's output to the logits, else None."""
     try:
         head = model.get_output_embeddings()
         output = model.base_model(input_ids=sentence, use_cache=False).last_hidden_state
@@ -468,7 +468,7 @@ def _agree(lm: PieceLM, scores: Callable[[], npt.NDArray[np.float32]], expected:
 
 
 def _scores_of_unequal_lengths(lm: PieceLM, piece: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-    """Score pieces 4 and 8 of the trie of `open_pieces` after histories of two pieces and one piece, in one batch."""
+    """Score pieces 4 and 8 of the trie in `open_pieces` in one batch, after histories of two pieces and one piece."""
     start = lm.start(1)
     first = lm.advance(start, piece[:1])
     histories = np.concatenate((first, start))
@@ -479,7 +479,7 @@ def _scores_of_unequal_lengths(lm: PieceLM, piece: npt.NDArray[np.int32]) -> npt
 
 
 def _equal_scores(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether the root mean square difference of the scores of all pieces is within the tolerance."""
+    """Return whether the root-mean-square difference between the scores of all pieces is within the tolerance."""
     difference = one.float().log_softmax(-1) - other.float().log_softmax(-1)
     return bool(difference.square().mean().sqrt() <= HALF_TOLERANCE)
 

@@ -1,7 +1,7 @@
 """Run pairs of Caffe2 nets as language models on torch, without Caffe2; docs/networks.md describes the format.
 
-The scope in front of a blob's name is part of the name of a state (``rnn/hidden_t_prev``), but is ignored in the name
-of the scores (``rnn/logits`` means ``logits``). The optional argument `unk_words` of the second net is the number of
+The scope prefix of a blob name is part of a state's name (``rnn/hidden_t_prev``), but is ignored for the scores
+(``rnn/logits`` means ``logits``). The optional argument `unk_words` of the second net is the number of
 distinct words that ``<unk>`` replaced in the training text.
 """
 
@@ -116,7 +116,7 @@ def _is_state(name: str) -> bool:
 
 
 def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[StatePart, str]:
-    """Return a tensor of the state, and the name of the output with the tensor's value after the next word."""
+    """Return a state tensor, and the name of the output that contains its value after the next word."""
     stem = name.removesuffix("_prev")
     after = next((name for name in (stem, f"{stem}_t") if name in outputs and name in predict.external_output), None)
     if after is None:

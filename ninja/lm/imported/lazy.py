@@ -34,7 +34,7 @@ def language_model(
     """Create a language model from a network and its vocabulary.
 
     Raises:
-        ModelError: The network does not return one score per word, or its tensors have wrong shapes.
+        ModelError: The network does not return one score per word, or its tensors have the wrong shapes.
     """
     words.fit(network.count_words(device_of(options.device)), path)
     return (

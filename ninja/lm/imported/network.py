@@ -43,7 +43,7 @@ class StepNetwork:
             The scores of all words, float [n, words], and the new state.
 
         Raises:
-            ModelError: The network returns tensors of wrong shapes.
+            ModelError: The network returns tensors with wrong shapes.
         """
         pairs = zip(self.parts, state, strict=True)
         score, after = self.run(word, tuple(rows.movedim(0, part.axis).contiguous() for part, rows in pairs))
@@ -78,13 +78,13 @@ class HistoryNetwork:
     path: str | None = None  # path of the model, for messages
 
     def score(self, words: torch.Tensor) -> torch.Tensor:
-        """Return the scores of all words after histories, float [n, words].
+        """Return the scores of all words after each history, float [n, words].
 
         Args:
             words: Histories of equal length, which begin with ``<s>``, int64 [n, time].
 
         Raises:
-            ModelError: The network returns scores of a wrong shape.
+            ModelError: The network returns scores with the wrong shape.
         """
         score = self.run(words)
         if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:

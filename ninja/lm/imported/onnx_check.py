@@ -1,8 +1,8 @@
 """Check an ONNX model before onnxruntime reads it: its operators, and the size of every tensor.
 
 A model can make onnxruntime read other files (``EPContext``), use memory addresses as weights, or loop forever.
-Therefore only the listed standard operators are allowed; subgraphs, functions and sparse tensors are not. Einsum and
-OneHot are not listed, because onnxruntime 1.31 reads out of bounds if their arguments are empty.
+Therefore only the standard operators in `OPERATORS` are allowed; subgraphs, functions and sparse tensors are not.
+Einsum and OneHot are excluded, because onnxruntime 1.31 reads out of bounds if their arguments are empty.
 """
 
 from __future__ import annotations

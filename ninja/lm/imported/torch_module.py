@@ -45,8 +45,8 @@ def from_module(
         max_batch: Maximum number of histories per module call.  [default: no limit]
 
     Raises:
-        ModelError: The module does not define the required methods, returns tensors of wrong shapes, or does not return
-            one score per word.
+        ModelError: The module does not define the required methods, returns tensors with wrong shapes, or does not
+            return one score per word.
         OptionError: `max_batch` is below 1, or torch cannot use the device.
     """
     model_words = Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)

@@ -44,7 +44,7 @@ class Fields:
         return component
 
     def fail(self, message: str) -> NoReturn:
-        """Raise an error whose message specifies this component."""
+        """Raise an error whose message identifies this component."""
         self.fail_here(f"component {self.name} ({self.kind}): {message}")
 
     def has(self, token: str) -> bool:
@@ -82,7 +82,7 @@ class Fields:
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return the width stored in a field; of several fields, use the first that the component has."""
+        """Return the width stored in a field; if several fields are passed, use the first that the component has."""
         token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:

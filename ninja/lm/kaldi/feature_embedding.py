@@ -9,7 +9,7 @@ from ninja.lm.recurrent.array_lstm import Floats, Slots, WordRows
 
 
 class FeatureEmbedding:
-    """Word vectors that are computed on demand, as weighted sums of the vectors of the words' features.
+    """Word vectors that are computed on demand, as weighted sums of the words' feature vectors.
 
     Args:
         weight: Vector of each feature, float32 [features, width].

@@ -6,7 +6,7 @@
     output-node name=output input=output.affine objective=linear
 
 A language model reads one word at a time, so nodes that need later words, or words before the first, are rejected.
-Descriptors that depend on the time or choose between inputs are also rejected.
+Descriptors that depend on the time index or choose between inputs are also rejected.
 
 Source: Kaldi, nnet3/nnet-nnet.cc and nnet3/nnet-descriptor.h.
 """
@@ -278,7 +278,7 @@ def _node(name: str, line: _Line, sums: list[_Sum], dims: Mapping[str, int]) -> 
 
 
 def _check_delays(nodes: list[Node], sums: Mapping[str, list[_Sum]], by_name: Mapping[str, _Line]) -> None:
-    """Reject nodes whose time offsets a language model cannot provide.
+    """Reject nodes with time offsets that a language model does not support.
 
     A node must not read values of later steps, values more than `LONGEST_DELAY` steps earlier, or values before the
     first word unless they are optional (IfDefined). Earlier values must come from nodes that depend on the input.

@@ -4,7 +4,7 @@
     word_embedding.final.mat      a row for each word; or the next two files instead of this one
     feat_embedding.final.mat      a row for each feature
     word_feats.txt                the features of each word
-    special_symbol_opts.txt       --bos-symbol=N --eos-symbol=N --brk-symbol=N; missing options have Kaldi's defaults
+    special_symbol_opts.txt       --bos-symbol=N --eos-symbol=N --brk-symbol=N; Kaldi's defaults if missing
     config/words.txt              words and their ids
     config/oov.txt                the word that replaces unknown words; optional
 
@@ -217,7 +217,7 @@ def _numbers(content: bytes, path: str) -> npt.NDArray[np.float64]:
 
 
 def _special(directory: str) -> dict[str, int]:
-    """Read the ids of the symbols for sentence start, end and break; ids not in the file have Kaldi's defaults."""
+    """Read the ids of the sentence start, end and break symbols; missing ids default to Kaldi's values."""
     path = _find(directory, SPECIAL)
     special = dict(DEFAULT_SPECIAL)
     for option in text_of(path).split():
@@ -264,7 +264,7 @@ def pack(model: KaldiModel) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def build(config: dict[str, Any], state: dict[str, Array], words: list[str], path: str) -> KaldiModel:
-    """Build a model from its configuration and its finite weights; raise a `ModelError` if they are inconsistent."""
+    """Build a model from its configuration and weights (all finite); raise a `ModelError` if they are inconsistent."""
 
     def fail(message: str) -> NoReturn:
         raise ModelError(f"{message}; {AGAIN}", path)
