@@ -67,7 +67,7 @@ def exclusive(method: Method) -> Method:
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """A language model over words that stores the states of histories; models derive from this class.
+    """Base class of word-level language models, which store the states of histories.
 
     A history is the beginning of a sentence: ``<s>`` and the words after it. The model stores the state of each history
     in a *slot*, which callers refer to by an opaque integer ≥ 0. Every call processes a batch; the other histories in
@@ -173,7 +173,7 @@ class LanguageModel(Protocol):
         """
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Score words after histories.
+        """Score one word after each history.
 
         Args:
             slots: Slots of the histories, int64 [n]; duplicates cost little.
@@ -191,7 +191,7 @@ class LanguageModel(Protocol):
         raise OptionError("this language model cannot score tries directly; use ninja.lm.trie.score_trie")
 
     def advice(self, words: Sequence[str]) -> str | None:
-        """Return advice if the words of lattices are spelled differently from the model's training text, else None."""
+        """Return advice if words in lattices are spelled differently than in the model's training text, else None."""
         return None
 
     def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
@@ -217,14 +217,14 @@ def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 
 class PhraseMark(Protocol):
-    """Object with a `number` that selects the phrase list of an utterance if it is the first word of a history.
+    """Object whose `number`, as the first word of a history, selects the phrase list of an utterance.
 
     The object must exist as long as the histories that begin with its number.
     """
 
     @property
     def number(self) -> int:
-        """Word id of the phrase list in models that read phrase lists, at most `FIRST_MARK`."""
+        """Word id, at most `FIRST_MARK`, that represents the phrase list in models that read phrase lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +391,7 @@ class BatchedLM(LanguageModel, locks=False):
             (slots of the new histories, natural-log probabilities of the scored words, elapsed seconds).
 
         Raises:
-            ModelError: The model returned a wrong number of values, or a single history does not fit into memory.
+            ModelError: The model returned the wrong number of values, or a single history does not fit into memory.
         """
         start = time.perf_counter()
         if obsolete.size:

@@ -8,7 +8,7 @@ files are written by `torch.save`. Both formats are detected by their first byte
 
 The content of a checkpoint:
 
-    format   "ninja-lm"                     version  1, or 2 with matrices of int8
+    format   "ninja-lm"                     version  1, or 2 with int8 matrices
     kind     "lstm", see `KINDS`            config   {"vocabulary": 32700, "embedding": 256, …}
     words    "<s>\n</s>\n<unk>\nthe\n…"    by id    state    {"embedding.weight": float16 array, …}
     card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was trained
@@ -104,7 +104,7 @@ class StoredNetwork:
         """Check the names and shapes of the arrays; every int8 matrix also needs a scale.
 
         Raises:
-            ModelError: An array is missing or unexpected, has a wrong shape or type, or has no scale.
+            ModelError: An array is missing or unexpected, has the wrong shape or type, or has no scale.
         """
         names = set(self.arrays) - {f"{name}{SCALE}" for name in self.arrays if self.is_scaled(name)}
         if names != set(shapes):
@@ -417,7 +417,7 @@ def _array(name: str, entry: dict[str, Any], part: memoryview, place: int) -> Ar
 
 
 def _plain(array: Array, dtype: str) -> Array:
-    """Convert an array to contiguous, aligned, read-only memory; bfloat16 values become float32."""
+    """Return a contiguous, aligned, read-only array; bfloat16 values are converted to float32."""
     if dtype == "BF16":
         array = (array.astype(np.uint32) << 16).view(np.float32)
     array = np.require(array, requirements=["C", "A"])

@@ -1,4 +1,4 @@
-"""Training text: sentences as word ids, vocabularies of the most frequent words, and batches of similar length."""
+"""Encode training text as ids, make vocabularies of the most frequent words, and batch sentences of similar length."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def score_trie(
     max_histories: int = MAX_HISTORIES,
     on_call: Callable[[], None] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score the word at every node of a trie after the words at the node's ancestors.
+    """Score the word at every node of a trie, given the words at the node's ancestors.
 
     Models with `LanguageModel.scores_tries` score the trie in one pass. Other models score it level by level: each
     distinct history is advanced once, and its slot is released after its last child has been advanced. A level with
@@ -50,7 +50,7 @@ def score_trie(
 
     Raises:
         OptionError: A node precedes its parent, the arrays differ in length, or a word id is out of range.
-        ModelError: The model returns a wrong number of scores.
+        ModelError: The model returns the wrong number of scores.
     """
     if parent.shape != word.shape or parent.ndim != 1:
         raise OptionError(f"parent has shape {parent.shape} and word {word.shape}; both must have shape [n]")
@@ -97,7 +97,7 @@ def below(parent: Int32s, root: npt.NDArray[np.integer]) -> list[tuple[int, Int6
 
     Returns:
         A tuple (root, nodes, parents) for each root, and finally one for the rest of the trie, with -1 as the root. The
-        nodes do not include the root, int64 [nodes]; the parents are the nodes' parents in the subtrie, int32 [nodes].
+        nodes, int64 [nodes], exclude the root; the parents, int32 [nodes], are the nodes' parents in the subtrie.
     """
     top = np.arange(parent.size)
     for node, above in enumerate(parent.tolist()):
@@ -190,7 +190,7 @@ class _Descent:
         return self.score
 
     def _enter(self, nodes: Int64s, slot: Int64s) -> None:
-        """Score the children of nodes after the nodes' histories `slot`, and push these histories onto the stack."""
+        """Score the children of nodes, given the nodes' histories `slot`, and push these histories onto the stack."""
         first, last = self.begin[nodes + 1], self.begin[nodes + 2]
         above = np.repeat(np.arange(nodes.size), last - first)
         index = np.arange(above.size) + (first - np.cumsum(last - first) + (last - first))[above]

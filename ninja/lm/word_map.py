@@ -1,4 +1,4 @@
-"""`WordMap`, the map from a symbol table to the words of a language model, and `Coverage`, the coverage of lattices."""
+"""`WordMap`, which maps a symbol table to a language model's words, and `Coverage`, a model's coverage of lattices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Coverage:
     other_case: frozenset[str] = frozenset()  # unknown words that the model has in lower or upper case
 
     def __add__(self, other: Coverage) -> Coverage:
-        """Add the coverages of two parts of a run, which must be coverages by the same model."""
+        """Add the coverages of two parts of a run; both must refer to the same model."""
         mapped = tuple((how, words | dict(other.mapped).get(how, frozenset())) for how, words in self.mapped)
         return replace(
             other,
@@ -305,7 +305,7 @@ class WordMap:
 
 
 def complete(words: SymbolTable, unk_penalty: float | None, *models: LanguageModel) -> None:
-    """Add all words that readers will add to a growing symbol table, if the penalty of unknown words depends on them.
+    """Add all words that readers will add to a growing symbol table, if the penalty for unknown words depends on them.
 
     This is the case if the penalty is computed from the number of words in the table that are unknown to a model.
     """

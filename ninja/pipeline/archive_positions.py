@@ -1,9 +1,9 @@
-"""Find the positions at which lattices begin in Kaldi archives, without reading the archive from its start.
+"""Find positions at which lattices begin in a Kaldi archive, without reading the archive from its start.
 
 A binary archive contains no separators between its lattices. A position is accepted if a key and a lattice header
-follow, and if two complete lattices, or one lattice and the end of the file, can be read from there. Two complete
-lattices within the labels of a third lattice would be accepted by mistake, but not silently: the shard that ends at
-this position would contain an incomplete lattice, and its error message would contain the position.
+follow, and if two complete lattices, or one lattice and the end of the file, can be read from there. Labels of a
+lattice that look like two complete lattices would be accepted by mistake, but not silently: the shard that ends at this
+position would contain an incomplete lattice, and its error message would contain the position.
 """
 
 from __future__ import annotations

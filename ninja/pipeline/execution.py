@@ -1,4 +1,4 @@
-"""Apply a stage to the lattices in inputs in order, and write the results.
+"""Apply a stage to input lattices in order, and write the results.
 
 `RunLoop.write` opens the output, reads batches from a `_Source`, applies the stage to them on threads (`_chunks`), and
 passes the results to a `LatticeSink`, which writes them.
@@ -57,7 +57,7 @@ def run(
     progress: Progress | None = None,
     may_be_empty: bool = False,
 ) -> Summary:
-    """Apply a stage to the lattices in inputs and write the results.
+    """Apply a stage to input lattices and write the results.
 
     The output is written completely or not at all. If the log of the inputs has an ``on_error``, lattices with errors
     are skipped and reported in the summary; otherwise the first error is raised.
@@ -120,7 +120,7 @@ def run(
 
 
 def reading(stage: object, log: Log, read: Read | None) -> AbstractContextManager[Read | None]:
-    """Return a context manager that provides a function that reads lattices, and checks that the models know the words.
+    """Return a context manager that provides a function for reading lattices and checks that the models know the words.
 
     If the stage has no models, or the caller passes a `read` function, the context manager provides `read` unchanged.
     """
@@ -246,7 +246,7 @@ class RunLoop:
 
 
 def _refuse_nothing(inputs: Inputs, before: tuple[int, int], *, may_be_empty: bool | None) -> None:
-    """Raise `LatticeError` if there are no results since the counts `before`, unless an empty output is allowed."""
+    """Raise `LatticeError` if there are no results beyond the counts `before`, unless an empty output is allowed."""
     done, failed = (count - previous for count, previous in zip(inputs.log.counts, before, strict=True))
     if done or may_be_empty is None or (may_be_empty and not failed) or inputs.tables is not None:
         return
@@ -336,7 +336,7 @@ class _Source:
         return self.inputs.lattices() if self._read is None else self._read(self.inputs)
 
     def _note(self, keys: list[str]) -> None:
-        """Add each key that has occurred before to the log."""
+        """Add each repeated key to the log."""
         distinct = set(keys)
         if len(distinct) == len(keys) and self._keys.isdisjoint(distinct):
             self._keys |= distinct
@@ -400,7 +400,7 @@ class LatticeSink:
     num_failures: int = 0  # number of failures in the log that the writer has been told about
 
     def note_source(self, lattice: Lattice) -> None:
-        """Record the fields of an input lattice that a stage can lose."""
+        """Record which fields of an input lattice a stage could lose."""
         if lattice.time is not None or isinstance(lattice, ListLattice):
             self.lost = self.lost or LostFields(self.writer.format)
             self.lost.note_source(lattice)
@@ -423,7 +423,7 @@ class LatticeSink:
         return True
 
     def take_all(self, batch: Batch, prepared: Any) -> Batch:
-        """Write a batch, for which `prepared` is ``writer.prepared`` or None; return the lattices that were written."""
+        """Write a batch and return the lattices written; `prepared` is the result of ``writer.prepared``, or None."""
         self._note_failures()
         if prepared is not None and self.writer.write_all(batch, prepared):
             if self.lost is not None and not batch.is_plain:

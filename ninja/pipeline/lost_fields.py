@@ -26,7 +26,7 @@ class LostFields:
         self._num_unrecorded = 0  # number of n-best lists that lost these fields
 
     def note_source(self, lattice: Lattice) -> None:
-        """Record which fields an input lattice has; keep n-best lists whose fields the output can restore."""
+        """Record which fields an input lattice has; keep n-best lists whose fields can be restored in the output."""
         key = lattice.key
         if lattice.time is not None:
             self._timed.add(key)

@@ -32,7 +32,7 @@ MAX_SHARDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of ``of`` shards of about equal size into which sources are divided; ``number`` is counted from 1."""
+    """Shard ``number``, counted from 1, when the sources are divided into ``of`` shards of about equal size."""
 
     number: int
     of: int
@@ -246,7 +246,7 @@ def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[
 
 
 def _script(file: SourceFile, table: Table, file_sizes: Mapping[str, int]) -> Unit | None:
-    """Return a unit for a script file, whose size is the total size of the lattices that the script file lists.
+    """Return a unit for a script file; the unit's size is the total size of the lattices that the script file lists.
 
     None is returned if the script file is compressed or unreadable. A lattice is assumed to end where the next lattice
     in the script file begins, or at the end of its archive.

@@ -215,7 +215,7 @@ def _next(waiting: deque[Shard], calls: dict[Any, _Call], mean: float) -> Shard 
 
     Args:
         waiting: Waiting shards; the returned shard is removed.
-        calls: Running shards by reference.
+        calls: Running shards, keyed by Ray object reference.
         mean: Mean duration of the completed shards in seconds.
 
     Returns:

@@ -98,7 +98,7 @@ def settle_plan(plan: Plan) -> None:
     A different plan is replaced if none of its shards is complete.
 
     Raises:
-        OptionError: The folder contains a different plan of which a shard is complete; the message describes the
+        OptionError: The folder contains a different plan with a completed shard; the message describes the
             difference.
         OutputError: The plan cannot be written.
     """

@@ -8,8 +8,8 @@ returns an `Outcome`. Then
 
 - returns the existing record without any work if this shard of the plan is already complete;
 - raises `OptionError` if the folder contains shards of a different plan;
-- otherwise works in a folder named after host and process, moves the files to the shard folder, and writes the record
-  last. An attempt that fails or is terminated by a signal leaves no files. The files of a killed attempt are
+- otherwise works in a folder named after the host and the process, moves the files to the shard folder, and writes
+  the record last. An attempt that fails or is terminated by a signal leaves no files. The files of a killed attempt are
   removed by the next attempt at the shard on that host, or by `join_shards`.
 
 Several workers can run the same shard concurrently; they write identical files, and the files written last remain. A
@@ -171,7 +171,7 @@ def checksum(path: str) -> str:
 
 
 def _files(plan: Plan, shard: Shard, attempt: str) -> dict[str, ShardFile]:
-    """Return the files in the folder `attempt`, to which an attempt to run the shard has written, by name."""
+    """Return, by name, the files that an attempt to run the shard has written to the folder `attempt`."""
     options: dict[str, str] = {}
     for output in plan.outputs:
         options |= {f"{shard.name}.{name}": output.option for name in output.names}

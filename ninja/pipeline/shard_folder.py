@@ -100,7 +100,7 @@ class ShardFolder:
         Args:
             path: Path of a file in `attempts`.
             name: New name of the file.
-            replace: Replace an existing file with this name; otherwise keep the existing file and remove ``path``.
+            replace: Whether to overwrite an existing file with this name; if not, it is kept and ``path`` is removed.
         """
         place = self.place(name)
         if is_remote(place):

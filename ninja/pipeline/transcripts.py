@@ -23,7 +23,7 @@ _SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # text, tab, scor
 
 
 def detect_transcripts(inputs: Inputs) -> str | None:
-    """Return the name of the transcript format, or None unless all inputs appear to be transcripts.
+    """Return the name of the transcript format if all inputs appear to be transcripts, else None.
 
     The lines are assumed to begin with keys if the first words of all lines look like keys (see `has_keys`).
 

@@ -3,7 +3,7 @@
 Results are returned in input order, and do not depend on the other utterances in flight. With several threads, each
 thread takes the next utterance when its batch has capacity. Each thread calls a separate copy of the model; the copies
 share the weights. The lattices in a search are divided into two halves: while the language model scores one half in a
-separate thread, the other half is expanded; then the two halves change roles.
+separate thread, the other half is expanded; then the two halves swap roles.
 """
 
 from __future__ import annotations
@@ -316,8 +316,8 @@ class SearchEngine(Engine):
 
         Args:
             half: The half of the batch.
-            busy: Whether either half contains lattices. If not, the number of arcs in flight is not limited for the
-                first lattice, unless several threads rescore.
+            busy: Whether either half contains lattices. If not, the first lattice is added regardless of the
+                number of arcs in flight, unless several threads rescore.
         """
         while not half.utterances or half.num_arcs < self.batch_arcs // 2:
             with self.in_flight.lock:

@@ -202,7 +202,7 @@ class BoundModels:
 
     @property
     def lm(self) -> LanguageModel:
-        """The model used in the search; if it is a mixture, it exists only after a call of `bind` or `of`."""
+        """The model used in the search; if it is a mixture, it exists only after a call to `bind` or `of`."""
         assert self._lm is not None, "no symbol table is known yet"
         return self._lm
 
@@ -237,7 +237,7 @@ class BoundModels:
         return (self.lm.prompt(text),) if text.strip() and self.lm.takes_prompts else ()
 
     def carried_words(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
-        """Return the word ids that an utterance adds to its recording's history, followed by ``<s>`` if it exists.
+        """Return the word ids that an utterance adds to its recording's history, then ``<s>`` if the model has it.
 
         With ``<s>``, the model begins the next sentence as in training, but the history still contains this sentence.
         The scores of an n-gram model do not change, because it ignores words before ``<s>``. Unknown words are omitted.
@@ -342,7 +342,7 @@ def _count_words(count: npt.NDArray[np.int64], lattice: Lattice) -> npt.NDArray[
 
 
 class VocabularyCheck:
-    """Check that counts the words unknown to the models, and rejects files with too many unknown words.
+    """A vocabulary check, which counts words unknown to the models and rejects files with too many unknown words.
 
     A file is rejected if too many arcs have words that are unknown to a model, or if every lattice contains a word
     that is unknown to a model without <unk>. This is tested after the first hundred lattices and at the end of the

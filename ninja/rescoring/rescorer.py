@@ -53,7 +53,7 @@ Pass = tuple[Model, RescoreOptions]
 
 @dataclass(slots=True)
 class _Pass:
-    """A rescoring pass: a model, the same model bound to the words in the lattices, its options, and its queue."""
+    """A rescoring pass: a model, that model bound to the words in the lattices, and the pass's options and queue."""
 
     lm: Model
     models: BoundModels
@@ -190,7 +190,7 @@ class Rescorer:
             future, not by this method. Cancelling the future before rescoring begins drops the lattice.
 
         Raises:
-            BusyError: ``max_waiting`` lattices were in flight for as long as `timeout`.
+            BusyError: ``max_waiting`` lattices were still in flight after `timeout` seconds.
             ClosedError: The Rescorer is closed.
             OptionError: Entities are specified without a context, the Rescorer has several passes, `lattice` is not a
                 lattice, or `deadline` is not above 0.

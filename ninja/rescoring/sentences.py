@@ -113,7 +113,7 @@ def unfold_prefixes(lattice: Lattice, lm_word: Int32s, eos: int, options: Senten
 
 
 def unfold_cover(lattice: Lattice, lm_word: Int32s, eos: int, options: SentenceOptions) -> Unfolded:
-    """Unfold a lattice so that each arc has the history of the best path through it; see `unfold_prefixes`."""
+    """Unfold a lattice so that each arc has the history of the best path through that arc; see `unfold_prefixes`."""
     return _unfolded(
         lattice,
         lambda: _search.cover(
@@ -276,7 +276,7 @@ class SentenceEngine(Engine):
                 self.fail(unfolding.utterance, error)
 
     def _below(self, forest: WordTrie, unfolding: Unfolding) -> int:
-        """Add the words that the model reads before an utterance to the trie; return their last node, or -1 if none."""
+        """Add to the trie the words that the model reads before an utterance; return their last node, or -1 if none."""
         context = np.array(unfolding.utterance.first_words, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 
@@ -353,7 +353,7 @@ class NBestEngine(SentenceEngine):
 
 
 class CoverEngine(SentenceEngine):
-    """Engine that scores each arc with the history of the best path through it."""
+    """Engine that scores each arc with the history of the best path through that arc."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
         """Unfold a lattice so that each arc has its best history; see `SentenceEngine.unfold`."""

@@ -105,7 +105,7 @@ class Tagger:
         return tagged
 
     def notes(self) -> list[str]:
-        """Return lines for the user that summarise how often each class occurs, and possible problems."""
+        """Return lines for the user that summarise how often each class occurs and mention possible problems."""
         lines = [
             f"{name}: {counted(count, 'phrase')} in the lists, "
             f"{counted(self.num_tagged[name], 'occurrence')} in the text"

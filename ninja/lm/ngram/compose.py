@@ -62,7 +62,7 @@ def compose_ngram(
 
     Raises:
         LatticeError: The result exceeds `max_arcs`.
-        ModelError: The model assigns probability zero to a word, as grammars can.
+        ModelError: The model assigns probability zero to a word, as a grammar can.
         OptionError: ``scale`` is not finite, or ``lm`` is not an n-gram model.
         SymbolError: A word id is not in the symbol table.
         VocabularyError: A word is unknown to a model without <unk>, or the lattice has no symbol table.

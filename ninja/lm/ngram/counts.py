@@ -165,7 +165,7 @@ def _keys(
     """Divide a text into blocks and find the n-grams of one length that end in each block.
 
     Args:
-        before: Index of the context, one word shorter, that ends at each position; -1 if there is none.
+        before: For each position, the index of the n-gram one word shorter that ends there; -1 if there is none.
         token: Word ids of the text.
         num_words: Size of the vocabulary.
 

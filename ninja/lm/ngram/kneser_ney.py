@@ -2,7 +2,7 @@
 
 The count of an n-gram that has the full length or begins with ``<s>`` is the number of its occurrences; the count of
 any other n-gram is the number of *distinct* words before it. A discount ``D`` is subtracted from each count ``a``, and
-the discounted mass of a context is distributed by the next lower order:
+the discounted mass of a context is distributed according to the model of the next lower order:
 
     p(w | h) = (a(h w) − D) / a(h ·) + γ(h) p(w | h without its first word),   γ(h) = Σ D / a(h ·)
 
@@ -98,7 +98,7 @@ class Discounts:
 
 @dataclass(frozen=True, slots=True)
 class BackoffNgrams:
-    """The n-grams of one length of a back-off model, sorted by context."""
+    """The n-grams of one length in a back-off model, sorted by context."""
 
     prefix: npt.NDArray[np.int32]  # index of the n-gram without its last word; 0 for unigrams
     word: npt.NDArray[np.int32]  # the last word
@@ -145,7 +145,7 @@ class TrainedNgram:
                 packed.close()
 
     def as_language_model(self, name: str = "the trained model") -> NgramLM:
-        """Return the model that `ninja.lm.load` would load from its ARPA file; `name` is the file name for messages."""
+        """Return the model that `ninja.lm.load` would load from the ARPA file; `name` is the file name in messages."""
         reader = _lm.ArpaReader(name, sum(map(len, self.lengths)))
         for block in self._blocks():
             reader.feed(block)

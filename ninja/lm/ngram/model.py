@@ -31,7 +31,7 @@ UNKNOWN = ("<unk>", "<UNK>")  # some versions of SRILM write <UNK>
 class NgramLM(LanguageModel):
     """A back-off n-gram model as a `LanguageModel`.
 
-    If the model has no ``<s>``, it is added, so that a sentence can follow another one. If the model has no <unk>,
+    If the model has no ``<s>``, it is added, so that one sentence can follow another. If the model has no <unk>,
     `score_oovs` adds it.
 
     Args:
@@ -177,7 +177,7 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
 
     Raises:
         ModelError: The file is damaged or truncated (the error contains the byte offset); two back-off arcs, or two
-            arcs with the same word, leave a state; or the symbol table is missing or does not contain a word.
+            arcs with the same word, leave a state; or the symbol table is missing or lacks a word.
     """
     grammar = _lm.Grammar(_content(path), path)
     table = words

@@ -1,6 +1,6 @@
-"""Base classes of language models that pool network states and cache normalisers, and the LSTM on NumPy.
+"""Base classes of language models that pool network states and cache normalisers, and an LSTM in NumPy.
 
-`PoolLM` is the base class for all libraries. `ArrayPoolLM` is the base class for NumPy; it computes one step for a
+`PoolLM` is independent of the numerical library. Its subclass `ArrayPoolLM` uses NumPy, and computes one step for a
 batch of histories per call.
 """
 
@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class PoolLM(LanguageModel, ABC):
-    """A network as a `LanguageModel` that stores the state of each history in a row of a pool.
+    """A `LanguageModel` that runs a network and stores the state of each history in a row of a pool.
 
     A row contains the network's output after the last word of a history; the product of the output and a word's
     embedding is the score of that word. The log-normaliser of a history is exact, or estimated by a trained network. It
@@ -237,7 +237,7 @@ class Embedding:
 
 
 class ArrayPoolLM(PoolLM):
-    """A network on NumPy as a `LanguageModel`; its pool is an array, float32 [capacity, row].
+    """A `LanguageModel` that runs a network in NumPy; its pool is an array, float32 [capacity, row].
 
     Subclasses implement `_advance`, and call `_begin` at the end of `__init__`.
     """
@@ -259,7 +259,7 @@ class ArrayPoolLM(PoolLM):
             embedding: Output embedding of each word.
             bias: Added to each word's score, float32 [words]; None if there is no bias.
             width: Number of values in a pool row, which stores the state of a history.
-            output: Index of the first value of the network's output in a pool row.
+            output: Index in a pool row at which the network's output begins.
             options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
             normaliser: Function that returns estimated log-normalisers, float32 [n]. Its arguments are the network's
@@ -347,7 +347,7 @@ class ArrayPoolLM(PoolLM):
         return result
 
     def _exact_normalisers(self, output: Floats) -> Floats:
-        """Return ln Σ exp of the logits of the words from `first_word` on, for each network output, float32 [n]."""
+        """Return the log-sum-exp of the logits of words from `first_word` on, for each output, float32 [n]."""
         parts = [_networks.logsumexp(logits(output).reshape(-1), len(output)) for logits in self._logits]
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
 
@@ -359,7 +359,7 @@ class ArrayPoolLM(PoolLM):
 
 
 class ArrayLstm(ArrayPoolLM):
-    """An LSTM network on NumPy as a `LanguageModel`.
+    """A `LanguageModel` that runs an LSTM network in NumPy.
 
     A row of the pool contains the output and the cell of each layer, as in `ninja.lm.recurrent.lstm.LstmLM`. The gates
     of a layer are the sum of two products: one with the layer's input, and one with its output for the previous word.

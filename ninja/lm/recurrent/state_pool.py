@@ -1,4 +1,4 @@
-"""Run networks as language models on torch, with the states in one pool."""
+"""Run networks as language models in torch, with all states in one pool."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StatePoolLM(PoolLM):
             embedding: Output embedding of each word, float32 [words, embedding].
             bias: Added to each word's score, float32 [words]; None if there is no bias.
             width: Number of values in a pool row, which stores the state of a history.
-            output: Index of the first value of the network's output in a pool row.
+            output: Index in a pool row at which the network's output begins.
             options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
             normaliser: Function that estimates log-normalisers from the network's outputs, float32 [n, embedding] →
