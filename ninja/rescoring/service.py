@@ -31,7 +31,7 @@ class Service(Source):
 
     Args:
         run: Function that rescores the utterances from a source and sets the results of their futures.
-        reset: Function that is called after a failed run, before each of its utterances is rescored separately.
+        reset: Function that is called before each utterance of a failed run is rescored separately.
         batch_arcs: Number of arcs at which a waiting batch starts immediately.
         max_latency: Time in seconds that a batch waits for more lattices if none is in flight.
         max_waiting: Number of slots.
@@ -167,7 +167,7 @@ class Service(Source):
         raise ClosedError(CLOSED)
 
     def shut(self, timeout: float | None) -> None:
-        """Reject further lattices and finish the lattices in flight; after `timeout` seconds, open futures fail."""
+        """Reject further lattices and finish the lattices in flight; after `timeout` seconds, pending futures fail."""
         if os.getpid() != self._process:  # the lattices belong to the parent process; the lock's state is undefined
             return
         with self._changed:
@@ -321,6 +321,6 @@ _services: WeakSet[Service] = WeakSet()
 
 @atexit.register
 def _stop_services() -> None:
-    """Stop services that were not closed, because a thread that is in torch when Python exits aborts the process."""
+    """Stop services that were not closed; a thread in a torch call would abort the process when Python exits."""
     for service in list(_services):
         service.stop()

@@ -62,7 +62,7 @@ class Session:
     """Session for an utterance that is still being spoken; created by `Rescorer.session`.
 
     Each update contains the whole lattice up to that time. It is rescored like any other lattice, except that the
-    language model computes only histories and words that no earlier lattice contained. The lattice that the last update
+    language model scores only histories and words that no earlier lattice contained. The lattice that the last update
     returns is identical to the result of `Rescorer.submit`. A session is not thread-safe, but different threads can use
     different sessions.
 

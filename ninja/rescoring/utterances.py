@@ -124,8 +124,7 @@ class Source(ABC):
     def read_ahead(self, num_arcs: int = 0) -> Sequence[Utterance]:
         """Return the next utterances without consuming them.
 
-        At least one utterance is read if it is available, and then further available utterances until they have
-        `num_arcs` arcs in total.
+        Available utterances are read until there is at least one, and until they have `num_arcs` arcs in total.
         """
         arcs = sum(utterance.lattice.num_arcs for utterance in self._ahead)
         while not self._ahead or arcs < num_arcs:
@@ -144,7 +143,7 @@ class Source(ABC):
         return self._ahead[0]
 
     def failures(self) -> Iterator[Utterance]:
-        """Yield the failed utterances before the next one without an error, which `first` then returns."""
+        """Yield the failed utterances that precede the next utterance without an error, which `first` then returns."""
         while (utterance := self.first()) is not None and utterance.error is not None:
             yield self._ahead.popleft()
 
@@ -191,11 +190,11 @@ class RescoreReport(Log):
     vocabulary: VocabularyCheck | None = None  # set by the caller, because a stage does not know the files
 
     def cover(self, coverages: Sequence[Coverage]) -> None:
-        """Add the language models' coverage of the words in a file to the coverage of the words in all lattices."""
+        """Add the language models' word coverage of a file to their word coverage of all lattices."""
         self.coverages = added(self.coverages, coverages)
 
     def note_coverage(self) -> None:
-        """Pass a note on each language model's coverage of the words in all lattices to ``on_note``, if it is set."""
+        """Call ``on_note``, if it is set, with a note on each language model's word coverage of all lattices."""
         for coverage in self.coverages:
             if self.on_note is not None:
                 self.on_note(f"vocabulary: {coverage}")
@@ -204,7 +203,8 @@ class RescoreReport(Log):
     def checking_words(self, stage: Any) -> Iterator[Callable[[Inputs], Iterator[Keyed]]]:
         """Return a context manager that checks how well the models of a stage cover the words in lattices.
 
-        Entering the context manager returns a function that yields the lattices in its inputs, and tests each file.
+        Entering the context manager returns a function that yields the lattices in its inputs, and checks the
+        words of each file.
 
         Raises:
             VocabularyError: Too many words are unknown to a model.
@@ -234,7 +234,7 @@ class RescoreReport(Log):
         )
 
     def merge(self, part: Log) -> None:
-        """Add the entries of another log to this log; word coverages are added only if `vocabulary` is None."""
+        """Add the entries of another log to this log; word coverage is added only if `vocabulary` is None."""
         if isinstance(part, RescoreReport) and self.vocabulary is None:
             self.cover(part.coverages)
         Log.merge(self, part)
@@ -391,8 +391,8 @@ class Preparation(Source):
         check: Check for unknown words in all lattices that were not submitted; None if the caller checks the words.
         refuse: Function that is called with each submitted lattice, and raises an error if too many of its words are
             unknown to a model.
-        forms: Function that returns the lexical forms of a lattice's words, with which texts are compared; if the
-            function returns None, the written texts are compared.
+        forms: Function that returns the lexical forms of a lattice's words, which are used to compare texts; if it
+            returns None, the written texts are compared.
     """
 
     def __init__(

@@ -234,7 +234,7 @@ class _Api:
         return self._html(page(sorted(self._scorer.lists)))
 
     async def _body(self, request: Request, advice: str) -> bytes:
-        """Read the body of a request; reject a body that is too large before receiving it completely."""
+        """Read the body of a request; reject a body that is too large without receiving all of it."""
         most = self._options.max_body
         too_large = Problem(413, f"the body has more than {most} bytes; {advice}")
         length = request.headers.get("content-length", "0")
@@ -352,7 +352,7 @@ class _Api:
             raise Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
 
     def _failed(self, error: Exception, fields: dict[str, Any]) -> Response:
-        """Return the response for an error, and log errors that the client did not cause."""
+        """Return the response for an error, and log the error if the client did not cause it."""
         from starlette.requests import ClientDisconnect
 
         if isinstance(error, _Disconnected | ClientDisconnect):

@@ -168,7 +168,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
 
 
 def write_transcript(transcript: Transcript) -> bytes:
-    """Return the document from which a transcript was read, with its words replaced by the words of the utterances.
+    """Return the original document, with its words replaced by the words of the transcript's utterances.
 
     Raises:
         LatticeError: The format cannot represent a word.

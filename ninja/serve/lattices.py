@@ -192,7 +192,7 @@ def format_of(head: bytes, name: str | None, known: Sequence[str] = ()) -> Forma
         known: Names of the formats that may be specified.  [default: all formats that are allowed in requests]
 
     Raises:
-        OptionError: The format may not be specified.
+        OptionError: The specified format is not allowed.
         FormatError: The format is not recognised.
     """
     if name is not None and name != KALDI:
@@ -205,7 +205,7 @@ def format_of(head: bytes, name: str | None, known: Sequence[str] = ()) -> Forma
 
 
 def _named(name: str, known: Sequence[str], purpose: str) -> Format:
-    """Return the format with a name or alias.
+    """Return the format that has the given name or alias.
 
     Raises:
         OptionError: The format is not one of the known formats, or the name contains options, which are not
@@ -250,7 +250,7 @@ def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> b
     Args:
         lattice: The lattice.
         format: See `output_format`.
-        scales: Scales for combining the costs, for formats that store a single cost and have options for scales.
+        scales: Scales for combining the costs in formats that store a single cost and have options for scales.
         n: Maximum number of hypotheses in formats for n-best lists.
 
     Raises:

@@ -41,7 +41,7 @@ def log_to_stderr() -> None:
 
 
 def logged_problem(error: Exception, fields: dict[str, Any]) -> Problem:
-    """Return the problem for an error, add it to the log fields, and log an error that the client did not cause."""
+    """Return the problem for an error, add it to the log fields, and log the error if the client did not cause it."""
     problem = problem_of(error)
     fields["problem"] = problem.detail[:500]
     if problem.status == 500:

@@ -1,4 +1,4 @@
-"""The classes `RescoreRequest` and `CorrectRequest`, and parsing of their fields."""
+"""The classes `RescoreRequest` and `CorrectRequest`, and functions that parse their fields."""
 
 from __future__ import annotations
 

@@ -214,11 +214,11 @@ class _ReadLimit(asyncio.Protocol):
 
 
 def _protocol(limit: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol with a time limit, in seconds, for each request head and for each answer."""
+    """Return uvicorn's HTTP protocol with a time limit, in seconds, for each request head and for each response."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(_ReadLimit, H11Protocol):
-        """HTTP/1.1 with time limits for receiving the head of each request, and for sending its answer."""
+        """HTTP/1.1 with time limits for receiving the head of each request, and for sending the response."""
 
         seconds = limit
 

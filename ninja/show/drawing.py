@@ -157,7 +157,7 @@ class Drawing:
 
 
 def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: ShowOptions = ShowOptions()) -> Drawing:
-    """Select the arcs of a lattice to draw and lay them out.
+    """Select the arcs to draw from a lattice, and lay them out.
 
     The best path is drawn first, then the oracle path, then other paths by increasing cost.
 

@@ -82,7 +82,7 @@ def tempered(learned: Confusion, prior: Confusion) -> Confusion:
         prior: Costs for the same phones, in the same order.
 
     Raises:
-        OptionError: The two costs are for different phones.
+        OptionError: `learned` and `prior` are for different phones.
     """
     if learned.phones != prior.phones:
         raise OptionError("the learned costs and the prior have different phones; specify the prior used in training")

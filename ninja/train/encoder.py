@@ -169,7 +169,7 @@ def _metric(first: Tensor, second: Tensor, sharpness: Tensor, target: Tensor) ->
     """Return the cross-entropy of the softmax of phrase similarities, relative to the softmax of `target`.
 
     The similarities are scaled inner products of the vectors in `first` and `second`. The result is the mean of the
-    cross-entropies for the softmax over either axis.
+    cross-entropies for the softmax over each axis.
     """
     near = sharpness.clamp(max=4.6).exp() * first @ second.T  # [spoken, recognised]
     loss = near.new_zeros(())

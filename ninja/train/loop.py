@@ -310,7 +310,7 @@ def _steps(
 
 
 def _measured(sharing: SingleWorker, dev: Sentences, options: TrainOptions) -> float:
-    """Compute the perplexity of the weights in their storage precision; each worker scores a part of the text.
+    """Compute the perplexity with the weights in their storage precision; each worker scores a part of the text.
 
     The perplexity is infinite if the loss is NaN, or if the perplexity exceeds the range of floats.
     """

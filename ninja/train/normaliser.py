@@ -45,7 +45,7 @@ def with_normaliser(
         width: Size of the two hidden layers.
         start: Initial weights of the layers, by name, from layers of the same width that were trained for a similar
             network.  [default: random weights]
-        max_outputs: Maximum number of histories to train on; each history takes a softmax.  [default:
+        max_outputs: Maximum number of histories to train on; each history requires a softmax.  [default:
             `MAX_OUTPUTS`, or `MAX_OUTPUTS_FURTHER` with `start`]
         seed: Random seed.
         device: Torch device.

@@ -70,7 +70,7 @@ def backward(
 
     Args:
         module: The network.
-        output: Output of the network's `forward` for the tokens, with its graph, float [tokens, embedding].
+        output: Output of the network's `forward` for the tokens, with its autograd graph, float [tokens, embedding].
         target: Word ids, int64 [tokens].
         sampler: Samples the words of the softmax.
         self_normalize: λ, the weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.

@@ -1,8 +1,8 @@
 """Training data for the phrase encoder: phrases and their plausible misrecognitions.
 
 A word is replaced either with a similar word from the dictionary, or with its own phones (or its letters, if it has no
-phones) after simulated errors. The probability of a similar word decreases with the distance between the phones of the
-two words.
+phones), in which errors are simulated. The probability of a similar word decreases with the distance between the phones
+of the two words.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _costs(
 
 
 def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
-    """Return random pairs of words whose consonant classes differ at most in the last class, int64 [pairs, 2]."""
+    """Return random pairs of words with the same consonant classes except perhaps the last, int64 [pairs, 2]."""
     rng = np.random.default_rng(seed)
     blocks: dict[str, list[int]] = defaultdict(list)
     for word, sound in enumerate(sounds):
@@ -156,8 +156,8 @@ class Mishearing:
         """Return ``(phrases, misrecognitions)``, with one misrecognition per phrase.
 
         Each phrase consists of a drawn word and at most two random words. For the first half of the batch, words with
-        neighbours are drawn. For the second half, a neighbour of each word drawn for the first half is drawn. If no
-        word has neighbours, all words are drawn at random.
+        neighbours are drawn. For the second half, a neighbour of each of these words is drawn. If no word has
+        neighbours, all words are drawn at random.
         """
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)

@@ -1,7 +1,7 @@
 """Training of a pointer to phrases for a language model whose weights do not change.
 
 The model's states are computed once. Each step draws sentences, omits some of their phrases from the phrase lists,
-and adds phrases from other sentences and rare words to the lists. The loss is the negative log-probability of a
+and adds rare words and phrases from other sentences to the lists. The loss is the negative log-probability of a
 sentence. Phrases in the list are either copied or predicted word by word; all other words are predicted.
 """
 
@@ -213,7 +213,7 @@ def _drawn(
     simulated: SimulatedText,
     rng: np.random.Generator,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[tuple[int, Span]], npt.NDArray[np.int64]]:
-    """Draw, for each sentence, the phrases of the sentence that are in its phrase list.
+    """Draw the phrases of each sentence that are put in its phrase list.
 
     Returns:
         The indices in `states` of all positions in the sentences; for each of these positions, the index of its

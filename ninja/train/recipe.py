@@ -135,7 +135,7 @@ class TrainOptions:
             raise OptionError(f"embedding is {self.embedding}, but must be a multiple of 2 * heads = {2 * self.heads}")
 
     def num_weights(self, vocabulary: int) -> int:
-        """Return a lower bound for the number of weights of a network for `vocabulary` words."""
+        """Return a lower bound on the number of weights in a network with `vocabulary` words."""
         if self.architecture == "lstm":
             layer = 8 * self.hidden * min(self.projection or self.embedding, self.hidden)
         else:

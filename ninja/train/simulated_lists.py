@@ -1,4 +1,4 @@
-"""Simulated phrase lists; a phrase is a span of words with a rare word, similar to phrases that users list."""
+"""Simulated phrase lists; a phrase is a span that contains a rare word, like the phrases that users list."""
 
 from __future__ import annotations
 

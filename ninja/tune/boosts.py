@@ -1,4 +1,4 @@
-"""Tuning of boosts for the fewest errors on utterances with phrases, with bounded errors on other utterances."""
+"""Tuning of boosts to minimise errors on utterances with phrases, with a limit on errors on other utterances."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def tune_context(
     together. Then, with entities, the settings with the fewest errors in the contextual set are chosen. Their general
     WER must not exceed any of three values by more than the allowed rise: the WER without context, the WER of the best
     settings without entities, and the WER of the chosen settings without entities. Ties are broken by general errors,
-    then by the smaller boost or the middle of a range of ties. Lattices are not pruned, and the result is
+    then in favour of the smaller boost or the middle of the tied range. Lattices are not pruned, and the result is
     deterministic.
 
     Args:
@@ -142,7 +142,7 @@ def tune_context(
         speakers: Speaker of each utterance in the contextual set, by key. If specified, confidence intervals are
             computed over speakers instead of utterances.
         min_words: If the contextual set contains fewer reference words, the initial settings are kept, unless they
-            raise general WER too far.  [default: 500]
+            raise general WER too much.  [default: 500]
         log: Log for errors in lattices; lattices with errors are ignored. Without ``log.on_error``, the first error is
             raised.
 
@@ -297,7 +297,7 @@ class _With(Search):
 def _warnings(
     search: _With, chosen: Setting, curve: Mapping[float, list[EntityReport]], without: Sequence[EntityReport]
 ) -> Iterator[str]:
-    """Yield warnings about the sets, entities that do not help, and settings that raise the general WER too far."""
+    """Yield warnings about the sets, entities that do not help, and settings that raise the general WER too much."""
     words = without[1].overall.words
     most = search.most(chosen)
     limit = f"{100.0 * most / max(words, 1):.2f}"

@@ -51,7 +51,7 @@ class TunedConfidence:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Lines that state the quality of posteriors and of calibrated confidences, and why the map was chosen."""
+        """Lines that state the quality of posteriors and of calibrated confidences, and explain the choice of map."""
         if self.model.map == "raw":
             return f"posteriors: {self.before}", self.reason
         return f"posteriors: {self.before}", f"calibrated: {self.after}, {self.reason}"

@@ -50,7 +50,7 @@ def tune_correction(
 
     This threshold allows the most corrections. An *utterance without phrases* is an utterance whose reference contains
     no phrase from its lists. Any correction of such an utterance is false. The rate of false corrections is the
-    fraction of these utterances that are changed; the bound is for a future set of the same size. See
+    fraction of these utterances that are changed; the bound holds for a future set of the same size. See
     `choose_threshold`.
 
     Args:

@@ -35,8 +35,8 @@ def choose_threshold(
 ) -> BoundedRate | None:
     """Return the lowest threshold that bounds the rate of false corrections; None if no threshold does.
 
-    Starting with the strictest threshold, the null hypothesis that the rate exceeds `max_rate` is tested at the level
-    ``1 - confidence`` for each threshold, until it is not rejected (Learn-then-Test with a fixed sequence).
+    The thresholds are tested in order, from the strictest, at the level ``1 - confidence``, until the null hypothesis
+    that the rate exceeds `max_rate` cannot be rejected (Learn-then-Test with a fixed sequence).
 
     The rate refers to a future set of utterances. If its utterances are exchangeable with the utterances in `scores`,
     the probability that more than a fraction `max_rate` of them is changed is at most ``1 - confidence``. The test uses

@@ -205,8 +205,8 @@ def _scores(
 ) -> tuple[Int64s, Floats, Floats | None]:
     """Return ``(first tokens of sentences, model scores [models, tokens], old model's scores [tokens] or None)``.
 
-    With a single model, a token is a whole sentence. If there is also an old model, its scores are then already
-    subtracted from the model scores, and the returned scores of the old model are 0.
+    With a single model, a token is a whole sentence. If there is also an old model, its scores have been
+    subtracted from the model scores, and are returned as 0.
     """
     graph = np.concatenate([sentence.graph for sentence in sentences])
     of_sentence = np.arange(graph.size + 1)

@@ -33,12 +33,12 @@ class TunedScales:
 
     @property
     def wer(self) -> float:
-        """Word error rate on the best paths at the chosen scales."""
+        """Word error rate of the best paths at the chosen scales."""
         return self.tuned.wer_rescored
 
     @property
     def wer_before(self) -> float:
-        """Word error rate on the best paths at the initial scales."""
+        """Word error rate of the best paths at the initial scales."""
         return self.tuned.wer_before
 
     @property
@@ -116,7 +116,7 @@ def tune_first_pass(
 
 
 def _without_alignments(lattice: Lattice) -> Lattice:
-    """Return a copy without alignments, which need most of a lattice's memory and do not influence the choice.
+    """Return a copy without alignments, which take up most of a lattice's memory and do not influence the choice.
 
     The other arrays are copied, because arrays from a reader share one block of memory with the alignments.
     """

@@ -92,7 +92,7 @@ def _frequent(words: Sequence[str]) -> dict[str, int]:
 def _newton(
     design: Doubles, target: Doubles, row_weight: Doubles, penalties: Doubles, weights: Doubles, offset: Doubles
 ) -> Doubles:
-    """Minimise the penalised loss over the feature weights with Newton's method; `_in_blocks` divides the rows."""
+    """Minimise the penalised loss over the feature weights with Newton's method, for rows from `_in_blocks`."""
     for _ in range(MAX_STEPS):
         probability = sigmoid(design @ weights + offset)
         variance = row_weight * np.maximum(probability * (1.0 - probability), 1e-9)

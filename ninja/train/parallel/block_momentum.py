@@ -9,7 +9,7 @@ Let W̄(t) be the mean of the workers' weights at the end of block t, and W_g(t 
     W_g(t) = W(t) + η Δ(t)           Nesterov block momentum (NBM): blocks begin ahead of the model
 
 This is torch's SGD with momentum, applied to W_g with the gradient −G; for NBM, W = W_g + η ζ · momentum buffer. With
-η = 0 and ζ = 1 it is model averaging. In the long run, each block contributes with a total weight of ζ / (1 − η), so
+η = 0 and ζ = 1 it is model averaging. In the long run, each block has a total weight of ζ / (1 − η), so
 with ζ = C N (1 − η) the updates of N workers count as C times their sum, for any η. The recursion that other toolkits
 call NBM moves W_g further: for constant G, η = 0.75 and ζ = 1, it moves W_g by 7 G per block, while the recursion
 above moves it by 4 G.
@@ -89,8 +89,9 @@ class BlockMomentum(torch.nn.Module):
 
     It is used like torch's DistributedDataParallel. Each worker calls ``optimizer.step()`` on its own batches; after
     each block, the weights of all workers are averaged and filtered by the block momentum. All workers must take the
-    same number of steps. At the end, call `synchronize`, and store the weights within `result`. To resume training with
-    bit-identical results, restore the `state_dict` of this wrapper and of the optimiser on each worker.
+    same number of steps. At the end, call `synchronize`, and save the weights inside a ``with`` block of `result`. To
+    resume training with bit-identical results, restore the `state_dict` of this wrapper and of the optimiser on each
+    worker.
 
     Args:
         module: Network; its weights and buffers are copied from the first worker. Floating-point buffers are averaged
@@ -176,7 +177,7 @@ class BlockMomentum(torch.nn.Module):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load W, the weights without the look-ahead after the last block, within a ``with`` block."""
+        """Load W, the weights after the last block without the look-ahead, within a ``with`` block."""
         current = [weight.detach().clone() for weight in self._weights]
         unflatten(self.update.result(), self._weights)
         try:

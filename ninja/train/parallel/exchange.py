@@ -28,7 +28,7 @@ ASK, ANSWER = 1, 2  # message tags of requests and replies
 
 
 class SharedWeights:
-    """The weights of a learner, which both its own steps and its partners change."""
+    """The weights of a learner, which are changed by its own steps and by its partners."""
 
     def __init__(self, vector: torch.Tensor) -> None:
         self.vector = vector
@@ -120,9 +120,10 @@ class GlooTransport:
 def message_group(group: dist.ProcessGroup | None, device: torch.device) -> dist.ProcessGroup:
     """Form a group with the same workers and ranks that exchanges messages with gloo.
 
-    `torch.distributed.new_group` would need all processes or, with ``use_local_synchronization``, derive the name of
-    the group from the number of groups in each process; workers that are in unequal numbers of groups would wait for
-    each other forever. Here, the first worker draws a random name and sends the name to the other workers.
+    `torch.distributed.new_group` would have to be called in all processes or, with ``use_local_synchronization``,
+    would derive the name of the group from the number of groups in each process; workers that belong to different
+    numbers of groups would wait for each other forever. Here, the first worker draws a random name and sends the name
+    to the other workers.
 
     Args:
         group: The workers; None for all processes.

@@ -28,7 +28,7 @@ def unflatten(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
 
 @torch.no_grad()
 def copy_first(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None) -> None:
-    """Copy the tensors of the first worker to all workers; numbers that can be averaged are sent as one vector."""
+    """Copy the tensors of the first worker to all workers; tensors that can be averaged are sent as one vector."""
     first = dist.get_process_group_ranks(group)[0]
     numbers = [tensor for tensor in tensors if is_averaged(tensor)]
     if numbers:
@@ -43,7 +43,7 @@ def copy_first(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None)
 
 
 def is_averaged(tensor: torch.Tensor) -> bool:
-    """Return whether workers average a tensor, because it contains floating-point or complex numbers."""
+    """Return whether workers average a tensor, that is, whether it contains floating-point or complex numbers."""
     return tensor.is_floating_point() or tensor.is_complex()
 
 

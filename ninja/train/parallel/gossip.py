@@ -72,7 +72,7 @@ class Gossip(SingleWorker):
         return self._passed / self._steps if self._steps else None
 
     def next_synchronization(self, batches: int) -> int:
-        """Return the total number of batches at the next synchronization after `batches` batches."""
+        """Return the batch count at the next synchronization, given a current count of `batches`."""
         between = self.check_steps * self.workers.size
         return (batches // between + 1) * between
 

@@ -108,7 +108,7 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
 
 
 def _end_group() -> None:
-    """Destroy the process group and its threads, which could abort the process at exit."""
+    """Destroy the process group and its threads, because these threads could abort the process at exit."""
     gc.collect()  # reference cycles, such as an optimiser and its hooks, may contain the group
     dist.destroy_process_group()
 

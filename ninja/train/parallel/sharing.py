@@ -1,4 +1,4 @@
-"""Interface of the methods that combine workers' updates, and the methods for one worker and synchronous SGD."""
+"""Interface of the methods that combine workers' updates, and implementations for one worker and synchronous SGD."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SingleWorker:
         return batches - batches % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:
-        """Return the total number of batches at the next synchronization after `batches` batches."""
+        """Return the batch count at the next synchronization, given a current count of `batches`."""
         return batches + self.workers.size
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:

@@ -47,7 +47,7 @@ class Workers:
         return work(False) if result is None else result
 
     def agree(self, value: float) -> float:
-        """Return worker 0's value on all workers, to agree on decisions that depend on clocks or files."""
+        """Return worker 0's value on all workers, so that they agree on decisions that depend on clocks or files."""
         if self.size == 1:
             return value
         shared = torch.tensor([value], dtype=torch.float64)
