@@ -186,7 +186,7 @@ def starting_threads() -> Iterator[None]:
         if not any(reason in str(error) for reason in _NO_THREAD):
             raise
         advice = "use fewer --jobs (jobs=), or raise the process limit (ulimit -u) or the limit of the cgroup"
-        raise ThreadError(f"cannot start a thread, because the limit of the system is reached; {advice}") from error
+        raise ThreadError(f"cannot start a thread, because a system limit has been reached; {advice}") from error
 
 
 class BusyError(NinjaError, TimeoutError):

@@ -75,7 +75,7 @@ SECTIONS = {
         "determinize": Entry("kaldi.determinize", "Keep the best path of each word sequence."),
         "minimize": Entry("kaldi.operations", "Minimize lattices by merging equivalent states."),
         "push": Entry("kaldi.operations", "Push alignments and costs towards the start of lattices."),
-        "reverse": Entry("kaldi.operations", "Reverse lattices, for language models that read backwards."),
+        "reverse": Entry("kaldi.operations", "Reverse lattices, for use with backward language models."),
         "topsort": Entry("kaldi.operations", "Sort the states of lattices topologically."),
         "project": Entry("kaldi.operations", "Keep only the words, or only the transition ids, of lattices."),
         "rmali": Entry("kaldi.operations", "Remove the alignments from lattices."),

@@ -250,7 +250,7 @@ def context(
     console = current_console()
     jobs = console.jobs = console.jobs or 1
     if report is not None and (jobs > 1 or destination.resume):
-        raise OptionError("--report cannot be used with --jobs above 1 or --resume")
+        raise OptionError("--report cannot be used with --resume or with --jobs above 1")
     words = inputs.need_table()
     has_models = context.class_lm is not None or context.augmentation is not None
     if jobs > 1 and has_models and context.options.unk_penalty is None:

@@ -100,7 +100,7 @@ def prompts_of(prompt: str | None, column: str | None) -> Prompts | None:
         return None
     if not PromptType().is_file(prompt):
         if column is not None or (not any(map(str.isspace, prompt)) and re.search(r"[/.]\w", prompt)):
-            raise OptionError(f"{prompt}: no such file; --prompt must be an existing file, or a text of several words")
+            raise OptionError(f"{prompt}: no such file; --prompt must be an existing file, or several words of text")
         return Prompts(prompt)
     if column is not None:
         return Prompts.from_table(prompt, int(column) if column.isdecimal() else column)

@@ -392,7 +392,7 @@ def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:
         if first is None:
             first = name, scales
         elif scales != first[1]:
-            raise OptionError(f"the headers of {first[0]} and {name} have different scales; set the scales as numbers")
+            raise OptionError(f"the headers of {first[0]} and {name} have different scales; specify numbers as scales")
     return first
 
 

@@ -181,7 +181,7 @@ def choose_pointer_weights(
         raise OptionError(f"{', '.join(flags)} cannot be used with --context-model, which replaces boosts")
     if flags := given_on_command_line(("num_sentences", "carry_over", "segments", "carry_words", "iterate")):
         raise OptionError(
-            f"the weights of --context-model are tuned without n-best sentences, carry-over and several passes; "
+            f"tuning the weights of --context-model uses no n-best sentences, no carry-over and only one pass; "
             f"omit {', '.join(flags)}"
         )
     if bool(general) != (general_ref is not None):

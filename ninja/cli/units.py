@@ -159,7 +159,8 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
     column = int(blank[:19])
     if not -len(names) <= column <= len(names):
         raise OptionError(
-            f"the blank is column {column}, but there are {len(names)} units; specify {-len(names)} to {len(names)}"
+            f"the blank is column {column}, but there are {len(names)} units; specify a column from {-len(names)} "
+            f"to {len(names)}"
         )
     return column % len(names) if column < len(names) else column
 

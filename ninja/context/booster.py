@@ -49,7 +49,7 @@ def make_booster(
             )
         else:
             raise OptionError(
-                f"lm_weight is {lm_weight:g}, so rescoring would remove the boosts of the context; set it below 1"
+                f"lm_weight is {lm_weight:g}, so rescoring would remove the context boosts; set it below 1"
             )
     old_lm = models.old_lm if models.class_lm is not None else None
     return Tracker(

@@ -81,7 +81,7 @@ class Contextual:
             OptionError: The options request iterations or a backward model.
         """
         if models.directions or options.backward:
-            raise OptionError("context needs a single forward pass; omit iterate and backward")
+            raise OptionError("context requires a single pass with forward language models; omit iterate and backward")
         shared = replace(
             context.options,
             unk_penalty=options.unk_penalty,

@@ -85,7 +85,7 @@ def ctc_search(
     """Search without a tracker and return the result as arrays; see ``ctc_nbest`` for the arguments and errors."""
     options = options or CtcOptions()
     if options.length_reward:
-        raise OptionError("length_reward requires a tracker; omit it")
+        raise OptionError("length_reward cannot be used without a tracker; omit it")
     values = _emissions(logprob, units, options, key)
     tree = NO_LEXICON if lexicon is None else lexicon
     arrays = _ctc.search(
@@ -167,7 +167,7 @@ def require_hypotheses(result: CtcResult, lexicon: CtcLexicon | None, key: str |
     if lexicon is not None:
         raise LatticeError("no hypothesis within the beam consists of words in the lexicon; use a larger beam", key=key)
     raise LatticeError(
-        "a frame allows only units that are never part of words; check these units (never, --never)", key=key
+        "a frame allows only units that are never part of words; check the units in --never (never=)", key=key
     )
 
 

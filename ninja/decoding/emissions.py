@@ -43,7 +43,7 @@ def log_probabilities(
             frame, unit = np.argwhere(bad)[0]
             message = f"the probability of unit {unit} in frame {frame} is {values[frame, unit]}, below 0"
             raise ModelError(
-                f"{message}; if the values are not probabilities, use --scale logprob or logit (scale=)", key=key
+                f"{message}; if the values are not probabilities, set --scale (scale=) to logprob or logit", key=key
             )
         with np.errstate(divide="ignore"):
             values = np.log(values)

@@ -162,7 +162,7 @@ def _cells(key: str, alignment: Alignment, special: str, separator: str | None =
         for word in pair:
             if word is not None and word in (special, separator):
                 raise FormatError(
-                    f"the word {word!r} is a reserved symbol of alignments; choose another symbol", key=key
+                    f"the word {word!r} is used as a special symbol in alignments; choose another symbol", key=key
                 )
     return [(first or special, second or special) for first, second in alignment.pairs]
 

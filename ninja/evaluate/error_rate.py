@@ -128,7 +128,7 @@ def align_at_costs(
     """
     if (len(reference) + 1) * (len(hypothesis) + 1) > MAX_CELLS:
         sizes = f"a reference of {len(reference)} words with a hypothesis of {len(hypothesis)} words"
-        raise OptionError(f"cannot align {sizes}, which takes too much memory; split the recording into utterances")
+        raise OptionError(f"cannot align {sizes}: it would take too much memory; split the recording into utterances")
     ids: dict[str, int] = {}
     first, second = (
         np.array([ids.setdefault(word, len(ids)) for word in words], np.int32) for words in (reference, hypothesis)

@@ -96,7 +96,7 @@ def check_listed(name: str, listed_in: str) -> None:
     if is_remote(listed_in):
         if not name.startswith(home) or ".." in name.split("/") or "::" in name:
             raise FormatError(
-                f"{name!r} is not in {home}; a remote list can contain only files in its folder and below"
+                f"{name!r} is not in {home}; a remote list can contain only files in its own folder and subfolders"
             )
     elif names_url(name):
         raise FormatError(f"{name!r} is a URL, which is allowed only on the command line, not in a file")

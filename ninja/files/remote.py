@@ -259,7 +259,7 @@ class RemoteFile(io.RawIOBase):
             message = f"returned {len(content)} bytes instead of {end - begin}, perhaps because it was overwritten; "
             raise StoreError(f"{message}run the command again", self._url)
         if not is_same:
-            raise StoreError("was overwritten while it was read; run the command again", self._url)
+            raise StoreError("was overwritten while it was being read; run the command again", self._url)
         self._range, self._begin = content, begin
 
 

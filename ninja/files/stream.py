@@ -416,7 +416,7 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
         InputError: The path cannot be opened.
     """
     if not path:
-        raise InputError("the name of an input is empty; if it is a shell variable, set the variable")
+        raise InputError("the name of an input is empty; if it comes from a shell variable, set the variable")
     if is_remote(path):
         return cast("IO[bytes]", RemoteFile(path))
     try:

@@ -233,7 +233,7 @@ class Mesh:
 
     def _place(self, text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise self._refused(f"expected the number of a position, found {text[:20]!r}")
+            raise self._refused(f"expected a position number, found {text[:20]!r}")
         place = int(text)
         if self.size is None:
             raise self._refused("expected numaligns before the first position")

@@ -84,13 +84,13 @@ class SlfOptions:
                     f"{name!r} is not a field with a score; specify names such as l or n, or i[0] for lists"
                 )
         if len(set(names)) != len(names) or len(names) > 30:
-            raise OptionError(f"each field can be used only once, and at most 30 in all, but the fields are {names}")
+            raise OptionError(f"at most 30 fields can be used, and each of them only once, but the fields are {names}")
         graph, acoustic = self._fields()
         shared = next((name for name in graph if name in acoustic), None)
         if shared is not None:  # the user set this field for one cost, but it is a default field of the other cost
             other = "acoustic" if self.acoustic is None else "graph"
             message = f"the field {shared!r} would be part of both costs; set the fields of the {other} cost, too"
-            raise OptionError(f"{message} ({other}=… or, for no fields, {other}=)")
+            raise OptionError(f"{message} ({other}=…, or {other}= for no fields)")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:
         """Return ``(name, index, is acoustic)`` for each field that is part of a cost.

@@ -133,9 +133,9 @@ def _word_effects(
 def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int) -> tuple[Doubles, Doubles]:
     """Fit an increasing map from values in [0, 1] to probabilities.
 
-    Adjacent blocks of values are pooled until the smoothed shares of correct words increase, and until each block
-    contains at least `least` words. The map has a point at the mean value of each block, and points at 0 and 1. It is
-    strictly increasing.
+    Adjacent blocks of values are pooled until each block contains at least `least` words and the smoothed share
+    of correct words increases from block to block. The map has a point at the mean value of each block, and
+    points at 0 and 1. It is strictly increasing.
 
     Args:
         values: Value for each word, in [0, 1].

@@ -34,7 +34,7 @@ STYLE: dict[Any, Any] = {
 
 
 def check_picture(path: str | os.PathLike[str]) -> str:
-    """Return the format of a picture file, ``svg`` or ``png``; raise an `OptionError` for any other format."""
+    """Return the format of an image file, ``svg`` or ``png``; raise an `OptionError` for any other format."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise OptionError(f"{os.fspath(path)}: pictures can be written only as .svg or .png")
@@ -45,7 +45,7 @@ def check_picture(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label: str) -> Iterator[list[Any]]:
-    """Yield matplotlib axes for a column of panels, then write the picture; identical panels give identical files."""
+    """Yield matplotlib axes for a column of panels, then write the figure; identical panels give identical files."""
     kind = check_picture(path)
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

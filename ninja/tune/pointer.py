@@ -1,4 +1,4 @@
-"""Tuning of context model weights for the fewest errors on utterances with phrases, with bounded errors on others."""
+"""Tuning of context model weights to minimise errors on utterances with phrases while limiting errors on others."""
 
 from __future__ import annotations
 

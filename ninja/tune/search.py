@@ -1,4 +1,4 @@
-"""Search for settings: first a grid, then lines of decreasing length around the best setting along each axis."""
+"""Search for settings: first on a grid, then along each axis on increasingly short lines around the best setting."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Search(ABC):
         return best
 
     def edges(self, best: Setting) -> list[str]:
-        """Describe the values at the ends of their ranges."""
+        """Describe each value that is at an end of its range."""
         edges = [axis.edge(getattr(best, axis.name)) for axis in self.axes]
         return [edge for edge in edges if edge is not None]
 
@@ -121,7 +121,7 @@ class Search(ABC):
     ) -> tuple[Setting, tuple[Any, ...]]:
         """Try values on one axis around the best setting; return the new best setting and its rank.
 
-        Of several ranges of tied values, the (lower) middle of the longest range is chosen.
+        If values are tied, the middle value (the lower of two) in the longest range of tied values is chosen.
         """
         values = axis.line(getattr(best, axis.name), share, NUM_ON_LINE)
         line = [best._replace(**{axis.name: value}) for value in values]

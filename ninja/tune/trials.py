@@ -94,7 +94,7 @@ class LoadedSet:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Errors:
-    """Word errors with one setting, ordered by contextual errors, then by general errors."""
+    """Word errors with one setting, ordered by errors on the contextual set, then on the general set."""
 
     contextual: int
     general: int
@@ -148,7 +148,7 @@ class Trials:
         return [Errors(*errors) for errors in zip(*counts, strict=True)]
 
     def errors_without(self, settings: Sequence[Setting]) -> list[tuple[int, int]]:
-        """Count contextual and general errors without entities; these counts do not depend on boosts."""
+        """Count the errors on the contextual and general sets without entities; boosts do not affect them."""
         plain = [setting._replace(keyword_boost=0.0, class_boost=0.0) for setting in settings]
         contextual, general = (self._counts(part, plain, with_entities=False) for part in self.sets)
         return list(zip(contextual, general, strict=True))

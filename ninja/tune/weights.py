@@ -190,7 +190,7 @@ def choose_repeatedly(
 ) -> Tuned:
     """Choose weights repeatedly, from the n best sentences at the initial weights and at all weights chosen so far.
 
-    The repetition ends when the latest chosen weights have already been used to rescore the lattices, or after
+    The iteration ends when the latest chosen weights have already been used to rescore the lattices, or after
     MAX_ROUNDS rescorings, not counting the first rescoring with the initial weights.
 
     Args:
@@ -279,9 +279,9 @@ def choose_weights(
 ) -> tuple[Weights, Weights, Weights, Choice]:
     """Choose weights among `points` by the errors at each point; `points` must include the initial weights.
 
-    The default is the point with the initial weights or, if there are at least `min_words` reference words, the point
-    with LM weight 0 and word penalty 0 if it has fewer expected errors. If `_models_to_choose_from` excludes the
-    initial mixture weights, the default uses the best mixture weights instead.
+    The default is the point with the initial weights. If there are at least `min_words` reference words and the
+    point with LM weight 0 and word penalty 0 has fewer expected errors, that point is the default instead. If
+    `_models_to_choose_from` excludes the initial mixture weights, the default uses the best mixture weights.
 
     Returns:
         The chosen weights, the candidate, the default, and the choice among the points with the selected models.

@@ -289,7 +289,7 @@ def test_nothing_is_written_if_all_matrices_are_bad(ninja, folder, content, mess
         ),
         (
             ("--letters", "ab ", "--blank", "4"),
-            "the blank is column 4, but there are 3 units; specify -3 to 3",
+            "the blank is column 4, but there are 3 units; specify a column from -3 to 3",
         ),
         (("--letters", "aba", "--blank", "0"), "--letters contains 'a' twice"),
         (("--letters", "", "--blank", "0"), "--letters is empty"),

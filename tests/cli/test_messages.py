@@ -250,7 +250,7 @@ def test_headers_with_different_or_missing_scales_are_refused(bed: Path, ninja) 
     Path("slf/u2.slf").write_text(SLF.replace("14", "12"))
     code, _, err = ninja("best", "slf", "--lm-scale", "header")
     assert (code, len(messages_of(err))) == (2, 1)
-    assert "the headers of slf/u1.slf and slf/u2.slf have different scales; set the scales as numbers" in err
+    assert "the headers of slf/u1.slf and slf/u2.slf have different scales; specify numbers as scales" in err
     code, _, err = ninja("best", "lat.ark", "--words", "words.txt", "--lm-scale", "header")
     assert (code, len(messages_of(err))) == (2, 1)
     assert "--lm-scale header requires files of HTK lattices (SLF), but the sources contain none" in err

@@ -185,7 +185,7 @@ def test_all_names_of_a_pipe_at_standard_input_are_one_source(archives, name):
 @pytest.mark.parametrize("arguments", [["prune", "", "-o", "out.ark"], ["best", "a.ark", "--words", ""]])
 def test_an_empty_name_of_an_input_is_reported(ninja, archives, arguments):
     code, _, errors = ninja(*arguments)
-    assert (code, "the name of an input is empty; if it is a shell variable, set the variable" in errors) == (
+    assert (code, "the name of an input is empty; if it comes from a shell variable, set the variable" in errors) == (
         1,
         True,
     ), errors

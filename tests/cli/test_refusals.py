@@ -114,7 +114,10 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
     "is a command to write to, not to read from": (FormatError, lambda at: list(resolve("| gzip"))),
     "sets base twice": (OptionError, lambda at: split_options("slf:base=1,base=2")),
     "slf: frame_shift=x is not": (OptionError, lambda at: fill_options(SlfOptions, {"frame_shift": "x"}, "slf")),
-    "each field can be used only once": (OptionError, lambda at: SlfOptions(graph=("l",), acoustic=("l",))),
+    "at most 30 fields can be used, and each of them only once": (
+        OptionError,
+        lambda at: SlfOptions(graph=("l",), acoustic=("l",)),
+    ),
     "remove it, or set scores=total": (OptionError, lambda at: PlfWriteOptions("graph", 0.5)),
     "shard 4/3: the first number must be from 1 to 3": (OptionError, lambda at: Shard(4, 3)),
     "shard 0/3: the first number must be": (OptionError, lambda at: Shard(0, 3)),

@@ -154,7 +154,7 @@ def test_a_mesh_without_a_name_has_the_name_of_its_file(tmp_path: Path) -> None:
         ("numaligns 99999999\nposterior 1\n", 2, "position 0 of 99999999 has no align line"),
         ("numaligns 1\nalign 1 a 1\n", 2, "position 1 does not exist, because numaligns is 1"),
         ("align 0 a 1\n", 1, "expected numaligns before the first position"),
-        ("numaligns 1\nalign x a 1\n", 2, "expected the number of a position, found 'x'"),
+        ("numaligns 1\nalign x a 1\n", 2, "expected a position number, found 'x'"),
         ("numaligns 1\nalign 0 a\n", 2, "expected a line of a word mesh, found 'align 0 a'"),
         ("numaligns 1\nalign 0 a 1\nalign 0 b 1\n", 3, "position 0 has two align lines"),
         ("numaligns 1\nalign 0 a 1 a 1\n", 2, "'a' occurs twice at position 0"),

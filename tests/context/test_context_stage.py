@@ -199,7 +199,7 @@ def test_lattices_may_have_different_symbol_tables(write_file):
 def test_backward_rescoring_and_lm_weight_of_one_raise_option_error(write_file):
     context = Context(write_file("e.json", '{"@name": ["b"]}'))
     backward = RescoreOptions(backward=True)
-    with pytest.raises(OptionError, match="single forward pass"):
+    with pytest.raises(OptionError, match="single pass with forward language models"):
         Contextual.before(context, ModelFiles(), backward)
     with pytest.raises(OptionError, match="lm_weight is 1, so rescoring would remove"):
         list(Contextual(context, None, 1.0)([("one", choice("one"))]))
@@ -354,7 +354,7 @@ def test_rescore_command_boosts_entities(ninja, archive, write_file, tmp_path):
         (
             ["context", "LAT", "--entities", "E", "--report", "r", "--jobs", "2"],
             2,
-            "--report cannot be used with --jobs above 1",
+            "--report cannot be used with --resume or with --jobs above 1",
         ),
         (["context", "LAT", "--entities", "E", "--class-lm", "none.arpa"], 1, "none.arpa"),
         (["context", "LAT", "--entities", "E", "--max-tokens", "-1"], 2, "--max-tokens is -1"),
@@ -381,7 +381,11 @@ def test_rescore_command_boosts_entities(ninja, archive, write_file, tmp_path):
             2,
             "--augment-place-weight can be used only with --class-lm",
         ),
-        (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context needs a single forward pass"),
+        (
+            ["rescore", "LAT", "--entities", "E", "--backward"],
+            2,
+            "context requires a single pass with forward language models",
+        ),
     ],
 )
 def test_invalid_options_are_reported_in_one_line(ninja, archive, write_file, tmp_path, arguments, code, message):

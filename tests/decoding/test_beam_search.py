@@ -316,7 +316,7 @@ def test_ctc_beam_limits_hypotheses_and_ignores_the_order_of_phrases(logprob, we
         (UNIFORM, {"lexicon": NO_LEXICON}, OptionError, "a lexicon cannot be used together with a tracker"),
         (UNIFORM, {"tracker": None}, OptionError, "phrase lists require a tracker; pass a tracker"),
         (UNIFORM, {"tracker": None, "lists": (), "options": CtcOptions(length_reward=1)}, OptionError,
-         "length_reward requires a tracker"),
+         "length_reward cannot be used without a tracker"),
     ],
 )  # fmt: skip
 def test_a_ctc_search_with_a_tracker_refuses_bad_input(logprob, options, error, message):

@@ -249,7 +249,9 @@ def test_a_lexicon_without_a_possible_hypothesis_is_reported():
 
 def test_units_that_prevent_all_hypotheses_are_reported():
     units = ctc_units(["<s>", "a", "_"], "_", never=["<s>"])
-    with pytest.raises(LatticeError, match="a frame allows only units that are never part of words; check these"):
+    with pytest.raises(
+        LatticeError, match="a frame allows only units that are never part of words; check the units in --never"
+    ):
         ctc_lattice([[0.0, -math.inf, -math.inf]], units, "utt")
 
 

@@ -94,9 +94,9 @@ def test_utterance_lines_have_the_per_utt_layout() -> None:
     assert aligned_line("key1", Alignment((("a", "a"), ("b", None), ("c", "c")))) == "key1 a a ; b <eps> ; c c"
     assert aligned_line("u", Alignment(())) == "u"
     assert aligned_line("u", Alignment((("<eps>", "a"), (None, "b"))), "*", "|") == "u <eps> a | * b"
-    with pytest.raises(FormatError, match="key 'u': the word '<eps>' is a reserved symbol of alignments"):
+    with pytest.raises(FormatError, match="key 'u': the word '<eps>' is used as a special symbol in alignments"):
         utterance_lines("u", Alignment((("<eps>", "a"),)))
-    with pytest.raises(FormatError, match="key 'u': the word ';' is a reserved symbol of alignments"):
+    with pytest.raises(FormatError, match="key 'u': the word ';' is used as a special symbol in alignments"):
         aligned_line("u", Alignment((("a", ";"),)))
 
 

@@ -239,7 +239,7 @@ def test_a_remote_file_overwritten_during_reading_is_refused(memory, monkeypatch
     with open_stream(Place("memory://in/words.txt")) as stream:
         size = len(stream.head(100))
         memory.pipe_file("/in/words.txt", memory.cat_file("/in/words.txt"))
-        with pytest.raises(StoreError, match=r"^memory://in/words.txt: was overwritten while it was read"):
+        with pytest.raises(StoreError, match=r"^memory://in/words.txt: was overwritten while it was being read"):
             stream.rest()
     assert size == 100
 
@@ -265,7 +265,7 @@ def test_a_remote_file_overwritten_between_two_offsets_is_refused(memory, monkey
             assert stream.read(4) == bytes(4)
         memory.pipe_file("/in/zeros", bytes(1000))
         stream.seek(300)
-        with pytest.raises(StoreError, match="was overwritten while it was read"):
+        with pytest.raises(StoreError, match="was overwritten while it was being read"):
             stream.read(4)
 
 

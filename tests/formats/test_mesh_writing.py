@@ -375,7 +375,7 @@ def test_lattices_without_paths_and_invalid_numbers_are_refused():
     ("line", "message"),
     [
         ("posterior 1 1", "position 1 does not exist, because numaligns is 1"),
-        ("posterior x 1", "expected the number of a position, found 'x'"),
+        ("posterior x 1", "expected a position number, found 'x'"),
         ("posterior 0 nan", "the posterior of a position is 'nan', but must be a finite number"),
     ],
 )

@@ -320,7 +320,7 @@ def test_linear_lists_of_names_and_ids_are_equal():
 
 
 def test_invalid_linear_lists_are_refused():
-    with pytest.raises(LatticeError, match="must end with its number, such as utt-1"):
+    with pytest.raises(LatticeError, match="must end with its number, as in utt-1"):
         read_linear_lists(b"key \n0 1 5 1,2,\n1\n\n", "t")
     with pytest.raises(FormatError):
         read_linear_lists(b"key-1 \xd6\xfd\xb2\x7e\0\0", "t")

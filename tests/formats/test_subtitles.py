@@ -142,7 +142,7 @@ BAD = [
     (".srt", f"1\n{CUE}\nHello\n\n2\n00:00:0", "f:5: expected a number and the times of a cue"),
     (".srt", "1\n-00:00:01,000 --> 00:00:02,000\na\n", "f:2, key '1': the time -00:00:01,000 is negative"),
     (".srt", "1\n00:61:01,000 --> 00:62:02,000\na\n", "f:2, key '1': the time 00:61:01,000 has more than 59 minutes"),
-    (".srt", "1\n00:00:01,000 --> 999999999:00:02,000\na\n", "f:2, key '1': the time 9.* is too late"),
+    (".srt", "1\n00:00:01,000 --> 999999999:00:02,000\na\n", "f:2, key '1': the time 9.* is too large"),
     (".srt", "1\n00:00:0x --> 00:00:02,000\na\n", "f:2, key '1': expected a time such as .*, found '00:00:0x'"),
     (".srt", "1\n00:00:01,000 -->\na\n", "f:2, key '1': expected the times of a cue, found '00:00:01,000 -->'"),
     (".srt", "1\n00:00:03,000 --> 00:00:02,000\na\n", "f:2, key '1': the cue ends at 2 s, before it begins at 3 s"),

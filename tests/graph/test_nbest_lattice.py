@@ -198,7 +198,7 @@ def test_joining_refuses_branching_lattices_and_keys_without_a_number():
     lattice = nbest_lattice(NBest("utt-1", (sentence("a"), sentence("b"))))
     with pytest.raises(LatticeError, match="key 'utt-1': the lattice is not a single path"):
         list(joined([lattice]))
-    with pytest.raises(LatticeError, match="the key of a hypothesis must end with its number, such as utt-1"):
+    with pytest.raises(LatticeError, match="the key of a hypothesis must end with its number, as in utt-1"):
         list(joined([nbest_lattice(NBest("utt", (sentence("a"),)))]))
 
 

@@ -14,7 +14,7 @@ from ninja.graph import from_arcs
 from ninja.lattice.batch import in_order, read_ahead
 
 ROOT = Path(__file__).resolve().parents[2]
-MESSAGE = "cannot start a thread, because the limit of the system is reached; use fewer --jobs"
+MESSAGE = "cannot start a thread, because a system limit has been reached; use fewer --jobs"
 
 
 @pytest.fixture

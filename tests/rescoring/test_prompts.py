@@ -45,7 +45,7 @@ def test_a_prompt_is_a_text_or_the_content_of_a_file(tmp_path, monkeypatch):
     assert prompts_of("turns.tsv", "turn") == Prompts(by_key={"u1": "Hello."}, path="turns.tsv")
     for prompt, column in (("topik.txt", None), ("folder/topic", None), ("some text", "2")):
         with pytest.raises(
-            OptionError, match="no such file; --prompt must be an existing file, or a text of several words"
+            OptionError, match="no such file; --prompt must be an existing file, or several words of text"
         ):
             prompts_of(prompt, column)
     with pytest.raises(OptionError, match="--prompt-column requires --prompt"):

@@ -70,8 +70,8 @@ def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequ
         return [Edit(tuple(words), tuple(corrected[key]), key) for key, words in recognised.items() if key in corrected]
     if len(recognised) != len(corrected):
         raise OptionError(
-            "the recognised and the corrected utterances have no key in common and cannot be paired in order, because "
-            f"there are {len(recognised)} and {len(corrected)} utterances; use the same keys in both"
+            "the recognised and the corrected utterances have no key in common, and their numbers differ "
+            f"({len(recognised)} and {len(corrected)}), so they cannot be paired in order; use the same keys in both"
         )
     pairs = zip(recognised.items(), corrected.values(), strict=True)
     return [Edit(tuple(words), tuple(others), key) for (key, words), others in pairs]

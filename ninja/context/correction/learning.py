@@ -174,7 +174,7 @@ def entity_bytes(path: Name) -> bytes:
     with open_raw(os.fspath(path)) as stream:
         content = stream.read()
     if content.startswith(GZIP):
-        raise OptionError(f"{os.fspath(path)}: evidence from edits requires an uncompressed file; decompress it")
+        raise OptionError(f"{os.fspath(path)}: learning from edits requires an uncompressed file; decompress it")
     return content
 
 

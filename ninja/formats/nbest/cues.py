@@ -85,7 +85,7 @@ def milliseconds(text: bytes) -> int:
         raise ValueError(f"the time {text.decode()} has more than 59 minutes or seconds")
     total = 3_600_000 * int(hours or 0) + 60_000 * int(minutes) + 1000 * int(seconds) + int(fraction.ljust(3, b"0"))
     if total > LATEST:
-        raise ValueError(f"the time {text.decode()} is too late")
+        raise ValueError(f"the time {text.decode()} is too large")
     return total
 
 

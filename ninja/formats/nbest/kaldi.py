@@ -53,7 +53,7 @@ def stem(key: str) -> str:
     match = _KEY.fullmatch(key)
     if not match:
         raise LatticeError(
-            "the key of a hypothesis must end with its number, such as utt-1; specify an n-best list", key=key
+            "the key of a hypothesis must end with its number, as in utt-1; specify an n-best list", key=key
         )
     return match[1]
 
