@@ -52,25 +52,6 @@ def test_a_time_limit_below_one_step_is_refused():
         tiny(steps=10**6, max_minutes=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("options", "values", "message"),
-    [
-        (EncoderOptions, {"hidden": 100_001}, "hidden is 100001, but must be at most 100000"),
-        (
-            EncoderOptions,
-            {"learning_rate": 1e300},
-            "learning_rate is 1e[+]300, but must be above 0 and at most",
-        ),
-        (PointerOptions, {"width": 100_001}, "width is 100001, but must be at most 100000"),
-        (PointerOptions, {"width": 1}, "width is 1, but must be 2 or more"),
-        (PointerOptions, {"learning_rate": 1e300}, "learning_rate is 1e[+]300, but must be above 0 and at most"),
-    ],
-)
-def test_sizes_and_rates_out_of_range_are_refused_before_training(options, values, message):
-    with pytest.raises(OptionError, match=message):
-        options(**values)
-
-
 @given(STRINGS, STRINGS)
 def test_batched_distances_agree_with_single_distances(spoken, recognised):
     rows = [
@@ -106,9 +87,9 @@ def test_decoder_losses_decrease_in_training(outputs, extractor):
         torch.from_numpy(padded(part).T.copy())
         for part in zip(*[(SYMBOLS.spelled(text), SYMBOLS.pronounced(sound)) for text, sound in ENTRIES], strict=True)
     )
-    optimiser = torch.optim.Adam(network.parameters(), 1e-2)
+    optimiser = torch.optim.Adam(network.parameters(), 3e-2)
     losses = []
-    for _ in range(60):
+    for _ in range(25):
         _, loss = network.losses(letters, phones, (letters, phones))
         optimiser.zero_grad()
         loss.backward()
@@ -138,20 +119,20 @@ def test_neighbours_sound_alike_and_mishearings_are_never_empty():
 
 
 def test_trained_vectors_of_similar_words_are_close():
-    encoder = tiny(steps=60, batch=16, hidden=12)
+    encoder = tiny(steps=30, batch=16, hidden=12, learning_rate=0.02)
     vectors = encoder.vectors(*zip(*ENTRIES, strict=True))
     near = vectors @ vectors.T
     index = {word: number for number, (word, _) in enumerate(ENTRIES)}
     assert near[index["rome"], index["roam"]] > near[index["rome"], index["cat"]] + 0.3
-    assert near[index["cat"], index["gat"]] > near[index["cat"], index["tosh"]] + 0.2
+    assert near[index["cat"], index["gat"]] > near[index["cat"], index["tosh"]] + 0.8  # 0.6 without training
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 @pytest.mark.parametrize("inputs", INPUTS)
 def test_training_accepts_phrases_without_phones(extractor, inputs):
     losses = []
-    options = EncoderOptions(**TINY | {"steps": 20, "extractor": extractor, "inputs": inputs})
-    entries = [*ENTRIES, ("x", ()), ("yz", ())]
+    options = EncoderOptions(**TINY | {"steps": 5, "extractor": extractor, "inputs": inputs})
+    entries = [(word, phones if number % 2 else ()) for number, (word, phones) in enumerate(ENTRIES)]
     train_encoder(entries, SYMBOLS, CONFUSION, options, lambda progress: losses.append(progress.loss))
     assert np.isfinite(losses).all()
 
@@ -214,6 +195,13 @@ def test_file_of_another_format_raises_model_error(tmp_path):
         (EncoderOptions, {"metric": float("inf")}, "metric is inf, but must be 0 or more"),
         (EncoderOptions, {"threads": 100_000_000}, "threads is 100000000, but must be at most 4096"),
         (PointerOptions, {"threads": 100_000_000}, "threads is 100000000, but must be at most 4096"),
+        (EncoderOptions, {"hidden": 100_001}, "hidden is 100001, but must be at most 100000"),
+        (PointerOptions, {"width": 100_001}, "width is 100001, but must be at most 100000"),
+        (PointerOptions, {"width": 1}, "width is 1, but must be 2 or more"),
+        *(
+            (options, {"learning_rate": 1e300}, "learning_rate is 1e[+]300, but must be above 0 and at most")
+            for options in (EncoderOptions, PointerOptions)
+        ),
     ],
 )
 def test_invalid_options_raise_option_error(options_class, options, message):
