@@ -25,9 +25,10 @@ class OpenVocabulary(SymbolTable):
         super().__init__((word, number) for number, word in enumerate(fixed))
         self._next = len(fixed)
         self._room = room
-        for number in range(len(fixed), len(fixed) + room):
-            self._word[number] = f"{_FREE}{number}"
-            self._id[f"{_FREE}{number}"] = number
+        free = range(len(fixed), len(fixed) + room)
+        placeholders = [f"{_FREE}{number}" for number in free]
+        self._word.update(zip(free, placeholders, strict=True))
+        self._id.update(zip(placeholders, free, strict=True))
 
     @property
     def room(self) -> int:

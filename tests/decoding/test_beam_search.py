@@ -24,6 +24,11 @@ EXACT = BeamOptions(beam=0, score_beam=math.inf, max_units=0)
 PIECE_UNITS = ctc_units(["<s>", "▁", "▁a", "▁ab", "a", "b", "bb"], 0, "pieces")  # those of PIECES
 UNIFORM = np.log(np.full((3, 7), 1 / 7))
 
+
+def spelled_tracker():
+    return SpelledTracker(PIECES, room=20)
+
+
 # Search with models that return the next unit
 
 
@@ -139,7 +144,7 @@ def test_partial_boosts_keep_a_name_in_the_beam():
 
     def best(*lists):
         (hypotheses,) = beam_search(
-            step, np.zeros(1), SpelledTracker(spelling), [lists], BeamOptions(beam=4), bos=BOS, eos=EOS
+            step, np.zeros(1), SpelledTracker(spelling, room=20), [lists], BeamOptions(beam=4), bos=BOS, eos=EOS
         )
         return spelling.words(hypotheses[0].units), hypotheses[0].matches
 
@@ -187,7 +192,7 @@ def test_model_states_can_be_nested():
 
 
 def test_no_utterances_have_no_hypotheses():
-    tracker = SpelledTracker(PIECES)
+    tracker = spelled_tracker()
     assert beam_search(lambda *_: pytest.fail("the model was called"), np.zeros(0), tracker, [], bos=0, eos=1) == []
 
 
@@ -212,7 +217,7 @@ def test_an_utterance_that_cannot_end_has_no_hypothesis():
 )
 def test_a_step_without_log_probabilities_is_refused(logprob, error, message):
     with pytest.raises(error, match=message):
-        beam_search(lambda states, _: (logprob, states), np.zeros(1), SpelledTracker(PIECES), [[]], bos=0, eos=1)
+        beam_search(lambda states, _: (logprob, states), np.zeros(1), spelled_tracker(), [[]], bos=0, eos=1)
 
 
 @pytest.mark.parametrize(
@@ -320,13 +325,13 @@ def test_ctc_beam_limits_hypotheses_and_ignores_the_order_of_phrases(logprob, we
     ],
 )  # fmt: skip
 def test_a_ctc_search_with_a_tracker_refuses_bad_input(logprob, options, error, message):
-    options = {"tracker": SpelledTracker(PIECES), "lists": [names("b")], **options}
+    options = {"tracker": spelled_tracker(), "lists": [names("b")], **options}
     with pytest.raises(error, match=message):
         ctc_nbest(logprob, PIECE_UNITS, **options)
 
 
 def test_the_beam_limits_equally_probable_sequences():
-    assert len(ctc_nbest(UNIFORM, PIECE_UNITS, None, CtcOptions(beam=3), tracker=SpelledTracker(PIECES))) == 3
+    assert len(ctc_nbest(UNIFORM, PIECE_UNITS, None, CtcOptions(beam=3), tracker=spelled_tracker())) == 3
 
 
 class Forbidding:
@@ -368,7 +373,7 @@ def test_beam_search_finds_only_words_of_the_grammar(scale):
         assert not any(2 in hypothesis.units for hypothesis in hypotheses)
 
 
-@pytest.mark.parametrize("make", [lambda: SpelledTracker(PIECES), lambda: Tracker(TABLE)], ids=["spelled", "words"])
+@pytest.mark.parametrize("make", [spelled_tracker, lambda: Tracker(TABLE)], ids=["spelled", "words"])
 def test_threads_share_a_tracker(make):
     def attention(seed, tracker):
         step, _ = drawn_model(seed, len(PIECES), impossible=0)
