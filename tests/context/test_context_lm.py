@@ -336,8 +336,9 @@ def test_tuned_weights_minimise_errors(prior):
     assert (initial.chosen.prior, initial.chosen.weight) == (prior, 1.0)
     assert initial.evidence.endswith(f"{len(lattices)} words are too few to choose other weights")
     assert initial.chosen.wer == (100.0 if prior < 0 else 0.0)
-    assert tune("w8").chosen.wer == min(trial.wer for trial in tune("w8").trials) == 0.0
-    assert ("difference from the initial weights" in tune("w8").evidence) == (prior < 0)
+    tuned = tune("w8")
+    assert tuned.chosen.wer == min(trial.wer for trial in tuned.trials) == 0.0
+    assert ("difference from the initial weights" in tuned.evidence) == (prior < 0)
 
 
 def test_trained_pointer_predicts_phrases_in_their_usual_contexts():
@@ -397,7 +398,7 @@ def test_training_lists_may_contain_only_phrases_of_their_sentences():
 
 
 def test_scores_are_finite_for_long_lists_and_unknown_letters():
-    phrases = [(f"name{number}",) for number in range(20_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
+    phrases = [(f"name{number}",) for number in range(10_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
     lm, slots, _ids = start_with_lists(phrases)
     words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
     logprobs = lm.logprob(np.repeat(slots, len(words)), words)

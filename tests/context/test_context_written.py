@@ -37,14 +37,27 @@ def add_capitals_and_punctuation(word, seed):
 
 
 @pytest.fixture(scope="module")
-def words():
-    return SymbolTable.read(ENGLISH / "words.txt.gz")
+def utterances():
+    """Return the first lattices and the records of their phrases; their table has no other words.
+
+    The forms of all 65,000 words, and their ids in models, would take most of the time.
+    """
+    table = SymbolTable.read(ENGLISH / "words.txt.gz")
+    originals = dict(islice(ninja.read(CALLS / "lat.ark.gz", words=table), NUM_LATTICES))
+    with gzip.open(CALLS / "entities.jsonl.gz", "rt") as lines:
+        records = [record for record in map(json.loads, lines) if record["utt"] in originals]
+    ids = {0, *np.concatenate([lattice.word for lattice in originals.values()]).tolist()}
+    phrases = [phrase["text"] for record in records for phrase in record["list_100"]]
+    ids.update(number for number in table.ids(" ".join(phrases).split()) if number >= 0)
+    words = SymbolTable((table.word(number), number) for number in sorted(ids))
+    return [lattice.with_words(words) for lattice in originals.values()], records
 
 
 @pytest.fixture(scope="module")
-def lattices(words):
-    """Return the first lattices and, for each lattice, the union of two written versions."""
-    originals = [lattice for _, lattice in islice(ninja.read(CALLS / "lat.ark.gz", words=words), NUM_LATTICES)]
+def lattices(utterances):
+    """Return the lattices and, for each lattice, the union of two written versions."""
+    originals, _ = utterances
+    words = originals[0].words
     table = SymbolTable.growing(words)
     unions = []
     for lattice in originals:
@@ -65,11 +78,9 @@ def lattices(words):
 
 
 @pytest.fixture(scope="module")
-def phrases(lattices):
+def phrases(utterances):
     """Return the phrases of each utterance, and the same phrases with capitals."""
-    keys = {lattice.key for lattice in lattices[0]}
-    with gzip.open(CALLS / "entities.jsonl.gz", "rt") as lines:
-        records = [record for record in map(json.loads, lines) if record["utt"] in keys]
+    _, records = utterances
     contents = []
     for spell in (str, str.title):
         lists = {
