@@ -9,20 +9,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_context import WORDS, SlowContext, class_models, old_models, phrase_weights
+from reference_context import WORDS, SlowContext, class_models, old_models, open_models, phrase_weights
 from reference_graph import costs_of, end_of, paths, words_of
 from reference_ngram import SlowNgram, write_arpa
 from strategies import lattices
+from strategies_decode import list_of
 
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.grammar.compile import compile_list
 from ninja.context.grammar.tracker import Match, Tracker, add_context
 from ninja.context.options import ContextOptions
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
-from ninja.graph import best_path, from_arcs
-from ninja.lattice import Lattice
+from ninja.graph import best_path, from_arcs, scale
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.compose import compose_ngram
 from ninja.lm.ngram.model import read_arpa
+from ninja.lm.word_map import WordMap
 from ninja.openfst import to_fst
 
 TABLE = SymbolTable.from_words(["<eps>", *WORDS])
@@ -41,16 +43,6 @@ def load_model(tmp_path_factory):
         return read_arpa(str(path))
 
     return load
-
-
-def list_of(weights, order=lambda phrases: phrases, name=""):
-    return PhraseList(
-        name,
-        {
-            cls: tuple(Phrase(" ".join(phrase), weight) for phrase, weight in order(list(phrases.items())))
-            for cls, phrases in weights.items()
-        },
-    )
 
 
 def tracker_score(tracker, start, sentence):
@@ -96,9 +88,8 @@ def test_sentence_score_agrees_with_the_best_enumerated_parse(
         assert_same(tracker_score(tracker, start, sentence), slow.score(sentence))
 
 
-@given(lattice=lattices(max_word=3, max_states=6), phrases=phrase_weights(), class_lm=class_models, keyword=boosts)
+@given(lattice=lattices(max_word=3, max_states=6), phrases=phrase_weights(), class_lm=open_models, keyword=boosts)
 def test_contextual_lattice_keeps_paths_and_adds_sentence_scores(load_model, lattice, phrases, class_lm, keyword):
-    class_lm = SlowNgram(class_lm.order, {("<unk>",): (-2.0, 0.0), **class_lm.ngrams})
     slow = SlowContext(phrases, class_lm, None, keyword, 0.5, 0.5, 0.25)
     tracker = Tracker(TABLE, load_model(class_lm), replace(ALL, keyword_boost=keyword, class_boost=0.5))
     lattice = lattice.with_words(TABLE)
@@ -124,32 +115,20 @@ def test_contextual_lattice_keeps_paths_and_adds_sentence_scores(load_model, lat
 
 
 @settings(deadline=None, max_examples=12)
-@given(lattice=lattices(max_word=3, max_states=5), phrases=phrase_weights(negative=False), model=class_models)
+@given(lattice=lattices(max_word=3, max_states=5), phrases=phrase_weights(negative=False), model=open_models)
 def test_scores_agree_with_openfst_composition_of_the_static_grammar(load_model, lattice, phrases, model):
     import pywrapfst
 
-    model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
     phrases = {"@c": phrases.get("@c", {})}
     options = replace(ALL, keyword_boost=1.5, class_boost=0.25, class_weight=0.5)
     lm = load_model(model)
     grammar = static_expansion(lm, phrases["@c"], options)
     lattice = lattice.with_words(TABLE)
-    composed = pywrapfst.compose(sort_by_output(to_fst(halve_graph_costs(lattice))), grammar)
+    composed = pywrapfst.compose(to_fst(scale(lattice, graph_scale=0.5)).arcsort("olabel"), grammar)
     scored = add_context(lattice, Tracker(TABLE, lm, options), [list_of(phrases)])
     sequences = {words_of(lattice, path) for path in paths(lattice)}
     for words in sequences:
         assert_same(cost_of_words(to_fst(scored), words), cost_of_words(composed, words))
-
-
-def halve_graph_costs(lattice):
-    from ninja.graph import scale
-
-    return scale(lattice, graph_scale=0.5)
-
-
-def sort_by_output(fst):
-    fst.arcsort("olabel")
-    return fst
 
 
 def acceptor(words):
@@ -218,34 +197,20 @@ def static_expansion(lm, members, options):
     return grammar.rmepsilon().arcsort("ilabel")
 
 
-@given(model=class_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
+@given(model=open_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
 def test_first_pass_model_without_boosts_keeps_all_costs(load_model, model, lattice, share):
     """A lattice with the graph costs of the model does not change, for any weight of the model."""
-    from ninja.lm.ngram.compose import compose_ngram
-    from ninja.lm.word_map import WordMap
-
-    plain = load_model(SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams}))
-    without_graph = without_graph_costs(lattice.with_words(TABLE))
+    plain = load_model(model)
+    without_graph = lattice.replace(
+        graph=np.zeros_like(lattice.graph),
+        final_graph=np.where(np.isinf(lattice.final_graph), np.float32(np.inf), np.float32(0)),
+        words=TABLE,
+    )
     scored = compose_ngram(without_graph, plain, word_map=WordMap(TABLE, plain, 0.25))
     options = replace(ALL, keyword_boost=0.0, class_weight=share)
     for tracker in (Tracker(TABLE, plain, options), Tracker(TABLE, plain, options, old_lm=plain)):
         rescored = add_context(scored, tracker)
         assert sorted_costs(rescored) == pytest.approx(sorted_costs(scored), abs=1e-4)
-
-
-def without_graph_costs(lattice):
-    """Return the lattice without graph costs."""
-    return Lattice.from_arrays(
-        lattice.key,
-        lattice.arc_begin,
-        lattice.dst,
-        lattice.word,
-        np.zeros_like(lattice.graph),
-        lattice.acoustic,
-        np.where(np.isinf(lattice.final_graph), np.float32(np.inf), np.float32(0)),
-        lattice.final_acoustic,
-        words=lattice.words,
-    )
 
 
 def sorted_costs(lattice):
@@ -254,21 +219,16 @@ def sorted_costs(lattice):
 
 @given(phrases=phrase_weights(), keyword=boosts, seed=st.randoms(use_true_random=False), tokens=st.integers(0, 4))
 def test_scores_do_not_depend_on_phrase_order(phrases, keyword, seed, tokens):
-    def shuffled(items):
-        seed.shuffle(items)
-        return items
-
+    shuffled = {cls: dict(seed.sample(list(members.items()), len(members))) for cls, members in phrases.items()}
     options = ContextOptions(keyword_boost=keyword, max_tokens=tokens)
     tracker, shuffled_tracker = Tracker(TABLE, None, options), Tracker(TABLE, None, options)
-    starts = tracker.start([list_of(phrases)]), shuffled_tracker.start([list_of(phrases, shuffled)])
+    starts = tracker.start([list_of(phrases)]), shuffled_tracker.start([list_of(shuffled)])
     for sentence in SENTENCES[::7]:
         assert tracker_score(tracker, starts[0], sentence) == tracker_score(shuffled_tracker, starts[1], sentence)
 
 
-@given(phrases=phrase_weights(), lm=st.none() | class_models, keyword=boosts)
+@given(phrases=phrase_weights(), lm=st.none() | open_models, keyword=boosts)
 def test_phrase_that_does_not_occur_keeps_all_scores(load_model, phrases, lm, keyword):
-    if lm is not None:
-        lm = SlowNgram(lm.order, {("<unk>",): (-2.0, 0.0), **lm.ngrams})
     options = replace(ALL, keyword_boost=keyword)
     tracker = Tracker(TABLE, load_model(lm), options)
     extended = {cls: {**members, ("c", "c", "c", "c", "c"): 3.0} for cls, members in phrases.items()}
@@ -314,10 +274,8 @@ def test_batched_histories_advance_as_single_histories():
     assert [float(g) for g in batch[1]] == [float(g[0]) for _, g in single] == [1.0, 0.0, 0.0, 2.0]
 
 
-@given(phrases=phrase_weights(negative=False), lm=st.none() | class_models, keyword=boosts)
+@given(phrases=phrase_weights(negative=False), lm=st.none() | open_models, keyword=boosts)
 def test_matches_are_the_spans_of_a_best_parse(load_model, phrases, lm, keyword):
-    if lm is not None:
-        lm = SlowNgram(lm.order, {("<unk>",): (-2.0, 0.0), **lm.ngrams})
     slow = SlowContext(phrases, lm, None, keyword, 0.125, unk_penalty=0.25)
     tracker = Tracker(TABLE, load_model(lm), replace(ALL, keyword_boost=keyword, class_boost=0.125))
     start = tracker.start([list_of(phrases)])

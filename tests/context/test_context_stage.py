@@ -8,7 +8,7 @@ from fake_lm import FakeLM
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lattice_files import write_all
-from reference_context import SlowContext, class_models, phrase_weights
+from reference_context import SlowContext, open_models, phrase_weights
 from reference_graph import costs_of, paths, words_of
 from reference_ngram import SlowNgram, write_arpa
 from strategies import lattices
@@ -68,7 +68,7 @@ def test_utterances_are_boosted_by_their_own_phrases(write_file):
 @given(
     lattice=lattices(max_word=3, max_states=5),
     phrases=phrase_weights(negative=False),
-    model=class_models,
+    model=open_models,
     with_old=st.booleans(),
     with_class=st.booleans(),
     share=st.sampled_from([0.25, 0.5]),
@@ -77,7 +77,6 @@ def test_rescoring_with_context_agrees_with_slow_scores(
     write_file, lattice, phrases, model, with_old, with_class, share
 ):
     """Boosts have their full size; `ninja.context.booster` describes the shares of the language models."""
-    model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
     classes, neural, old = write_file("c.arpa", write_arpa(model)), write_file("n.arpa", write_arpa(UNIGRAM)), None
     if with_old:
         old = write_file("old.arpa", write_arpa(CLASSES))

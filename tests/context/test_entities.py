@@ -7,12 +7,11 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from reference_graph import SHARED
 
-from ninja.context.entities.lists import Entities
+from ninja.context.entities.lists import Entities, Phrase
 from ninja.errors import FormatError
 from ninja.evaluate import read_speakers
 from ninja.lattice.symbols import SymbolTable
@@ -23,25 +22,17 @@ PLAIN = ["<eps>", "tom", "chen", "jean", "luc", "route", "6", "call", "x"]
 WORDS = SymbolTable.from_words([*PLAIN, "o'brien", "j.", "r.", "a.m.", "'em", "able-bodied"])
 
 
-def contents(lists: Any) -> list[Any]:
-    return [
-        (
-            phrase_list.name,
-            {name: [(p.text, p.weight, p.pronunciations) for p in ps] for name, ps in phrase_list.classes.items()},
-        )
-        for phrase_list in lists
-    ]
-
-
 def test_plain_form_applies_to_all_utterances() -> None:
     entities = Entities.from_dict(
         {"@name": ["tom chen", {"text": "kathi clendenin", "weight": 2, "pronunciations": ["K AE1 TH IY0"]}], "": ["x"]}
     )
     (phrase_list,) = entities.of("whoever")
     assert phrase_list is entities.of("somebody else")[0]
-    assert contents([phrase_list]) == [
-        ("*", {"@name": [("tom chen", 1.0, ()), ("kathi clendenin", 2.0, ("K AE TH IY",))], "": [("x", 1.0, ())]})
-    ]
+    assert phrase_list.name == "*"
+    assert phrase_list.classes == {
+        "@name": (Phrase("tom chen"), Phrase("kathi clendenin", 2.0, ("K AE TH IY",))),
+        "": (Phrase("x"),),
+    }
     assert (entities.classes, entities.num_phrases, entities.keys) == (("", "@name"), 3, ())
     assert repr(entities) == "Entities(3 phrases, 0 utterances)"
 
@@ -115,7 +106,7 @@ def test_duplicate_phrase_with_another_pronunciation_is_merged() -> None:
             ]
         }
     )
-    assert contents(entities.of("u"))[0][1] == {"@name": [("tom", 1.0, ("T AA M", "T OW M"))]}
+    assert entities.of("u")[0].classes == {"@name": (Phrase("tom", 1.0, ("T AA M", "T OW M")),)}
     assert entities.problems == ()
     duplicate = {"text": "tom", "pronunciations": ["T AA M"]}
     (problem,) = Entities.from_dict({"@name": [duplicate, duplicate]}).problems

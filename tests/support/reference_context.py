@@ -106,6 +106,7 @@ def with_class(model: SlowNgram) -> SlowNgram:
 
 WORDS = ("a", "b", "c")
 class_models = models().filter(lambda model: ("ç",) in model.ngrams).map(with_class)
+open_models = class_models.map(lambda model: SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams}))
 old_models = models().filter(lambda model: ("<unk>",) in model.ngrams)
 
 
