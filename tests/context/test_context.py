@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_context import WORDS, SlowContext, class_models, old_models, open_models, phrase_weights
 from reference_graph import costs_of, end_of, paths, words_of
-from reference_ngram import SlowNgram, write_arpa
+from reference_ngram import SlowNgram, language_model
 from strategies import lattices
 from strategies_decode import list_of
 
@@ -23,26 +23,12 @@ from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
 from ninja.graph import best_path, from_arcs, scale
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.compose import compose_ngram
-from ninja.lm.ngram.model import read_arpa
 from ninja.lm.word_map import WordMap
 from ninja.openfst import to_fst
 
 TABLE = SymbolTable.from_words(["<eps>", *WORDS])
 ALL = ContextOptions(max_tokens=0, unk_penalty=0.25)
 SENTENCES = [s for length in range(5) for s in itertools.product(WORDS, repeat=length)]
-
-
-@pytest.fixture(scope="module")
-def load_model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("lm") / "lm.arpa"
-
-    def load(model: SlowNgram | None):
-        if model is None:
-            return None
-        path.write_bytes(write_arpa(model))
-        return read_arpa(str(path))
-
-    return load
 
 
 def tracker_score(tracker, start, sentence):
@@ -73,7 +59,7 @@ boosts = st.integers(-4, 12).map(lambda step: step / 4)
     scale=st.sampled_from([1.0, 0.5]),
 )
 def test_sentence_score_agrees_with_the_best_enumerated_parse(
-    load_model, class_lm, old_lm, phrases, keyword, entering, share, scale
+    class_lm, old_lm, phrases, keyword, entering, share, scale
 ):
     if class_lm is None:
         old_lm = None
@@ -82,16 +68,16 @@ def test_sentence_score_agrees_with_the_best_enumerated_parse(
         sentences = [sentence for sentence in SENTENCES if all((word,) in class_lm.ngrams for word in sentence)]
     slow = SlowContext(phrases, class_lm, old_lm, keyword, entering, share, 0.25, scale)
     options = replace(ALL, keyword_boost=keyword, class_boost=entering, class_weight=share)
-    tracker = Tracker(TABLE, load_model(class_lm), options, old_lm=load_model(old_lm), lm_scale=scale)
+    tracker = Tracker(TABLE, language_model(class_lm), options, old_lm=language_model(old_lm), lm_scale=scale)
     start = tracker.start([list_of(phrases)])
     for sentence in sentences[:: max(1, len(sentences) // 40)]:
         assert_same(tracker_score(tracker, start, sentence), slow.score(sentence))
 
 
 @given(lattice=lattices(max_word=3, max_states=6), phrases=phrase_weights(), class_lm=open_models, keyword=boosts)
-def test_contextual_lattice_keeps_paths_and_adds_sentence_scores(load_model, lattice, phrases, class_lm, keyword):
+def test_contextual_lattice_keeps_paths_and_adds_sentence_scores(lattice, phrases, class_lm, keyword):
     slow = SlowContext(phrases, class_lm, None, keyword, 0.5, 0.5, 0.25)
-    tracker = Tracker(TABLE, load_model(class_lm), replace(ALL, keyword_boost=keyword, class_boost=0.5))
+    tracker = Tracker(TABLE, language_model(class_lm), replace(ALL, keyword_boost=keyword, class_boost=0.5))
     lattice = lattice.with_words(TABLE)
     scored, arc_map = add_context(lattice, tracker, [list_of(phrases)], return_arc_map=True)
     expected = {}
@@ -116,12 +102,12 @@ def test_contextual_lattice_keeps_paths_and_adds_sentence_scores(load_model, lat
 
 @settings(deadline=None, max_examples=12)
 @given(lattice=lattices(max_word=3, max_states=5), phrases=phrase_weights(negative=False), model=open_models)
-def test_scores_agree_with_openfst_composition_of_the_static_grammar(load_model, lattice, phrases, model):
+def test_scores_agree_with_openfst_composition_of_the_static_grammar(lattice, phrases, model):
     import pywrapfst
 
     phrases = {"@c": phrases.get("@c", {})}
     options = replace(ALL, keyword_boost=1.5, class_boost=0.25, class_weight=0.5)
-    lm = load_model(model)
+    lm = language_model(model)
     grammar = static_expansion(lm, phrases["@c"], options)
     lattice = lattice.with_words(TABLE)
     composed = pywrapfst.compose(to_fst(scale(lattice, graph_scale=0.5)).arcsort("olabel"), grammar)
@@ -198,9 +184,9 @@ def static_expansion(lm, members, options):
 
 
 @given(model=open_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
-def test_first_pass_model_without_boosts_keeps_all_costs(load_model, model, lattice, share):
+def test_first_pass_model_without_boosts_keeps_all_costs(model, lattice, share):
     """A lattice with the graph costs of the model does not change, for any weight of the model."""
-    plain = load_model(model)
+    plain = language_model(model)
     without_graph = lattice.replace(
         graph=np.zeros_like(lattice.graph),
         final_graph=np.where(np.isinf(lattice.final_graph), np.float32(np.inf), np.float32(0)),
@@ -228,9 +214,9 @@ def test_scores_do_not_depend_on_phrase_order(phrases, keyword, seed, tokens):
 
 
 @given(phrases=phrase_weights(), lm=st.none() | open_models, keyword=boosts)
-def test_phrase_that_does_not_occur_keeps_all_scores(load_model, phrases, lm, keyword):
+def test_phrase_that_does_not_occur_keeps_all_scores(phrases, lm, keyword):
     options = replace(ALL, keyword_boost=keyword)
-    tracker = Tracker(TABLE, load_model(lm), options)
+    tracker = Tracker(TABLE, language_model(lm), options)
     extended = {cls: {**members, ("c", "c", "c", "c", "c"): 3.0} for cls, members in phrases.items()}
     plain, wider = tracker.start([list_of(phrases)]), tracker.start([list_of(extended)])
     for sentence in SENTENCES[::7]:
@@ -275,9 +261,9 @@ def test_batched_histories_advance_as_single_histories():
 
 
 @given(phrases=phrase_weights(negative=False), lm=st.none() | open_models, keyword=boosts)
-def test_matches_are_the_spans_of_a_best_parse(load_model, phrases, lm, keyword):
+def test_matches_are_the_spans_of_a_best_parse(phrases, lm, keyword):
     slow = SlowContext(phrases, lm, None, keyword, 0.125, unk_penalty=0.25)
-    tracker = Tracker(TABLE, load_model(lm), replace(ALL, keyword_boost=keyword, class_boost=0.125))
+    tracker = Tracker(TABLE, language_model(lm), replace(ALL, keyword_boost=keyword, class_boost=0.125))
     start = tracker.start([list_of(phrases)])
     for sentence in SENTENCES[::11]:
         matches = tracker.matches(start, TABLE.ids(sentence))
@@ -336,13 +322,13 @@ def test_options_out_of_range_are_refused(option, value, message):
         ContextOptions(**{option: value})
 
 
-def test_old_model_requires_a_class_model(load_model):
+def test_old_model_requires_a_class_model():
     with pytest.raises(OptionError, match="requires a class language model"):
-        Tracker(TABLE, None, old_lm=load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0)})))
+        Tracker(TABLE, None, old_lm=language_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0)})))
 
 
-def test_unknown_word_of_a_class_model_without_unk_raises_vocabulary_error(load_model):
-    model = load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
+def test_unknown_word_of_a_class_model_without_unk_raises_vocabulary_error():
+    model = language_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
     lattice = from_arcs("u", [0], [1], TABLE.ids(["b"]), [0.0], finals={1: 0.0}, words=TABLE)
     with pytest.raises(VocabularyError, match="contains neither 'b' nor <unk>"):
         add_context(lattice, Tracker(TABLE, model))
@@ -354,8 +340,8 @@ def test_word_id_outside_the_symbol_table_raises_symbol_error():
         add_context(lattice, Tracker(TABLE, None))
 
 
-def test_unknown_word_of_a_class_model_ends_the_history(load_model):
-    model = load_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
+def test_unknown_word_of_a_class_model_ends_the_history():
+    model = language_model(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
     tracker = Tracker(TABLE, model)
     states, gains = tracker.advance(np.array([tracker.start()] * 2), np.array(TABLE.ids(["a", "b"]), np.int32))
     assert (states >= 0).tolist() == [True, False]

@@ -9,7 +9,7 @@ from fake_lm import FakeLM
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference_context_lm import SlowContextLM
-from reference_ngram import SlowNgram, write_arpa
+from reference_ngram import SlowNgram, language_model
 from reference_rescore import path_costs, path_costs_under, word_logprob
 
 torch = pytest.importorskip("torch")
@@ -28,7 +28,6 @@ from ninja.decoding.pointer_tracker import PointerTracker  # noqa: E402
 from ninja.errors import ModelError, OptionError  # noqa: E402
 from ninja.lattice import Lattice, Scales  # noqa: E402
 from ninja.lattice.symbols import SymbolTable  # noqa: E402
-from ninja.lm import load  # noqa: E402
 from ninja.lm.mixture import Mixture  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.rescoring import Rescorer, RescoreReport  # noqa: E402
@@ -192,14 +191,7 @@ def test_rescoring_agrees_with_scoring_every_path(algorithm, lattice, phrases):
 
 NAMES = {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("<unk>",): (-1.5, 0.0), ("w1",): (-0.75, 0.0)}
 NAMES |= {("@name",): (-0.5, 0.0), ("@place",): (-1.0, 0.0)}
-
-
-@pytest.fixture(scope="module")
-def class_lm(tmp_path_factory):
-    path = tmp_path_factory.mktemp("class") / "class.arpa"
-    path.write_bytes(write_arpa(SlowNgram(1, NAMES)))
-    return load(path)
-
+CLASS_LM = language_model(SlowNgram(1, NAMES))
 
 CLASSES = st.tuples(
     lists_of(WORDS[:4]), lists_of(WORDS[:4]), lists_of(WORDS[:4])
@@ -211,25 +203,25 @@ def class_lists(key, names, places, unclassed):
     return {key: {name: [" ".join(phrase) for phrase in phrases] for name, phrases in classes.items()}}
 
 
-def rescore_with_both(lists, class_lm, lattices, **options):
+def rescore_with_both(lists, lattices, **options):
     """Rescore lattices with a class model and a context model; return the costs of the paths by key."""
     lattice_entities = Entities.from_dict({"utterances": lists}, words=TABLE)
-    context = Context(lattice_entities, class_lm, options=ContextOptions(**options), context_model=POINTER)
+    context = Context(lattice_entities, CLASS_LM, options=ContextOptions(**options), context_model=POINTER)
     rescorer = Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=Contextual(context, None, EXACT.lm_weight))
     return {key: path_costs(lattice) for key, lattice in rescorer(iter(lattices))}
 
 
 @settings(max_examples=8)
 @given(lattice=LATTICES, lists=CLASSES, boost=st.sampled_from([0.0, 1.5]))
-def test_class_and_context_model_agree_with_two_separate_stages(class_lm, lattice, lists, boost):
+def test_class_and_context_model_agree_with_two_separate_stages(lattice, lists, boost):
     lattice = replace(lattice, words=TABLE)
     phrases = class_lists(lattice.key, *lists)
     both = rescore_with_both(
-        phrases, class_lm, [(lattice.key, lattice)], keyword_boost=9.0, context_boost=boost, class_boost=-2.0
+        phrases, [(lattice.key, lattice)], keyword_boost=9.0, context_boost=boost, class_boost=-2.0
     )
     grammar = ContextOptions(keyword_boost=boost, class_boost=-2.0)
     lattice_entities = Entities.from_dict({"utterances": phrases}, words=TABLE)
-    class_stage = Contextual(Context(lattice_entities, class_lm, options=grammar), None, EXACT.lm_weight)
+    class_stage = Contextual(Context(lattice_entities, CLASS_LM, options=grammar), None, EXACT.lm_weight)
     [(_, composed)] = class_stage(iter([(lattice.key, lattice)]))
     pointer = Contextual(Context(lattice_entities, context_model=POINTER), None, EXACT.lm_weight)
     pointer_rescorer = Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=pointer)
@@ -239,13 +231,13 @@ def test_class_and_context_model_agree_with_two_separate_stages(class_lm, lattic
 
 @settings(max_examples=8)
 @given(lattice=LATTICES, lists=CLASSES, other_lists=CLASSES, random=st.randoms())
-def test_class_and_context_model_do_not_depend_on_order_or_batch(class_lm, lattice, lists, other_lists, random):
+def test_class_and_context_model_do_not_depend_on_order_or_batch(lattice, lists, other_lists, random):
     lattice = replace(lattice, words=TABLE)
     other_lattice = lattice.replace(key="other")
-    expected = rescore_with_both(class_lists(lattice.key, *lists), class_lm, [(lattice.key, lattice)])[lattice.key]
+    expected = rescore_with_both(class_lists(lattice.key, *lists), [(lattice.key, lattice)])[lattice.key]
     shuffled = class_lists(lattice.key, *(random.sample(phrases, len(phrases)) for phrases in lists))
     batch = rescore_with_both(
-        shuffled | class_lists("other", *other_lists), class_lm, [("other", other_lattice), (lattice.key, lattice)]
+        shuffled | class_lists("other", *other_lists), [("other", other_lattice), (lattice.key, lattice)]
     )[lattice.key]
     assert [cost.words for cost in batch] == [cost.words for cost in expected]
     for cost, expected_cost in zip(batch, expected, strict=True):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_context import SlowContext
-from reference_ngram import SlowNgram, write_arpa, write_fst
+from reference_ngram import SlowNgram, language_model, write_fst
 from strategies_decode import (
     ALL,
     LETTERS,
@@ -32,21 +32,7 @@ from ninja.decoding.spelled_tracker import SpelledTracker
 from ninja.decoding.spelling import Spelling
 from ninja.errors import OptionError, VocabularyError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.ngram.model import read_arpa, read_grammar
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    path = tmp_path_factory.mktemp("lm") / "lm.arpa"
-
-    def load(model):
-        if model is None:
-            return None
-        path.write_bytes(write_arpa(model))
-        return read_arpa(str(path))
-
-    return load
-
+from ninja.lm.ngram.model import read_grammar
 
 # Words spelled by units
 
@@ -89,7 +75,7 @@ def test_a_unit_that_does_not_exist_has_no_text():
 
 
 def test_unspellable_returns_phrases_that_the_units_cannot_spell():
-    tracker = SpelledTracker(LETTERS)
+    tracker = SpelledTracker(LETTERS, room=20)
     lists = [names("tom", "tom émile", "o'neil"), names("o'neil", "ann")]
     assert tracker.unspellable(lists) == ("tom émile", "o'neil")
 
@@ -104,9 +90,9 @@ def test_unspellable_returns_phrases_that_the_units_cannot_spell():
     entering=boosts,
     sentences=st.lists(st.lists(st.integers(0, len(PIECES) - 1), max_size=9), min_size=1, max_size=8),
 )
-def test_scores_of_units_sum_to_those_of_their_words(loaded, class_lm, weights, keyword, entering, sentences):
+def test_scores_of_units_sum_to_those_of_their_words(class_lm, weights, keyword, entering, sentences):
     options = replace(ALL, keyword_boost=keyword, class_boost=entering)
-    tracker = SpelledTracker(PIECES, loaded(class_lm), options, room=20)
+    tracker = SpelledTracker(PIECES, language_model(class_lm), options, room=20)
     start = tracker.start([list_of(weights)])
     slow = SlowContext(weights, class_lm, None, keyword, entering)
     for units in sentences:
@@ -114,8 +100,8 @@ def test_scores_of_units_sum_to_those_of_their_words(loaded, class_lm, weights, 
 
 
 @given(class_lm=st.none() | spelled_models, weights=spelled_weights, data=st.data())
-def test_advancing_a_batch_equals_advancing_each_history(loaded, class_lm, weights, data):
-    tracker = SpelledTracker(PIECES, loaded(class_lm), ALL, room=20)
+def test_advancing_a_batch_equals_advancing_each_history(class_lm, weights, data):
+    tracker = SpelledTracker(PIECES, language_model(class_lm), ALL, room=20)
     starts = [tracker.start([list_of(weights)]), tracker.start([])]
     unit = st.integers(0, len(PIECES) - 1)
     histories = data.draw(st.lists(st.tuples(st.sampled_from([0, 1]), st.lists(unit, min_size=4, max_size=4))))
@@ -127,12 +113,12 @@ def test_advancing_a_batch_equals_advancing_each_history(loaded, class_lm, weigh
         batch_gains.append(gains.tolist())
     batch_gains.append(tracker.final(states).tolist())
     for (utterance, units), gains in zip(histories, zip(*batch_gains, strict=True), strict=True):
-        single_tracker = SpelledTracker(PIECES, loaded(class_lm), ALL, room=20)
+        single_tracker = SpelledTracker(PIECES, language_model(class_lm), ALL, room=20)
         assert steps(single_tracker, single_tracker.start([[list_of(weights)], []][utterance]), units) == list(gains)
 
 
 def test_letters_receive_partial_boosts_that_other_words_pay_back():
-    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
+    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6), room=20)
     start = tracker.start([names("tom")])
     assert steps(tracker, start, ids("tom")) == pytest.approx([2, 2, 2, 0])
     assert steps(tracker, start, ids("tom c")) == pytest.approx([2, 2, 2, 0, 0, 0])
@@ -142,7 +128,7 @@ def test_letters_receive_partial_boosts_that_other_words_pay_back():
 
 
 def test_partial_boosts_of_multi_word_phrases_are_withdrawn_on_a_mismatch():
-    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
+    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6), room=20)
     start = tracker.start([names("al chen", "to")])
     assert steps(tracker, start, ids("al chen")) == pytest.approx([3, 3, 0, 1.5, 1.5, 1.5, 1.5, 0])
     assert sum(steps(tracker, start, ids("al cher"))) == pytest.approx(0)
@@ -150,7 +136,7 @@ def test_partial_boosts_of_multi_word_phrases_are_withdrawn_on_a_mismatch():
     assert sum(steps(tracker, start, ids("al to"))) == pytest.approx(6)
 
 
-def test_partial_boosts_exclude_the_cost_of_entering_a_phrase(loaded):
+def test_partial_boosts_exclude_the_cost_of_entering_a_phrase():
     model = SlowNgram(
         1,
         {
@@ -161,7 +147,7 @@ def test_partial_boosts_exclude_the_cost_of_entering_a_phrase(loaded):
         },
     )
     options = ContextOptions(keyword_boost=6, class_boost=-10)
-    tracker = SpelledTracker(LETTERS, loaded(model), options)
+    tracker = SpelledTracker(LETTERS, language_model(model), options)
     start = tracker.start([names("al chen", "to")])
     assert steps(tracker, start, ids("al chen")) == pytest.approx([0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0])
     assert sum(steps(tracker, start, ids("to"))) == pytest.approx(0)
@@ -170,13 +156,13 @@ def test_partial_boosts_exclude_the_cost_of_entering_a_phrase(loaded):
 
 
 def test_a_phrase_of_negative_weight_has_no_partial_boosts():
-    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6))
+    tracker = SpelledTracker(LETTERS, None, ContextOptions(keyword_boost=6), room=20)
     start = tracker.start([PhraseList("", {"": (Phrase("tom", -1.0),)})])
     assert steps(tracker, start, ids("tom")) == pytest.approx([0, 0, 0, -6])
 
 
 def test_histories_with_the_same_future_are_one_state():
-    tracker = SpelledTracker(LETTERS)
+    tracker = SpelledTracker(LETTERS, room=20)
     start = tracker.start([names("tom")])
 
     def state(text):
@@ -206,16 +192,16 @@ def test_scores_do_not_depend_on_the_order_of_phrases_or_other_lists(weights, un
 
 
 def test_matches_are_found_by_words_in_spelled_sentences():
-    tracker = SpelledTracker(LETTERS)
+    tracker = SpelledTracker(LETTERS, room=20)
     start = tracker.start([names("tom chen", "zoë")])
     assert tracker.matches(start, ids("call  tom chen now")) == [Match(1, 3, "@name", "tom chen")]
 
 
-def test_unknown_words_are_unk_in_the_class_model(loaded):
+def test_unknown_words_are_unk_in_the_class_model():
     model = SlowNgram(
         1, {("<unk>",): (-2.0, 0.0), ("ab",): (-0.5, 0.0), ("</s>",): (-0.25, 0.0), ("<s>",): (-99.0, 0.0)}
     )
-    tracker = SpelledTracker(PIECES, loaded(model), replace(ALL, class_weight=1.0, keyword_boost=6))
+    tracker = SpelledTracker(PIECES, language_model(model), replace(ALL, class_weight=1.0, keyword_boost=6))
     start = tracker.start([names("aa")])
     log = math.log(10)
     assert sum(steps(tracker, start, [2, 5])) == pytest.approx(-0.75 * log)
@@ -223,10 +209,10 @@ def test_unknown_words_are_unk_in_the_class_model(loaded):
     assert sum(steps(tracker, start, [2, 4])) == pytest.approx(-2.25 * log + 6), "the name is unknown to the model"
 
 
-def test_a_class_model_without_unk_is_refused(loaded):
+def test_a_class_model_without_unk_is_refused():
     model = SlowNgram(1, {("a",): (-0.5, 0.0), ("</s>",): (-0.25, 0.0), ("<s>",): (-99.0, 0.0)})
     with pytest.raises(VocabularyError, match="the class model has no <unk>"):
-        SpelledTracker(PIECES, loaded(model))
+        SpelledTracker(PIECES, language_model(model))
 
 
 def test_a_word_forbidden_by_the_class_model_scores_minus_infinity(tmp_path):
@@ -242,7 +228,7 @@ def test_a_word_forbidden_by_the_class_model_scores_minus_infinity(tmp_path):
 
 @pytest.mark.parametrize("shape", ["states", "units", "unit", "state"])
 def test_spelled_tracker_refuses_invalid_states_and_units(shape):
-    tracker = SpelledTracker(PIECES)
+    tracker = SpelledTracker(PIECES, room=20)
     start = tracker.start()
     cases = {
         "states": ([start, start], [1], r"states have shape \(2,\) and units \(1,\)"),

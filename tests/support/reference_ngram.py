@@ -7,8 +7,11 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from tempfile import NamedTemporaryFile
 
 from hypothesis import strategies as st
+
+from ninja.lm.ngram.model import NgramLM, read_arpa
 
 LN10 = math.log(10.0)
 Words = tuple[str, ...]
@@ -115,6 +118,16 @@ def write_arpa(model: SlowNgram, *, end: str = "\n", zeros: bool = True) -> byte
                 has_weight = length < model.order and (zeros or weight)
                 lines.append("\t".join([repr(logprob), " ".join(ngram), *[repr(weight)] * bool(has_weight)]))
     return end.join([*lines, "", "\\end\\", ""]).encode()
+
+
+def language_model(model: SlowNgram | None) -> NgramLM | None:
+    """Return a model read from its ARPA file; None if there is no model."""
+    if model is None:
+        return None
+    with NamedTemporaryFile(suffix=".arpa") as file:
+        file.write(write_arpa(model))
+        file.flush()
+        return read_arpa(file.name)
 
 
 def write_const_arpa(model: SlowNgram, word_id: dict[str, int], far: int = 2**30 - 1) -> bytes:
