@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from reference_k2 import fsas, paths
 from reference_openfst import ways
 from strategies import lattices
-from whole_files import read_k2, write_k2, write_k2s
+from whole_files import read_k2, torch_bytes, write_k2, write_k2s
 
 import ninja
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, SymbolError
@@ -34,12 +34,6 @@ torch = pytest.importorskip("torch")
 
 def load(content: bytes) -> Any:
     return torch.load(io.BytesIO(content), weights_only=True)
-
-
-def save(value: object) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return buffer.getvalue()
 
 
 def tensor(rows: list[tuple[int, int, int, float]]) -> Any:
@@ -168,7 +162,7 @@ class _Modules:
 
 def with_ragged(loaded: dict[str, Any]) -> bytes:
     with _Modules() as k2:
-        return save(
+        return torch_bytes(
             {
                 name: k2.ragged.RaggedTensor(value) if isinstance(value, tuple) else value
                 for name, value in loaded.items()
@@ -193,7 +187,7 @@ def test_fsas_in_any_order_with_any_words_keep_their_paths(example: tuple[dict[s
 
 
 def test_scores_turn_into_costs_and_final_arcs_into_final_costs() -> None:
-    lattice = read_k2(save({"arcs": tensor(SMALL), "lm_scores": torch.tensor([-1.0, -3.0, -0.5, -0.25])}), "utt")
+    lattice = read_k2(torch_bytes({"arcs": tensor(SMALL), "lm_scores": torch.tensor([-1.0, -3.0, -0.5, -0.25])}), "utt")
     assert lattice.word.tolist() == [5, 7, 6]
     assert lattice.graph.tolist() == [1.0, 3.0, 0.5]
     assert lattice.acoustic.tolist() == [0.5, 1.0, 1.5]
@@ -202,28 +196,28 @@ def test_scores_turn_into_costs_and_final_arcs_into_final_costs() -> None:
 
 
 def test_without_lm_scores_an_option_selects_the_cost() -> None:
-    content = save({"arcs": tensor(SMALL)})
+    content = torch_bytes({"arcs": tensor(SMALL)})
     assert read_k2(content, "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
     assert read_k2(content, "utt", None, K2Options("graph")).graph.tolist() == [1.5, 4.0, 2.0]
 
 
 def test_inconsistent_am_scores_are_ignored() -> None:
-    loaded = load(write_k2(read_k2(save({"arcs": tensor(SMALL)}), "utt")))
+    loaded = load(write_k2(read_k2(torch_bytes({"arcs": tensor(SMALL)}), "utt")))
     loaded["am_scores"] = loaded["am_scores"] + 1
-    assert read_k2(save(loaded), "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
+    assert read_k2(torch_bytes(loaded), "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
 
 
 def test_words_are_read_from_the_symbol_table_of_k2() -> None:
     with _Modules() as k2:
         table = k2.table.SymbolTable({0: "<eps>", 5: "five", 6: "six", 7: "seven"})
-        content = save({"arcs": tensor(SMALL), "labels_sym": table})
+        content = torch_bytes({"arcs": tensor(SMALL), "labels_sym": table})
     lattice = read_k2(content, "utt")
     assert lattice.words is not None
     assert lattice.words.spell([5, 6]) == ["five", "six"]
 
 
 def test_keys_are_stored_computed_or_numbers() -> None:
-    lattice = read_k2(save({"arcs": tensor(SMALL)}), "utt")
+    lattice = read_k2(torch_bytes({"arcs": tensor(SMALL)}), "utt")
     pair = [lattice, lattice.with_key("b")]
     assert [entry.key for entry in read_k2s(write_k2s(pair)) if isinstance(entry, Lattice)] == ["utt", "b"]
     plain = write_k2s(pair, extras=False)
@@ -248,12 +242,12 @@ def test_lattices_changed_by_k2_have_no_outdated_alignments(lattice: Lattice, rn
     for name, value in loaded.items():
         if isinstance(value, torch.Tensor):
             loaded[name] = value[remaining]
-    for result in read_k2s(save(loaded)):
+    for result in read_k2s(torch_bytes(loaded)):
         if isinstance(result, Lattice):
             assert not len(result.ali)
     loaded = load(write_k2(lattice))  # changed scores do not invalidate alignments
     loaded["arcs"][:, 3] = 0
-    (result,) = read_k2s(save(loaded))
+    (result,) = read_k2s(torch_bytes(loaded))
     assert isinstance(result, Lattice)
     assert np.array_equal(result.ali, lattice.ali)
 
@@ -285,22 +279,22 @@ DAMAGED: list[tuple[str, object, str]] = [
 
 @pytest.mark.parametrize(("name", "value", "message"), DAMAGED)
 def test_a_damaged_ninja_attribute_raises_format_error(name: str, value: object, message: str) -> None:
-    loaded = load(write_k2(read_k2(save({"arcs": tensor(SMALL)}), "utt")))
+    loaded = load(write_k2(read_k2(torch_bytes({"arcs": tensor(SMALL)}), "utt")))
     loaded["ninja"][name] = value
     with pytest.raises(FormatError, match=f"x.pt: the attribute 'ninja' of the file is damaged: {message}"):
-        read_k2(save(loaded), "utt", "x.pt")
+        read_k2(torch_bytes(loaded), "utt", "x.pt")
 
 
 def test_a_file_is_mapped_by_its_path(tmp_path: Any) -> None:
     file = tmp_path / "lattices.pt"
-    file.write_bytes(write_k2(read_k2(save({"arcs": tensor(SMALL)}), "utt")))
+    file.write_bytes(write_k2(read_k2(torch_bytes({"arcs": tensor(SMALL)}), "utt")))
     assert read_k2(file, "utt").word.tolist() == [5, 7, 6]
     with pytest.raises(InputError, match=r"none\.pt: cannot be read: No such file"):
         read_k2(tmp_path / "none.pt", "utt")
 
 
 def test_a_flipped_bit_in_a_score_is_detected() -> None:
-    content = bytearray(write_k2(read_k2(save({"arcs": tensor(SMALL)}), "utt")))
+    content = bytearray(write_k2(read_k2(torch_bytes({"arcs": tensor(SMALL)}), "utt")))
     content[content.index(struct.pack("<f", -1.5))] ^= 1
     with pytest.raises(FormatError, match=r"x.pt: data/0 is damaged: its checksum differs"):
         read_k2(bytes(content), "utt", "x.pt")
@@ -357,21 +351,23 @@ WRONG: list[tuple[object, type[NinjaError], str]] = [
 @pytest.mark.parametrize(("value", "kind", "message"), WRONG)
 def test_invalid_k2_files_raise_the_expected_error(value: object, kind: type[NinjaError], message: str) -> None:
     with pytest.raises(kind, match=message):
-        read_k2(save(value), "utt", "x.pt")
+        read_k2(torch_bytes(value), "utt", "x.pt")
     assert not os.path.exists("/tmp/ninja-was-harmed")
 
 
 def test_an_invalid_fsa_of_a_vector_does_not_affect_the_others() -> None:
     good, bad = tensor(SMALL), tensor([(0, 1, 4, float("nan")), (1, 2, -1, 0.0)])
     head = torch.tensor([3, 0, 0, 4, 7, 11, 0, 4, 6, 10], dtype=torch.int32)
-    entries = list(read_k2s(save({"arcs": torch.cat([head, good.flatten(), bad.flatten(), good.flatten()])}), "x.pt"))
+    entries = list(
+        read_k2s(torch_bytes({"arcs": torch.cat([head, good.flatten(), bad.flatten(), good.flatten()])}), "x.pt")
+    )
     assert [type(entry) for entry in entries] == [Lattice, LatticeError, Lattice]
     assert str(entries[1]) == "x.pt, key '2': arc 0 has the score nan"
 
 
 def test_a_word_missing_in_the_table_raises_symbol_error(tmp_path: Path) -> None:
     words = SymbolTable([("<eps>", 0), ("five", 5), ("six", 6)])
-    (tmp_path / "x.pt").write_bytes(save({"arcs": tensor(SMALL)}))
+    (tmp_path / "x.pt").write_bytes(torch_bytes({"arcs": tensor(SMALL)}))
     with pytest.raises(SymbolError, match="word id 7 is not in the symbol table"):
         list(ninja.read(tmp_path / "x.pt", words=words))
 
@@ -393,7 +389,7 @@ def test_invalid_options_are_refused() -> None:
     with pytest.raises(OptionError, match="words is 'ids'"):
         K2Options(words="ids")  # type: ignore[arg-type]
     with pytest.raises(FormatError, match="the file has no aux_labels"):
-        read_k2(save({"arcs": tensor(SMALL)}), "utt", None, K2Options(words="aux_labels"))
+        read_k2(torch_bytes({"arcs": tensor(SMALL)}), "utt", None, K2Options(words="aux_labels"))
 
 
 def test_lattices_without_paths_or_with_too_large_costs_are_refused() -> None:
@@ -406,7 +402,7 @@ def test_lattices_without_paths_or_with_too_large_costs_are_refused() -> None:
 
 
 def test_packed_or_padded_zip_files_are_refused() -> None:
-    content = write_k2(read_k2(save({"arcs": tensor(SMALL)}), "utt"))
+    content = write_k2(read_k2(torch_bytes({"arcs": tensor(SMALL)}), "utt"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
         for entry in old.infolist():

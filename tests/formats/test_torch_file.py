@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from whole_files import torch_bytes
 
 from ninja.errors import FormatError, InputError
 from ninja.files.stream import mapped
@@ -23,12 +24,6 @@ from ninja.formats.torch_file import PLAIN, STORAGES, Instance, Tensor, load, op
 torch = pytest.importorskip("torch")
 NAMES = PLAIN | set(STORAGES)
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int16", "int8", "uint8", "bool"]
-
-
-def save(value: object) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return buffer.getvalue()
 
 
 def read(content: bytes, names: Any = NAMES) -> Any:
@@ -86,13 +81,15 @@ def agrees(result: Any, expected: Any) -> bool:
 
 @given(VALUES)
 def test_files_agree_with_torch_load(value: Any) -> None:
-    content = save(value)
+    content = torch_bytes(value)
     assert agrees(read(content), torch.load(io.BytesIO(content), weights_only=True))
 
 
 def test_tensors_that_share_a_storage_are_read() -> None:
     numbers = torch.arange(6, dtype=torch.float32)
-    result = read(save({"a": numbers[1:4], "b": numbers.reshape(2, 3), "size": torch.Size([2, 3]), "c": b"\xff"}))
+    result = read(
+        torch_bytes({"a": numbers[1:4], "b": numbers.reshape(2, 3), "size": torch.Size([2, 3]), "c": b"\xff"})
+    )
     assert result["a"].array().tolist() == [1, 2, 3]
     assert result["b"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert result["a"].storage is result["b"].storage
@@ -104,12 +101,12 @@ def test_tensors_that_share_a_storage_are_read() -> None:
 def test_every_dtype_is_read(dtype: str) -> None:
     tensor = torch.tensor([[0.0, 1.0, 3.0], [7.0, 100.0, 1.5]]).to(getattr(torch, dtype))
     for view in (tensor, tensor.T, tensor[1]):
-        assert agrees(read(save(view)), view)
+        assert agrees(read(torch_bytes(view)), view)
 
 
 def test_every_flipped_bit_of_the_value_is_detected() -> None:
     value = {"arcs": torch.arange(8, dtype=torch.int32), "name": "utt", "score": 1.5}
-    content = save(value)
+    content = torch_bytes(value)
     for place in range(0, len(content), 3):
         for bit in (place % 8, (place + 3) % 8):
             damaged = bytearray(content)
@@ -127,7 +124,7 @@ def test_reading_imports_no_torch() -> None:
 
 
 def test_a_file_is_mapped(tmp_path: Any) -> None:
-    (tmp_path / "a.pt").write_bytes(save(torch.arange(3)))
+    (tmp_path / "a.pt").write_bytes(torch_bytes(torch.arange(3)))
     assert load(opened(mapped(tmp_path / "a.pt")), NAMES, "").array().tolist() == [0, 1, 2]
     (tmp_path / "empty").touch()
     with pytest.raises(FormatError, match="the file was not saved by torch, or is damaged: File is not a zip file"):

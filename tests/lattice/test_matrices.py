@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from whole_files import torch_bytes
 
 from ninja.decoding.matrices import matrices_in, read_matrices
 from ninja.errors import FormatError, InputError, NinjaError
@@ -36,11 +37,6 @@ def test_matrices_are_read_from_every_format(tmp_path):
 def matrix_files(matrix, tmp_path, kaldiio, torch):
     """Return the content of a file with the matrix in each format."""
     files = {}
-
-    def torch_bytes(value):
-        stream = io.BytesIO()
-        torch.save(value, stream)
-        return stream.getvalue()
 
     def numpy_bytes(save, **arrays):
         stream = io.BytesIO()
@@ -87,12 +83,6 @@ def test_files_without_a_valid_matrix_are_refused(content, message):
 
 def test_torch_files_without_a_matrix_are_refused(tmp_path):
     torch = pytest.importorskip("torch")
-
-    def saved_bytes(value):
-        stream = io.BytesIO()
-        torch.save(value, stream)
-        return stream.getvalue()
-
     for value, message in [
         (print, "an object of the type __builtin__.print; only floating-point tensors can be read"),
         ([torch.zeros(2, 2)], "expected a tensor, or a dictionary with names as keys"),
@@ -104,7 +94,7 @@ def test_torch_files_without_a_matrix_are_refused(tmp_path):
         ),
     ]:
         with pytest.raises(FormatError, match=message):
-            list(read_content(saved_bytes(value), "k"))
+            list(read_content(torch_bytes(value), "k"))
 
 
 def test_an_array_larger_than_its_file_is_refused():

@@ -65,8 +65,15 @@ def write_k2(lattice: Lattice) -> bytes:
 
     dictionary = torch.load(io.BytesIO(write_k2s([lattice])), weights_only=True)
     dictionary["arcs"] = dictionary["arcs"][6:].reshape(-1, 4)  # after the counts of an FsaVec with one Fsa
+    return torch_bytes(dictionary)
+
+
+def torch_bytes(value: object) -> bytes:
+    """Return the content of a file that torch.save writes."""
+    import torch
+
     buffer = io.BytesIO()
-    torch.save(dictionary, buffer)
+    torch.save(value, buffer)
     return buffer.getvalue()
 
 

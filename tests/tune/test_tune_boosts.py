@@ -193,11 +193,8 @@ def class_lm(tmp_path_factory):
 
 
 def test_boost_and_weight_of_a_class_model_are_tuned(class_lm) -> None:
-    contextual, general = (
-        dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
-        dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
-    )
-    result = tune_context(contextual, general, TABLE, class_lm, max_general_rise=0.0)
+    contextual = dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST)
+    result = tune(class_lm=class_lm, max_general_rise=0.0)
     assert result.settings is not None
     assert result.after.contextual_wer <= 100 / 6
     assert result.after.general_wer == 0.0
@@ -272,14 +269,10 @@ def test_class_weight_matters_without_entities(class_lm) -> None:
 
 
 def test_fixed_options_are_not_tuned(class_lm) -> None:
-    contextual, general = (
-        dev_set(NAMES, near=SMALL_BOOST, far=LARGE_BOOST),
-        dev_set(NAMES, misled=FALSE_ALARM, other=NAMELESS),
-    )
     options = ContextOptions(class_weight=1 / 3, class_boost=1 / 7, keyword_boost=3.1)
     fixed = ["class_weight", "class_boost", "acoustic_scale", "word_penalty"]
     initial = {"acoustic_scale": 1 / 12, "word_penalty": 2 / 3}
-    result = tune_context(contextual, general, TABLE, class_lm, options, fixed=fixed, **initial)
+    result = tune(class_lm=class_lm, options=options, fixed=fixed, **initial)
     assert result.settings is not None
     settings = (
         replace(result.settings.options, keyword_boost=3.1),
