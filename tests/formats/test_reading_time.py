@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import random
 import re
@@ -15,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import pytest
@@ -38,10 +40,23 @@ from ninja.lm.stored_network import read_safetensors
 
 Read = Callable[[str], object]
 
+
+class Input(NamedTuple):
+    """A file in which a piece is repeated at a place."""
+
+    content: bytes
+    piece: bytes
+    place: int
+
+    def of_size(self, size: int) -> bytes:
+        """Return the file, of at least the given size."""
+        return self.content[: self.place] + self.piece * (1 + size // len(self.piece)) + self.content[self.place :]
+
+
 IDS = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, "<s>": 4, "</s>": 5}
 NAMES = {form.name for form in formats() if form.read is not None}
 ALL = bool(os.environ.get("NINJA_READING_TIME"))
-SOME, MORE = 10, 100  # inputs per file in every run, and per file in FAULTY
+SOME, MORE = 10, 100  # inputs per reader in every run, and per file in FAULTY
 SIZE = 1 << 14  # bytes of the smaller of the two inputs that are compared
 LETTERS = [bytes([code]) for code in b" \n\t\r\0\"'([{<\\;,:=#|-_@~0a\x80"]
 OPENED = [b'="', b"='", b'a="a ', b"a='a ", b'"a" ', b"('", b'{"', b'["', b'"a",', b"{a", b"<a ", b"\\ ", b"\\\n"]
@@ -101,33 +116,22 @@ FAULTY = {  # files with an error after which reading continues
 }
 
 
-def inputs(content: bytes) -> dict[str, Callable[[int], bytes]]:
-    """Return functions that create a file of at least a given size, by descriptions of what they repeat."""
+def inputs(content: bytes) -> list[Input]:
+    """Return the inputs for a file."""
     lines = re.findall(rb"[^\n]*\n|[^\n]+", content)[:40]
     fields = re.findall(rb"[^ \t\n,]+[ \t\n,]*", content)[:40] if len(content) < 4096 else []
     pieces = dict.fromkeys([content, *lines, *fields, *LETTERS, *OPENED])
-    places = dict.fromkeys(
-        [0, len(content), *(match.end() for match in re.finditer(rb"[\s,=\"'(\[{]+", content[:4096]))]
-    )
-    makers: dict[str, Callable[[int], bytes]] = {}
-    for piece in filter(None, pieces):
-        for place in places:
-            before, behind = content[:place], content[place:]
-            makers[f"{piece[:40]!r} repeated at byte {place}"] = partial(repeat, before, piece, behind)
-    return makers
+    ends = [match.end() for match in re.finditer(rb"[\s,=\"'(\[{]+", content[:4096])]
+    places = dict.fromkeys([0, len(content), *ends])
+    return [Input(content, piece, place) for piece in pieces if piece for place in places]
 
 
-def repeat(before: bytes, piece: bytes, behind: bytes, size: int) -> bytes:
-    return before + piece * (1 + size // len(piece)) + behind
-
-
-def sampled_inputs(name: str, content: bytes) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+def sampled_inputs(name: str, files: list[bytes]) -> Iterator[Input]:
     """Yield the inputs to test for a reader."""
-    makers = inputs(content)
-    names, limit = list(makers), MORE if content in FAULTY.get(name, ()) else SOME
-    if not ALL:
-        names = random.Random(name).sample(names, min(limit, len(names)))
-    return ((input_name, makers[input_name]) for input_name in names)
+    for content in files:
+        limit = MORE if content in FAULTY.get(name, ()) else math.ceil(SOME / len(files))
+        choices = inputs(content)
+        yield from choices if ALL else random.Random(name).sample(choices, min(limit, len(choices)))
 
 
 def timed(read: Read, path: Path, make: Callable[[int], bytes], size: int) -> Callable[[], object]:
@@ -155,10 +159,9 @@ def test_reading_time_is_linear(name: str, tmp_path: Path) -> None:
         read, files = read_whole(name), [small_file(WRITTEN[name], tmp_path)]
     else:
         read, files = read_whole(name), [path.read_bytes() for path, form in FILES.items() if form == name]
-    files = files + FAULTY.get(name, [])
-    for content in files:
-        for input_name, make in sampled_inputs(name, content):
-            assert_linear(partial(timed, read, tmp_path / "file", make), SIZE, f"{name}: {input_name}")
+    for sample in sampled_inputs(name, files + FAULTY.get(name, [])):
+        description = f"{name}: {sample.piece[:40]!r} repeated at byte {sample.place}"
+        assert_linear(partial(timed, read, tmp_path / "file", sample.of_size), SIZE, description)
 
 
 @pytest.mark.parametrize("name", bounds.cases())
