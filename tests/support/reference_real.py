@@ -5,6 +5,7 @@ import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 
 NO_WORDS = {"!NULL", "!SENT_START", "!SENT_END", "!ENTER", "!EXIT", "<s>", "</s>", "<eps>", "*EPS*", "NULL"}
 
@@ -20,6 +21,30 @@ class FileLattice:
     words: dict = field(default_factory=dict)  # node -> word
     frames: dict = field(default_factory=dict)  # node -> frame
 
+    @cached_property
+    def order(self):
+        """The nodes that the start reaches, in topological order, and the links that leave each node."""
+        leaving = defaultdict(list)
+        for link in self.links:
+            leaving[link[0]].append(link)
+        reached, stack = {self.start}, [self.start]
+        missing = defaultdict(int)
+        while stack:
+            for link in leaving[stack.pop()]:
+                missing[link[1]] += 1
+                if link[1] not in reached:
+                    reached.add(link[1])
+                    stack.append(link[1])
+        nodes, ready = [], [self.start]
+        while ready:
+            nodes.append(ready.pop())
+            for link in leaving[nodes[-1]]:
+                missing[link[1]] -= 1
+                if missing[link[1]] == 0:
+                    ready.append(link[1])
+        assert len(nodes) == len(reached), "a cycle"
+        return nodes, leaving
+
 
 def slf(content, graph=("l", "r"), base=1.0):
     """Read an HTK file whose words are not quoted."""
@@ -31,7 +56,7 @@ def slf(content, graph=("l", "r"), base=1.0):
         if fields[0][0] in ("I", "J"):
             (nodes if fields[0][0] == "I" else links)[int(fields[0][1])] = dict(fields[1:])
         else:
-            header.update(dict(fields))
+            header.update(fields)
     size, number = int(header.get("N", header.get("NODES", 0))), int(header.get("L", header.get("LINKS", 0)))
     assert (sorted(nodes), sorted(links)) == (list(range(size)), list(range(number)))
     unit = math.log(float(header.get("base", base))) if float(header.get("base", base)) != 1 else 1.0
@@ -83,33 +108,9 @@ def plf(line):
     return lattice
 
 
-def order(lattice):
-    """Return the nodes that the start reaches, in topological order."""
-    leaving = defaultdict(list)
-    for link in lattice.links:
-        leaving[link[0]].append(link)
-    reached, stack = {lattice.start}, [lattice.start]
-    missing = defaultdict(int)
-    while stack:
-        for link in leaving[stack.pop()]:
-            missing[link[1]] += 1
-            if link[1] not in reached:
-                reached.add(link[1])
-                stack.append(link[1])
-    nodes, ready = [], [lattice.start]
-    while ready:
-        nodes.append(ready.pop())
-        for link in leaving[nodes[-1]]:
-            missing[link[1]] -= 1
-            if missing[link[1]] == 0:
-                ready.append(link[1])
-    assert len(nodes) == len(reached), "a cycle"
-    return nodes, leaving
-
-
 def best(lattice, acoustic_scale=1.0, lm_scale=1.0):
     """Return the least cost of all paths, and the words of the first path that has it."""
-    nodes, leaving = order(lattice)
+    nodes, leaving = lattice.order
     best_cost = {lattice.start: (0.0, None, None)}
     for node in nodes:
         for src, dst, word, graph, acoustic in leaving[node]:
@@ -132,7 +133,7 @@ def accepts(lattice, sentence):
 
 def cost_of(lattice, sentence, acoustic_scale=1.0, lm_scale=1.0):
     """Return the least cost of a path with these words; infinite if there is none."""
-    nodes, leaving = order(lattice)
+    nodes, leaving = lattice.order
 
     def advance(costs, word):
         if word is None:
