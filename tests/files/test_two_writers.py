@@ -21,8 +21,8 @@ from ninja.graph import from_arcs
 pytestmark = pytest.mark.usefixtures("folder")
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNS = 50 if os.environ.get("NINJA_SLOW") else 6
-MAX_RUNS = 100  # on a busy machine, the processes may not overlap in the first runs
+RUNS = 150 if os.environ.get("NINJA_SLOW") else 18
+MAX_RUNS = 300  # on a busy machine, the processes may not overlap in the first runs
 NUM_LATTICES = 12  # per output
 
 # Write lattices whose cost identifies the process, with random pauses before, between and after them.
@@ -32,15 +32,14 @@ import ninja
 from ninja.errors import NinjaError
 from ninja.graph import from_arcs
 
-outputs, cost, seed, *options = sys.argv[1:]
-generator = random.Random(int(seed))
+cost, num_lattices, *options = sys.argv[1:]
+generator = random.Random(int(cost))
 print("ready", flush=True)
-sys.stdin.readline()
-for name in outputs.split("|"):
+for line in sys.stdin:
     try:
         time.sleep(0.03 * generator.random())
-        with ninja.write(name, resume="resume" in options) as output:
-            for number in range(int(options[0])):
+        with ninja.write(line.strip(), resume="resume" in options) as output:
+            for number in range(int(num_lattices)):
                 time.sleep(0.005 * generator.random())
                 if f"k{number}" not in output.keys_done:
                     output.write(from_arcs(f"k{number}", [0], [1], [1], [float(cost)], finals={1: 0.0}))
@@ -48,22 +47,19 @@ for name in outputs.split("|"):
         print("done", flush=True)
     except NinjaError as error:
         print(type(error).__name__, error, flush=True)
-    sys.stdin.readline()
 """
 
 
 @contextlib.contextmanager
-def workers(names, options=(), environment=None):
-    """Start two processes that write the outputs with these names, one per request."""
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
-    command = [sys.executable, "-c", WORKER, "|".join(names)]
+def workers(options):
+    """Start two processes that write the outputs whose names they read."""
     processes = [
         subprocess.Popen(
-            [*command, str(cost), str(cost), str(NUM_LATTICES), *options],
+            [sys.executable, "-c", WORKER, str(cost), str(NUM_LATTICES), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=variables,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         for cost in (1, 2)
     ]
@@ -77,10 +73,10 @@ def workers(names, options=(), environment=None):
             process.communicate()
 
 
-def write_next(processes):
-    """Make both processes write their next output and return their messages."""
+def write_both(processes, name):
+    """Make both processes write an output and return their messages."""
     for process in processes:
-        process.stdin.write("go\n")
+        process.stdin.write(f"{name}\n")
         process.stdin.flush()
     return [process.stdout.readline().strip() for process in processes]
 
@@ -89,16 +85,17 @@ def lattice(key, cost=1.0):
     return from_arcs(key, [0], [1], [1], [cost], finals={1: 0.0})
 
 
-@pytest.mark.parametrize("form", ["out.{}.ark", "out.{}.ark.gz", "ark,scp:out.{0}.ark,out.{0}.scp"])
 @pytest.mark.parametrize("options", [(), ("resume",)])
-def test_concurrent_processes_with_one_output_are_refused_except_the_first(form, options):
-    names = [form.format(number) for number in range(MAX_RUNS)]
-    num_refused = 0
-    with workers(names, options) as processes:
-        for number, name in enumerate(names):
-            if number >= RUNS and num_refused:
+def test_concurrent_processes_with_one_output_are_refused_except_the_first(options):
+    forms = ["out.{}.ark", "out.{}.ark.gz", "ark,scp:out.{0}.ark,out.{0}.scp"]
+    refused_forms = set()
+    with workers(options) as processes:
+        for number in range(MAX_RUNS):
+            if number >= RUNS and len(refused_forms) == len(forms):
                 break
-            messages = write_next(processes)
+            form = forms[number % len(forms)]
+            name = form.format(number)
+            messages = write_both(processes, name)
             costs = {key: float(result.graph[0]) for key, result in package.read(name.rpartition(",")[2])}
             assert list(costs) == [f"k{number}" for number in range(NUM_LATTICES)], messages
             finished_costs = [cost for cost, message in zip((1.0, 2.0), messages, strict=True) if message == "done"]
@@ -109,8 +106,8 @@ def test_concurrent_processes_with_one_output_are_refused_except_the_first(form,
                 if message != "done":
                     assert message.startswith("OutputError out."), messages
                     assert "is being written by another process" in message
-                    num_refused += 1
-    assert num_refused  # otherwise the processes never overlapped
+                    refused_forms.add(form)
+    assert refused_forms == {*forms}  # otherwise the processes never overlapped
     assert not [name for name in os.listdir() if name.startswith(".")]
 
 
