@@ -189,23 +189,38 @@ def test_split_refuses_a_pipe_because_it_reads_twice(pipe, capfd):
     Path(name).read_bytes()
 
 
-def test_commands_read_process_substitutions(folder):
-    Path("utt.slf.gz").write_bytes(gzip.compress(write_slf(chain("x", (3, 2)))))
+@pytest.fixture
+def substitute(folder):
+    """Return a function that does what a shell does for ``<(command)``: it returns the name of an open pipe."""
+    descriptors = []
+
+    def start(content):
+        reader, writer = os.pipe()
+        descriptors.append(reader)
+        with open(writer, "wb") as file:
+            file.write(content)  # fits into the pipe
+        return f"/dev/fd/{reader}"
+
+    yield start
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def test_commands_read_process_substitutions(substitute, ninja):
+    content = write_slf(chain("x", (3, 2)))
+    packed = gzip.compress(content)
     lists = [NBest(key, (sentence(["a", "b"], 0.5, 0.5),)) for key in ("u", "v")]
-    Path("n.jsonl").write_bytes(b"".join(map(write_objects, lists)))
-    archive("u", "v")
-    ninja = f"{sys.executable} -m ninja"
-    for command, expected in (
-        (f"{ninja} best <(zcat utt.slf.gz)", "stdin c b\n"),
-        (f"{ninja} best <(cat utt.slf.gz)", "stdin c b\n"),
-        (f"{ninja} equivalent <(zcat utt.slf.gz) <(cat utt.slf.gz)", ""),
-        (f"{ninja} best <(printf \"((('a',-1,1),),)\\n((('b',-1,1),),)\\n\")", "1 a\n2 b\n"),
-        (f"{ninja} best <(cat n.jsonl)", "u a b\nv a b\n"),
-        (f"{ninja} best <(cat pipe.ark) --words <(printf '<eps> 0\\na 1\\nb 2\\n')", "u a b\nv a b\n"),
+    plf = b"((('a',-1,1),),)\n((('b',-1,1),),)\n"
+    for arguments, expected in (
+        (["best", substitute(content)], "stdin c b\n"),
+        (["best", substitute(packed)], "stdin c b\n"),
+        (["equivalent", substitute(content), substitute(packed)], ""),
+        (["best", substitute(plf)], "1 a\n2 b\n"),
+        (["best", substitute(b"".join(map(write_objects, lists)))], "u a b\nv a b\n"),
+        (["best", substitute(archive("u", "v")), "--words", substitute(b"<eps> 0\na 1\nb 2\n")], "u a b\nv a b\n"),
     ):
-        process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-        assert process.returncode == 0, process.stderr
-        assert process.stdout == expected, command
+        code, output, errors = ninja(*arguments)
+        assert (code, output) == (0, expected), errors
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -214,6 +229,10 @@ def test_scored_transcripts_may_be_read_from_a_pipe(pipe, capfd, packed):
     content = Path("text").read_bytes()
     assert main(["score", "text", pipe("hypotheses", gzip.compress(content) if packed else content)]) == 0
     assert capfd.readouterr().out.startswith("%WER 0.00 [ 0 / 3,")
+
+
+def test_scored_transcripts_may_be_read_from_dev_stdin(folder):
+    Path("text").write_text("u a b\nv c\n")
     command = f"cat text | {sys.executable} -m ninja score text /dev/stdin"
     process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert process.stdout.startswith("%WER 0.00 [ 0 / 3,"), process.stderr
