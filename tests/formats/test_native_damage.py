@@ -9,6 +9,7 @@ from lattice_files import write_all
 
 import ninja
 from ninja.errors import FormatError, NinjaError
+from ninja.graph import best_path
 
 SLF = """N=3 L=2
 I=0 t=0.0
@@ -52,18 +53,17 @@ def test_commands_skip_a_damaged_mapped_lattice(damaged: Path, ninja) -> None:
     assert "key 'a'" in errors
 
 
-def test_a_huge_offset_does_not_affect_other_files_of_a_folder(damaged: Path, ninja) -> None:
+def test_a_huge_offset_does_not_affect_other_files_of_a_folder(damaged: Path) -> None:
     content = damaged.read_bytes()
     damaged.unlink()
     (damaged.parent / "u.slf").write_text(SLF)
     size = int.from_bytes(content[-10:-6], "little")
     footer = bytearray(content[-10 - size : -10])
-    rejected = 0
+    errors: list[NinjaError] = []
     for place in range(0, size - 8, 8):  # some of these words are offsets in the file
         damaged_footer = footer[:place] + (2**63 - 1).to_bytes(8, "little") + footer[place + 8 :]
         (damaged.parent / "x.arrow").write_bytes(content[: -10 - size] + damaged_footer + content[-10:])
-        code, stdout, errors = ninja("best", damaged.parent)
-        assert "u a b" in stdout.splitlines(), errors
-        assert "internal error" not in errors
-        rejected += code
-    assert rejected > 10
+        lattices = dict(ninja.read(damaged.parent, on_error=errors.append))
+        sentences = {key: lattice.words.spell(best_path(lattice).words) for key, lattice in lattices.items()}
+        assert sentences["u"] == ["a", "b"]
+    assert len(errors) > 10

@@ -89,19 +89,25 @@ def test_the_queue_is_bounded():
     assert numbers_of(released) == list(range(20))
 
 
-@pytest.mark.parametrize("name", ["out.ark", "out.ark.gz", "ark,scp:out.ark,out.scp"])
-def test_outputs_do_not_depend_on_the_number_of_jobs(ninja, tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """Write 3000 lattices."""
+    path = tmp_path_factory.mktemp("queue") / "in.ark"
     random = np.random.default_rng(0)
-    lattices = [
+    lattices = (
         from_arcs(f"u{number}", [0, 0, 1], [1, 2, 2], [1, 2, 3], random.random(3), finals={2: 0.0})
         for number in range(3000)
-    ]
-    write_all("in.ark", lattices)
+    )
+    write_all(path, lattices)
+    return path
+
+
+@pytest.mark.parametrize("name", ["out.ark", "out.ark.gz", "ark,scp:out.ark,out.scp"])
+def test_outputs_do_not_depend_on_the_number_of_jobs(ninja, folder, archive, name):
     contents = []
     for jobs in ("1", "2"):
-        assert ninja("copy", "in.ark", "-o", name, "--jobs", jobs)[0] == 0
-        contents.append([path.read_bytes() for path in sorted(tmp_path.glob("out.*"))])
+        assert ninja("copy", archive, "-o", name, "--jobs", jobs)[0] == 0
+        contents.append([path.read_bytes() for path in sorted(folder.glob("out.*"))])
     assert contents[0] == contents[1]
     assert len(contents[0][0]) > 1000
 
