@@ -69,28 +69,36 @@ def test_all_file_parameters_have_a_file_type():
             assert not {"FILE", "DIR", "FOLDER", "SOURCE"} & set(metavar.upper().split()), (words, parameter.name)
 
 
+@pytest.fixture(scope="module")
+def junk(tmp_path_factory):
+    """Create a folder with a file for each parameter, and a file with a symbolic and a hard link to it."""
+    path = tmp_path_factory.mktemp("junk")
+    for name in {parameter.name for _, command in commands() for parameter in command.params}:
+        (path / f"junk.{name}").write_bytes(JUNK)
+    (path / "folder").mkdir()
+    (path / "folder/both.svg").write_bytes(JUNK)
+    (path / "link").symlink_to(path / "folder/both.svg")
+    (path / "hard").hardlink_to(path / "folder/both.svg")
+    return path
+
+
 @pytest.mark.parametrize(("words", "command", "source"), CASES)
-def test_commands_refuse_outputs_that_are_inputs(ninja, tmp_path, monkeypatch, words, command, source):
-    monkeypatch.chdir(tmp_path)
-    for parameter in command.params:
-        (tmp_path / f"junk.{parameter.name}").write_bytes(JUNK)
-    path = tmp_path / "folder" / "both.svg"
-    path.parent.mkdir()
-    path.write_bytes(JUNK)
-    (tmp_path / "link").symlink_to(path)
-    (tmp_path / "hard").hardlink_to(path)
+def test_commands_refuse_outputs_that_are_inputs(ninja, junk, monkeypatch, words, command, source):
+    monkeypatch.chdir(junk)
+    path = junk / "folder" / "both.svg"
     names = [(path, path), (path, "link"), ("hard", path)]
     # Eager parameters are read immediately, and some types do not interpret the prefix "ark:".
     if not source.is_eager and source.type.is_file(f"ark:{path}"):
         names.append((f"ark:{path}", "folder/both.svg"))
-    for output in of_type(command, OutputFile):
-        if isinstance(output.type, OutputFolder):  # its files are named after keys
-            continue
-        for source_name, output_name in names:
+    # Files in folders are named after keys.
+    outputs = [output for output in of_type(command, OutputFile) if not isinstance(output.type, OutputFolder)]
+    for index, output in enumerate(outputs):
+        # Names are compared in the same way for all outputs, so that one name suffices for all but the first.
+        for source_name, output_name in [names[index % len(names)]] if index else names:
             arguments = command_line(words, command, {source.name: source_name, output.name: output_name})
             code, _, errors = ninja(*arguments)
             assert (code, REFUSED in errors, path.read_bytes()) == (2, True, JUNK), (arguments, errors)
-    assert os.listdir(tmp_path / "folder") == ["both.svg"]
+    assert os.listdir(path.parent) == ["both.svg"]
 
 
 @pytest.fixture
