@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,19 @@ remote.SCHEMES |= {"memory"}  # replaces an object store in tests; users cannot 
 
 # Tests and the programs that they start run on all cores in parallel, so that further threads would only compete.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+_fsync = os.fsync
+
+
+def _sync_special_file(descriptor):
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        _fsync(descriptor)
+
+
+# Files of tests need not survive a power failure, and waiting for the disk takes longer than most tests. Pipes and
+# devices raise errors as usual.
+os.fsync = _sync_special_file
 
 # No deadline, as the machine may be busy. Outside CI, each run draws new examples, so few per run suffice.
 EXAMPLES = int(os.environ.get("NINJA_FUZZ_EXAMPLES", "20"))  # larger numbers search longer
