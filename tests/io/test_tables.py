@@ -315,10 +315,11 @@ def num_threads():
 def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ninja.formats.kaldi.archive.num_cores", lambda: 2)
+    monkeypatch.setattr("ninja.lattice.batch.CREDITS", 2)
     lattice = small("k", range(1, 400))
     write_all(
         "ark,scp:big.ark,big.scp" if name == "big.scp" else name,
-        (lattice.with_key(f"k{number}") for number in range(10_000)),
+        (lattice.with_key(f"k{number}") for number in range(1_000)),  # 19 MB, so that the threads are not finished
     )
     before = num_threads()
     lattices = read(name)

@@ -5,6 +5,7 @@ import random
 
 import pytest
 from hypothesis_files import FILES, correct, replacement
+from lattice_files import write_all
 
 import ninja
 from ninja.errors import NinjaError
@@ -17,7 +18,7 @@ def read(path, form):
     """Return the keys and the errors of a file."""
     errors = []
     try:
-        keys = [key for key, _ in ninja.read(path, format=form, on_error=errors.append)]
+        keys = [key for key, _ in ninja.read(path, format=form, on_error=errors.append, read_ahead=False)]
     except NinjaError as error:
         return [], [*errors, error]
     return keys, errors
@@ -46,9 +47,8 @@ def test_damaged_files_raise_ninja_error_or_are_written_back(path, tmp_path):
         keys, errors = read(target, FILES[path])
         assert keys or errors
         if keys:  # readable files can be written
-            with ninja.write(tmp_path / f"y{path.suffix}", to=FILES[path]) as output:
-                for _, lattice in ninja.read(target, format=FILES[path], on_error=lambda _: None):
-                    output.write(lattice)
+            lattices = ninja.read(target, format=FILES[path], on_error=lambda _: None, read_ahead=False)
+            write_all(tmp_path / f"y{path.suffix}", (lattice for _, lattice in lattices), to=FILES[path])
             assert (tmp_path / f"y{path.suffix}").read_bytes() == damaged
 
 
