@@ -14,13 +14,6 @@ from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import from_arcs, prune
 from ninja.pipeline import OnLattices, stream
 
-MODEL = """<TransitionModel>
-<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
-<State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>
-</TopologyEntry> </Topology>
-<Triples> 1 1 0 0 </Triples> <LogProbs> [ 0 -0.69 -0.69 ] </LogProbs> </TransitionModel>
-"""
-
 
 @pytest.fixture
 def text(tmp_path):
@@ -104,11 +97,3 @@ def test_a_wrong_option_is_reported_once(ninja, archive, tmp_path):
     with pytest.raises(OptionError):
         list(stream(read(archive), OnLattices(lambda lattice: prune(lattice, -1.0)), log=Log(on_error=failures.append)))
     assert failures == []
-
-
-def test_an_output_that_would_overwrite_the_transition_model_is_refused(ninja, archive, tmp_path):
-    (tmp_path / "final.mdl").write_text(MODEL)
-    for verb in ("arc-post", "nbest-to-prons", "to-phone-lattice", "add-trans-probs", "determinize-phone-pruned"):
-        code, _, errors = ninja(verb, archive, "--model", tmp_path / "final.mdl", "-o", tmp_path / "final.mdl")
-        assert (code, "is an input and would be overwritten" in errors) == (2, True), verb
-    assert (tmp_path / "final.mdl").read_text() == MODEL
