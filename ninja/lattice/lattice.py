@@ -92,6 +92,7 @@ class Lattice:
             LatticeError: An invariant is violated; the message names the first arc or state that violates it.
             OptionError: The key is not a str, ``words`` is not a symbol table, or the frame shift is out of range.
         """
+        none = np.zeros(0, np.int32)
         final_graph = _convert("final_graph", final_graph, key)
         if final_acoustic is None:
             final_acoustic = np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))
@@ -101,12 +102,12 @@ class Lattice:
             "word": word,
             "graph": graph,
             "acoustic": acoustic,
-            "ali_begin": np.zeros(np.size(dst) + 1) if ali_begin is None else ali_begin,
-            "ali": () if ali is None else ali,
+            "ali_begin": np.zeros(np.size(dst) + 1, np.int64) if ali_begin is None else ali_begin,
+            "ali": none if ali is None else ali,
             "final_graph": final_graph,
             "final_acoustic": final_acoustic,
-            "final_ali_begin": np.zeros(np.size(final_graph) + 1) if final_ali_begin is None else final_ali_begin,
-            "final_ali": () if final_ali is None else final_ali,
+            "final_ali_begin": np.zeros(len(final_graph) + 1, np.int64) if final_ali_begin is None else final_ali_begin,
+            "final_ali": none if final_ali is None else final_ali,
         }
         if time is not None:
             values["time"] = time
@@ -281,7 +282,7 @@ def check(lattice: Lattice) -> None:
     pools = {"arc_begin": num_arcs, "ali_begin": len(lattice.ali), "final_ali_begin": len(lattice.final_ali)}
     for name, size in pools.items():
         begin = getattr(lattice, name)
-        if begin[0] != 0 or begin[-1] != size or np.any(np.diff(begin) < 0):
+        if begin[0] != 0 or begin[-1] != size or (begin[1:] < begin[:-1]).any():
             refuse(f"{name} must start at 0, never decrease, and end at {size}")
 
     def first(bad: Array) -> int:
@@ -341,6 +342,8 @@ def _restore(*values: Any) -> Lattice:
 def _convert(name: str, values: npt.ArrayLike, key: str) -> Array:
     """Convert values to the dtype of a field; integers must be representable exactly."""
     dtype = np.dtype(_DTYPES[name])
+    if isinstance(values, np.ndarray) and values.dtype == dtype and values.ndim:
+        return frozen_copy(values, dtype)
     try:
         with np.errstate(invalid="ignore", over="ignore"):  # `check` reports infinite costs
             array = frozen_copy(values, dtype)
