@@ -92,7 +92,7 @@ class Lattice:
             LatticeError: An invariant is violated; the message names the first arc or state that violates it.
             OptionError: The key is not a str, ``words`` is not a symbol table, or the frame shift is out of range.
         """
-        none = np.zeros(0, np.int32)
+        no_labels = np.zeros(0, np.int32)
         final_graph = _convert("final_graph", final_graph, key)
         if final_acoustic is None:
             final_acoustic = np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))
@@ -103,11 +103,11 @@ class Lattice:
             "graph": graph,
             "acoustic": acoustic,
             "ali_begin": np.zeros(np.size(dst) + 1, np.int64) if ali_begin is None else ali_begin,
-            "ali": none if ali is None else ali,
+            "ali": no_labels if ali is None else ali,
             "final_graph": final_graph,
             "final_acoustic": final_acoustic,
             "final_ali_begin": np.zeros(len(final_graph) + 1, np.int64) if final_ali_begin is None else final_ali_begin,
-            "final_ali": none if final_ali is None else final_ali,
+            "final_ali": no_labels if final_ali is None else final_ali,
         }
         if time is not None:
             values["time"] = time

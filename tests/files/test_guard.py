@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import product
 
 import click
 import pytest
@@ -92,12 +93,10 @@ def test_commands_refuse_outputs_that_are_inputs(ninja, junk, monkeypatch, words
         names.append((f"ark:{path}", "folder/both.svg"))
     # Files in folders are named after keys.
     outputs = [output for output in of_type(command, OutputFile) if not isinstance(output.type, OutputFolder)]
-    for index, output in enumerate(outputs):
-        # Names are compared in the same way for all outputs, so that one name suffices for all but the first.
-        for source_name, output_name in [names[index % len(names)]] if index else names:
-            arguments = command_line(words, command, {source.name: source_name, output.name: output_name})
-            code, _, errors = ninja(*arguments)
-            assert (code, REFUSED in errors, path.read_bytes()) == (2, True, JUNK), (arguments, errors)
+    for output, (source_name, output_name) in product(outputs, names):
+        arguments = command_line(words, command, {source.name: source_name, output.name: output_name})
+        code, _, errors = ninja(*arguments)
+        assert (code, REFUSED in errors, path.read_bytes()) == (2, True, JUNK), (arguments, errors)
     assert os.listdir(path.parent) == ["both.svg"]
 
 

@@ -80,16 +80,16 @@ def assert_same_words(lattice, reference, scales):
         assert spoken == words or real.cost_of(reference, spoken, scale) == pytest.approx(cost, rel=1e-6)
 
 
-# Every fourth file of a pair suffices here: the next test compares each HTK file with its Sphinx file.
-@pytest.mark.parametrize("name", [*SLF[:2], *SLF[2::4]])
-def test_htk_files_agree_with_a_plain_reader(name):
+@pytest.mark.parametrize("name", SLF)
+def test_every_htk_file_agrees_with_a_plain_reader(name):
     lattice = read_slf(read_unpacked(name), "k")
     check(lattice)
     scales = (1.0, 1 / 16) if name in SLF[:2] else (1.0,)  # other files have only one score
     assert_same_best_path(lattice, plain(name), scales)
     content = write_slf(lattice)
     assert read_slf(content, "k", words=lattice.words).identical(lattice)
-    assert_same_words(lattice, real.slf(content), (1.0,))
+    if SLF.index(name) % 4 < 2:
+        assert_same_words(lattice, real.slf(content), (1.0,))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -135,20 +135,20 @@ def lines_of(name):
             for kind in ("plf", "asr", "oracle")]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "number", "paths"), [(PLF[0], 1829, [454, 89]), (PLF[1], 3979, [991, 390])])
-def test_lines_of_fisher_and_callhome_agree_with_the_python_parser(name, number, paths):
+@pytest.mark.parametrize(("name", "number", "paths"), [(PLF[0], 1829, [1816, 381]), (PLF[1], 3979, [3966, 1504])])
+def test_every_line_of_fisher_and_callhome_agrees_with_the_python_parser(name, number, paths):
     lines, asr, oracle = lines_of(name)
     lattices = list(read_plfs(b"\n".join(lines)))
     assert len(lattices) == len(lines) == number
     for lattice in lattices:
         assert read_plf(write_plf(lattice), lattice.key, words=lattice.words).identical(lattice)
     counts = [0, 0]
-    for lattice, line, *texts in list(zip(lattices, lines, asr, oracle, strict=True))[::4]:
+    for index, (lattice, line, *texts) in enumerate(zip(lattices, lines, asr, oracle, strict=True)):
         reference = real.plf(line)
         assert_same_best_path(lattice, reference, (1.0,))
         for column, sentence in enumerate(text.decode().split() for text in texts):
             is_path = real.accepts(reference, sentence)
-            assert accepts(lattice, sentence) == is_path
+            assert index % 4 or accepts(lattice, sentence) == is_path
             counts[column] += is_path
     # The plain reader agrees: most oracle paths contain words that are on no arc of these pruned lattices.
     assert counts == paths  # numbers of first-best and oracle sentences that are paths
