@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_graph import SHARED, read_kaldi
+from reference_graph import SHARED, archive
 from whole_files import network_of_json, read_meshes
 
 from ninja.consensus import (
@@ -93,8 +93,8 @@ def test_json_contains_the_whole_network(drawn_networks: list) -> None:
 
 
 def test_networks_of_real_lattices_are_unchanged_after_write_and_read(tmp_path: Path) -> None:
-    archive = Path(__file__).parents[1] / "data" / "english" / "graph" / "lat.ark.gz"
-    written_networks = [confusion_network(mbr_decode(lattice, Scales(0.1))) for lattice in read_kaldi(archive)]
+    lattices = archive(Path(__file__).parents[1] / "data" / "english" / "graph" / "lat.ark.gz").values()
+    written_networks = [confusion_network(mbr_decode(lattice, Scales(0.1))) for lattice in lattices]
     (tmp_path / "a.mesh.gz").write_bytes(gzip.compress("".join(map(write_mesh, written_networks)).encode()))
     for read in (read_meshes(tmp_path / "a.mesh.gz"), map(network_of_json, map(write_network, written_networks))):
         assert [result.identical(network) for result, network in zip(read, written_networks, strict=True)] == [
@@ -262,11 +262,8 @@ def test_a_word_id_outside_the_table_is_refused() -> None:
 
 
 def golden(name: str) -> tuple[list[Lattice], str]:
-    archive = KOREAN / ("align_words.ark.gz" if name.endswith("aligned") else "lat.ark.gz")
-    if not archive.exists():
-        # In CI, conftest.py raises an error without these data.
-        pytest.skip(f"{KOREAN} is absent: the results of Kaldi are not part of the project (they are required in CI)")
-    return list(read_kaldi(archive)), gzip.decompress((KOREAN / f"{name}.gz").read_bytes()).decode()
+    lattices = archive(KOREAN / ("align_words.ark.gz" if name.endswith("aligned") else "lat.ark.gz"))
+    return list(lattices.values()), gzip.decompress((KOREAN / f"{name}.gz").read_bytes()).decode()
 
 
 @pytest.mark.parametrize("name", ["ctm_conf", "ctm_conf_map", "ctm_conf_aligned"])

@@ -1,19 +1,16 @@
-"""Slow implementations of the graph kernels, and Kaldi's archives read slowly."""
+"""Slow implementations of the graph kernels, and Kaldi's archives."""
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from reference_formats import Bytes, read_binary
 
-from ninja.graph import from_arcs
+import ninja
 from ninja.lattice import Lattice
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).resolve().parents[3] / "shared"))
@@ -107,30 +104,13 @@ def log_space_posteriors(lattice: Lattice, **scales: float) -> tuple[np.ndarray,
     return np.array(posterior), alpha, beta
 
 
-def read_kaldi(path: Path) -> Iterator[Lattice]:
-    """Read a gzipped binary archive slowly; its states may be in any order."""
-    place = Bytes(gzip.decompress(path.read_bytes()))
-    while place.at < len(place.content):
-        space = place.content.index(b" ", place.at)
-        key, place.at = place.content[place.at : space].decode(), space + 1
-        start, finals, arcs, compact = read_binary(place)
-        ends = {state: final[:2] for state, final in enumerate(finals) if math.isfinite(sum(final[:2]))}
-        *columns, labels = zip(*((src, *arc) for src, leaving in enumerate(arcs) for arc in leaving), strict=True)
-        yield from_arcs(
-            key,
-            *columns,
-            finals=ends,
-            start=start,
-            labels=labels,
-            final_labels={state: finals[state][2] for state in ends},
-            kind="compact" if compact else "raw",
-        )
-
-
 @lru_cache(maxsize=8)
 def archive(path: Path) -> dict[str, Lattice]:
-    """Read a Kaldi archive; skip the test if it is missing, which conftest does not allow in CI."""
+    """Read a Kaldi archive; skip the test if it is missing, which conftest does not allow in CI.
+
+    The tests of formats compare the reader with a slow one.
+    """
     if not path.exists():
         # A user's checkout has no ../shared; in CI, tests/conftest.py turns this skip into a failure.
         pytest.skip(f"{path} does not exist: Kaldi's results are not part of the project (CI requires them)")
-    return {lattice.key: lattice for lattice in read_kaldi(path)}
+    return dict(ninja.read(path))
