@@ -126,7 +126,7 @@ constexpr int kLanes = 16;
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 
 const Lanes kNone{};  // zeros; adding a float to them copies the float to all lanes
-const Lanes kUnreached = kNone + kInfinity;
+const Lanes kUnreachedLanes = kNone + kInfinity;
 
 // The total cost up to a position in 16 strings, and the part of this cost that is the excess of the path.
 struct Cell {
@@ -210,7 +210,7 @@ class SpanBlock {
   }
 
   void enter(const SpanLattice::Group& group) {
-    std::fill(source_.begin(), source_.end(), Cell{kUnreached, kUnreached});
+    std::fill(source_.begin(), source_.end(), Cell{kUnreachedLanes, kUnreachedLanes});
     for (int64_t i = group.begin; i < group.end; ++i) {
       const Cell* cells = row(lattice_.source[lattice_.member[i]]);
       const Lanes cost = kNone + lattice_.reduced[lattice_.member[i]];
@@ -222,7 +222,7 @@ class SpanBlock {
 
   void fill(int64_t state) {
     Cell* here = row(state);
-    std::fill(here, here + longest_ + 1, Cell{kUnreached, kUnreached});
+    std::fill(here, here + longest_ + 1, Cell{kUnreachedLanes, kUnreachedLanes});
     float total[kLanes], excess[kLanes];
     std::fill(total, total + kLanes, kInfinity);
     for (int64_t g = lattice_.group_begin[state]; g < lattice_.group_begin[state + 1]; ++g) {

@@ -117,10 +117,10 @@ inline bool to_weight(std::string_view text, double& weight) {
 }
 
 // Numbers states in the order of their names, except that the start state and the first state are exchanged.
-class Places {
+class StateNumbers {
  public:
-  Places(const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
-         const std::vector<std::pair<int32_t, double>>& finals, int32_t start) {
+  StateNumbers(const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
+               const std::vector<std::pair<int32_t, double>>& finals, int32_t start) {
     int32_t largest = start;
     for (int32_t name : src) largest = std::max(largest, name);
     for (int32_t name : dst) largest = std::max(largest, name);
@@ -251,22 +251,22 @@ inline void read_fst_text(const char* at, const char* end, int64_t line, bool ac
     break;
   }
 
-  const Places place(src, dst, finals, start);
-  made.final_cost.assign(place.count(), INFINITY);
+  const StateNumbers number_of(src, dst, finals, start);
+  made.final_cost.assign(number_of.count(), INFINITY);
   // The last line of a state takes precedence.
-  for (const auto& [name, weight] : finals) made.final_cost[place(name)] = weight;
-  made.arc_begin.assign(place.count() + 1, 0);
+  for (const auto& [name, weight] : finals) made.final_cost[number_of(name)] = weight;
+  made.arc_begin.assign(number_of.count() + 1, 0);
   for (int32_t& name : src) {
-    name = place(name);
+    name = number_of(name);
     ++made.arc_begin[name + 1];
   }
-  for (int32_t state = 0; state < place.count(); ++state) made.arc_begin[state + 1] += made.arc_begin[state];
+  for (int32_t state = 0; state < number_of.count(); ++state) made.arc_begin[state + 1] += made.arc_begin[state];
   // OpenFst prints a line for every state: a state without arcs is final, possibly with an infinite cost.
-  std::vector<bool> has_line(place.count());
+  std::vector<bool> has_line(number_of.count());
   for (const int32_t state : src) has_line[state] = true;
-  for (const auto& final : finals) has_line[place(final.first)] = true;
+  for (const auto& final : finals) has_line[number_of(final.first)] = true;
   for (const int32_t name : dst) {
-    if (has_line[place(name)]) continue;
+    if (has_line[number_of(name)]) continue;
     fail(FstTextFault::kLost, {}, 0);
     made.line = first_line;
     return find_entry(begin, end, name, made);
@@ -277,7 +277,7 @@ inline void read_fst_text(const char* at, const char* end, int64_t line, bool ac
   made.cost.resize(src.size());
   for (size_t arc = 0; arc < src.size(); ++arc) {
     const int64_t to = next[src[arc]]++;
-    made.dst[to] = place(dst[arc]);
+    made.dst[to] = number_of(dst[arc]);
     made.label[to] = label[arc];
     made.cost[to] = cost[arc];
   }

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "search/places.hpp"
+#include "search/path_ends.hpp"
 #include "search/unfold.hpp"
 
 namespace ninja {
@@ -27,7 +27,7 @@ class Prefixes {
     if (!(ahead_[0] < kNoPath)) return;
     // Without this small margin, the best path could be outside a beam of 0 because of rounding.
     limit_ = std::min(ahead_[0] + beam + 1e-9 * (1.0 + std::abs(ahead_[0])), std::numeric_limits<double>::max());
-    places_.add(Places::start());
+    places_.add(PathEnds::start());
     grow(kTrieRoot);
     bool complete = false;  // whether the best sentence is in the trie
     while (!candidates_.empty() && (trie_.size() < max_nodes_ || !complete)) {
@@ -95,7 +95,7 @@ class Prefixes {
   struct Step {  // a place to which a word leads from a prefix
     int32_t word;
     double through;
-    Place place;
+    PathEnd place;
     bool operator<(const Step& other) const {
       return word != other.word ? word < other.word : place.state < other.place.state;
     }
@@ -137,11 +137,11 @@ class Prefixes {
     const size_t first_step = steps_.size();
     double end = kNoPath;
     for (size_t at = begin; at < pool_.size(); ++at) {
-      const Place place = pool_[at];
+      const PathEnd place = pool_[at];
       end = std::min(end, place.total + final_cost(arcs_, place.state, scales_));
       for (int64_t arc = arcs_.arc_begin[place.state]; arc < arcs_.arc_begin[place.state + 1]; ++arc) {
         if (lm_word_[arc] == kNoWord) continue;
-        const Place next = places_.behind(place, arc);
+        const PathEnd next = places_.behind(place, arc);
         const double through = next.total + ahead_[next.state];
         if (through <= limit_) steps_.push_back({lm_word_[arc], through, next});
       }
@@ -252,12 +252,12 @@ class Prefixes {
   const int32_t merge_order_;
   const int64_t max_places_;
   const std::vector<double> ahead_;  // [num_states] cost of the best completion
-  Places places_;
+  PathEnds places_;
   double limit_ = 0.0;  // cost of a path at the edge of the beam
   bool bounded_ = false;
   Trie trie_;  // nodes in order of prospect
   Trie ends_;  // a state, followed by the last words of the prefixes that lead to it, in reverse order
-  std::vector<Place> pool_;
+  std::vector<PathEnd> pool_;
   std::vector<int64_t> place_begin_;  // [nodes + 1] offsets in `pool_`, after the places of the empty prefix
   std::vector<Step> steps_;
   std::vector<Candidate> candidates_;           // heap with the best at the front

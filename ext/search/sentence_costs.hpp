@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "search/places.hpp"
+#include "search/path_ends.hpp"
 #include "core/trie.hpp"
 
 namespace ninja {
@@ -17,10 +17,10 @@ inline void sentence_costs(const Arcs& arcs, const Scales& scales, const int32_t
   add_sequences(trie, word, begin, num_sequences, node.data());
   const std::vector<double> ahead = costs_ahead(arcs, scales);
   const double anything = std::numeric_limits<double>::max();  // limit that admits any finite cost
-  Places places(arcs, scales, arcs.word, 0);
-  std::vector<Place> pool;
+  PathEnds places(arcs, scales, arcs.word, 0);
+  std::vector<PathEnd> pool;
   std::vector<size_t> pool_begin{0};  // [nodes + 2] offsets in `pool`, beginning with the empty prefix
-  places.add(Places::start());
+  places.add(PathEnds::start());
   places.close(ahead, anything, pool);
   pool_begin.push_back(pool.size());
   for (int32_t at = 0; at < trie.size(); ++at) {

@@ -1,6 +1,6 @@
 // Lattices unfolded so that each arc has one score, by posterior with a path cover, or along the best word prefixes; and
 // the costs of sentences.
-// Covers: search/unfold.hpp search/cover.hpp search/prefixes.hpp search/places.hpp search/sentence_costs.hpp core/trie.hpp
+// Covers: search/unfold.hpp search/cover.hpp search/prefixes.hpp search/path_ends.hpp search/sentence_costs.hpp core/trie.hpp
 #include "search/unfold.hpp"
 
 #include "lattices.hpp"
