@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
+unexport PYTHONDONTWRITEBYTECODE  # the tests compile hundreds of modules, and the programs that they start all of ninja
 EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
 .PHONY: demo test lint format bench docs pages clean dist-check cluster-check programs fuzz fuzz-long tsan lock
