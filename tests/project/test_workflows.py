@@ -1,6 +1,7 @@
 """The workflows on GitHub: their actions are pinned, and each job has only the permissions that it needs."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,6 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-PARSED = {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
-JOBS = [(f"{workflow}: {name}", job) for workflow, read in PARSED.items() for name, job in read["jobs"].items()]
 MAY_WRITE = {
     "docs: publish": {"pages", "id-token"},
     "wheels: publish": {"id-token"},
@@ -18,14 +17,23 @@ MAY_WRITE = {
 PINNED = re.compile(r"uses: [\w-]+(?:/[\w-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
+@cache
+def workflows():
+    """Parse the workflows, for a quarter of a second: not when tests are collected, which each worker does."""
+    return {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
+
+
+def jobs():
+    return {f"{workflow}: {name}": job for workflow, text in workflows().items() for name, job in text["jobs"].items()}
+
+
 def commands(name):
-    (job,) = [job for job_name, job in JOBS if job_name == name]
-    return [step["run"] for step in job["steps"] if "run" in step]
+    return [step["run"] for step in jobs()[name]["steps"] if "run" in step]
 
 
 def test_expected_workflows_exist():
     assert {path.stem for path in FILES} >= {"audit", "ci", "docs", "wheels"}
-    assert {name for name, _ in JOBS} >= MAY_WRITE.keys()
+    assert jobs().keys() >= MAY_WRITE.keys()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -41,23 +49,22 @@ def test_an_action_has_one_version_in_all_workflows():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("workflow", PARSED)
-def test_default_permissions_are_empty(workflow):
-    assert PARSED[workflow]["permissions"] == {}
+def test_default_permissions_are_empty():
+    assert {name: text["permissions"] for name, text in workflows().items()} == {path.stem: {} for path in FILES}
 
 
-@pytest.mark.parametrize(("name", "job"), JOBS, ids=[name for name, _ in JOBS])
-def test_job_write_permissions_are_limited(name, job):
-    assert isinstance(job["permissions"], dict), "no job needs read-all or write-all"
-    assert {scope for scope, access in job["permissions"].items() if access != "read"} == MAY_WRITE.get(name, set())
+def test_write_permissions_of_jobs_are_limited():
+    for name, job in jobs().items():
+        assert isinstance(job["permissions"], dict), f"{name} does not need read-all or write-all"
+        scopes = {scope for scope, access in job["permissions"].items() if access != "read"}
+        assert scopes == MAY_WRITE.get(name, set()), name
 
 
-@pytest.mark.parametrize(("name", "job"), JOBS, ids=[name for name, _ in JOBS])
-def test_checkouts_do_not_persist_credentials(name, job):
-    checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
-    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
-    if name in MAY_WRITE:
-        assert checkouts == [], "a job that may write runs no code of the repository"
+def test_checkouts_do_not_persist_credentials():
+    for name, job in jobs().items():
+        checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+        assert all(step["with"]["persist-credentials"] is False for step in checkouts), name
+        assert checkouts == [] or name not in MAY_WRITE, "a job that may write runs no code of the repository"
 
 
 @pytest.mark.parametrize("path", [*FILES, ROOT / "Makefile", ROOT / "pyproject.toml"], ids=lambda path: path.name)
