@@ -19,7 +19,7 @@ PINNED = re.compile(r"uses: [\w-]+(?:/[\w-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 @cache
 def workflows():
-    """Parse the workflows, for a quarter of a second: not when tests are collected, which each worker does."""
+    """Parse the workflows, not while tests are collected, which each worker does."""
     return {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
 
 
