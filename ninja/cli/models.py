@@ -19,7 +19,7 @@ from ninja.lm.load import is_endpoint
 from ninja.lm.mixture import How
 from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
-from ninja.rescoring.models import Direction, ModelFiles
+from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import LISTS, DefaultWeights, default_weights
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
-WEIGHTS_HELP = "Weights of the models, or of the passes of --iterate, separated by commas.  [default: equal]"
-DIRECTIONS = ListType(
-    lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
-)
+WEIGHTS_HELP = "Weights of the models, separated by commas.  [default: equal]"
 DEVICE_HELP = (
     "Device of the models: cpu, cuda or cuda:1; cuda:0,cuda:1 runs a copy of the models on each; auto uses a GPU if "
     "there is one."
@@ -42,7 +39,6 @@ BACKEND_HELP = (
 backend_option = click.option("--backend", type=click.Choice(get_args(Backend)), default="auto", help=BACKEND_HELP)
 NOT_OPTIONS = ("retries", "batch", "connections")  # fields of EndpointOptions that have no option
 ENDPOINT = tuple(f"endpoint_{field.name}" for field in fields(EndpointOptions) if field.name not in NOT_OPTIONS)
-ITERATE_HELP = "Rescore with one model after the other; D is the direction of each model, forward or backward."
 
 
 class OOVScoreType(click.ParamType):
@@ -136,7 +132,6 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             help="Combine models by a weighted sum of log-probabilities (loglinear) or of word probabilities (linear).",
         ),
         click.option("--mixture-weights", type=WEIGHTS, metavar="W,W,…", help=WEIGHTS_HELP),
-        click.option("--iterate", type=DIRECTIONS, metavar="D,D,…", help=ITERATE_HELP),
     )
     @word_options(*WORD_OPTIONS)
     @section(
@@ -161,14 +156,20 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         how, device = options.pop("mixture"), options.pop("device")
         refuse_endpoint_options([*rnnlm, old_lm or ""])
-        weights, directions = options.pop("mixture_weights") or (), options.pop("iterate") or ()
-        models = ModelFiles(_files(rnnlm), old_lm, how, weights, directions, device)
+        weights = options.pop("mixture_weights") or ()
         load_options = replace(load_options, normalize=normalize, backend=backend, endpoint=endpoint)
-        models = replace(models, load_options=load_options)
+        models = ModelFiles(_files(rnnlm), old_lm, how, weights, device=device, load_options=load_options)
         command(models=models, **options)
 
     return collected
 
+
+# Texts that replace the defaults of `RescoreOptions` in help texts; see `with_list_weights`.
+WEIGHT_DEFAULTS = {
+    "lm_weight": f"0.5; {LISTS.lm_weight:g} for {LISTS.kind}",
+    "acoustic_scale": "0.1; 1 for n-best lists and CTC lattices",
+    "word_penalty": f"0; {LISTS.word_penalty:g} for {LISTS.kind}",
+}
 
 map_words = section(
     "Models",

@@ -202,13 +202,16 @@ def lattice_output(
     return section(LAST_SECTIONS[0], *options)
 
 
-def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str = "") -> Callable[[Command], Command]:
+def from_fields(
+    options: type[Any], *, skip: Collection[str] = (), prefix: str = "", defaults: Mapping[str, str] = {}
+) -> Callable[[Command], Command]:
     """Add an option for each field of an options dataclass, with the name, type, default and help of the field.
 
     Args:
         options: The dataclass. If a base class has an attribute ``section``, its fields are listed in that section.
         skip: Names of fields for which no option is added.
         prefix: First part of the option names, such as ``ngram`` in ``--ngram-order``.
+        defaults: Texts that the help shows instead of the default values, by field name.
     """
     kinds = typing.get_type_hints(options)
     titled: list[Any] = [kind for kind in options.__mro__ if "section" in vars(kind)]
@@ -231,6 +234,8 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
                 attributes = {"is_flag": True}
             name = f"{prefix}_{field.name}" if prefix else field.name
             help = field.metadata["help"]
+            if field.name in defaults:
+                help = f"{help.partition('  [default:')[0]}  [default: {defaults[field.name]}]"
             attributes |= {"default": field.default, "help": help}
             if "[default:" in help:
                 attributes["show_default"] = False

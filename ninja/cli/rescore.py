@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -18,11 +18,12 @@ from ninja.cli.history import history_across_utterances, prompts_before_utteranc
 from ninja.cli.main import current_console
 from ninja.cli.models import (
     NO_MODEL,
+    WEIGHT_DEFAULTS,
     language_models,
     map_words,
     with_list_weights,
 )
-from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, from_fields, lattice_output, section, writes
+from ninja.cli.options import DEFAULT_FRAME_SHIFT, ListType, command, from_fields, lattice_output, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices, results, use_log, write
 from ninja.errors import OptionError
 from ninja.files.output import text_output
@@ -33,13 +34,17 @@ from ninja.pipeline import Output
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.changes import Record, ReportingRescorer
-from ninja.rescoring.models import ModelFiles
+from ninja.rescoring.models import Direction, ModelFiles
 from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.utterances import RescoreReport
 
 if TYPE_CHECKING:
     from ninja.context.settings import Context
+
+DIRECTIONS = ListType(
+    lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
+)
 
 
 @command
@@ -49,7 +54,17 @@ if TYPE_CHECKING:
 @history_across_utterances
 @prompts_before_utterances
 @map_words
-@from_fields(RescoreOptions, skip=("map_words",))
+@section(
+    "Models",
+    click.option(
+        "--iterate",
+        type=DIRECTIONS,
+        metavar="D,D,…",
+        help="Rescore with one model after the other; D is the direction of each model, forward or backward. The LM "
+        "weights of the passes are --mixture-weights or, by default, --lm-weight.",
+    ),
+)
+@from_fields(RescoreOptions, skip=("map_words",), defaults=WEIGHT_DEFAULTS)
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True)
 @lattice_output("Output for the rescored lattices")
 @section(
@@ -62,6 +77,7 @@ def rescore(
     models: ModelFiles,
     carry_over: CarryOver | None,
     prompts: Prompts | None,
+    iterate: tuple[Direction, ...] | None,
     context: Context | None,
     destination: Output,
     report: str | None,
@@ -84,6 +100,7 @@ def rescore(
       ninja rescore lat.ark.gz --rnnlm model.pt --words words.txt -o rescored.ark.gz
     """
     options = RescoreOptions(**chosen)
+    models = replace(models, directions=iterate or ())
     if not models.models and models.old_lm is None:
         raise OptionError(f"--rnnlm {NO_MODEL} requires --old-lm; otherwise there is no model to rescore with")
     if models.directions and options.backward:

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ninja.cli.command import Command, NamedFile, given_on_command_line
+from ninja.cli.command import NamedFile, keeps_defaults
 from ninja.cli.config import config
 from ninja.cli.context import OF_RESCORING, entities
 from ninja.cli.main import current_console
-from ninja.cli.models import NO_MODEL, language_models, map_words
+from ninja.cli.models import NO_MODEL, WEIGHT_DEFAULTS, language_models, map_words
 from ninja.cli.options import command, from_fields, reads, section
 from ninja.cli.source import WORDS_HELP
 from ninja.context.correction.options import CorrectOptions
@@ -27,25 +27,20 @@ from ninja.serve.server import serve as run_server
 
 LIMITS = tuple(field.name for field in fields(ServeOptions))
 ADDRESS = tuple(field.name for field in fields(Listener))
+DEFAULTS = {
+    **WEIGHT_DEFAULTS,
+    "max_unknown": "1",
+    "normalizer": "none if no words in --words end with punctuation, else basic",
+}
 # Options whose defaults depend on the type of the lattices.
 OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")
-
-
-def _rescoring_options(function: Command) -> Command:
-    """Add the options of `RescoreOptions`; the help of ``--max-unknown`` shows its default for requests."""
-    function = from_fields(RescoreOptions, skip=("map_words",))(function)
-    for option in vars(function)["__click_params__"]:
-        if option.name == "max_unknown":
-            option.help = f"{option.help.replace('a file', 'a lattice')}  [default: 1]"
-            option.show_default = False
-    return function
 
 
 @command
 @config
 @language_models
 @map_words
-@_rescoring_options
+@from_fields(RescoreOptions, skip=("map_words",), defaults=DEFAULTS)
 @section(
     "Context",
     click.option(
@@ -82,8 +77,8 @@ def serve(
     times and confidences. POST /v1/correct corrects the names in a transcript, like `ninja correct`.
     WS /v1/stream rescores growing lattices. The page at / contains a form for lattices, /docs describes the endpoints,
     and /metrics exports metrics for Prometheus. After SIGTERM, the server answers the requests in progress and stops.
-    Without --lm-weight, --word-penalty and --acoustic-scale, each lattice or n-best list is rescored with the default
-    weights for its kind, as in `ninja rescore`. This command requires `pip install 'ninja-asr[serve]'`.
+    The default weights for n-best lists without graph costs apply if none of --lm-weight, --word-penalty and --old-lm
+    is specified. This command requires `pip install 'ninja-asr[serve]'`.
 
     \b
     Example:
@@ -102,7 +97,7 @@ def serve(
         words=None if words is None else SymbolTable.read(words),
         context=replace(context, normalizer=rescoring.normalizer),
         lists=_named_files(lists),
-        chosen=[option.removeprefix("--").replace("-", "_") for option in given_on_command_line(OF_KINDS)],
+        chosen=[name for name in OF_KINDS if not keeps_defaults([name])],
         correct_options=CorrectOptions(threshold),
         max_latency=limits.max_latency,
         max_waiting=limits.max_requests,

@@ -15,6 +15,7 @@ from ninja.cli.history import history_of_speakers, recordings
 from ninja.cli.main import current_console
 from ninja.cli.models import (
     NO_MODEL,
+    WEIGHT_DEFAULTS,
     fitting_weights,
     language_models,
     map_words,
@@ -32,10 +33,16 @@ from ninja.lattice.text import LexicalForms
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
+from ninja.rescoring.options import LATTICES, LISTS
 from ninja.rescoring.utterances import RescoreReport
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import Tuned, tune_weights
 
+DEFAULTS = {
+    **WEIGHT_DEFAULTS,
+    "lm_weight": f"{LATTICES.lm_weight:g} for {LATTICES.kind}; {LISTS.lm_weight:g} for {LISTS.kind}; else 0.5",
+    "word_penalty": f"{LATTICES.word_penalty:g} for {LATTICES.kind}; {LISTS.word_penalty:g} for {LISTS.kind}; else 0",
+}
 OF_SCALES = OF_INPUT | {"utt2spk"}
 OF_BOTH = OF_SCALES | {*OF_RESCORING, "old_lm", "map_words", "oov_score"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # fields of ContextOptions that are already rescoring options
@@ -56,7 +63,7 @@ OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING, *OF_TUNING}
 @language_models
 @map_words
 @history_of_speakers
-@from_fields(RescoreOptions, skip=("map_words", "output"))
+@from_fields(RescoreOptions, skip=("map_words", "output"), defaults=DEFAULTS)
 @entities(required=False, skip=SKIPPED, points=True)
 @section(
     "Tuning of context",
@@ -161,8 +168,6 @@ def tune(
     elif context is not None:
         context = replace(context, load_options=models.load_options)
         tune_boosts(inputs, ref, context, options, models.old_lm, speakers, output_file, general)
-    elif models.directions:
-        raise OptionError("weights can be tuned only for a single pass; omit --iterate")
     elif not models.models and models.old_lm is None:
         if history is not None:
             raise OptionError(

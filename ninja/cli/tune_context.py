@@ -179,10 +179,9 @@ def choose_pointer_weights(
     general, general_ref = general_set.general, general_set.general_ref
     if flags := given_on_command_line(("margin", "curve")):
         raise OptionError(f"{', '.join(flags)} cannot be used with --context-model, which replaces boosts")
-    if flags := given_on_command_line(("num_sentences", "carry_over", "segments", "carry_words", "iterate")):
+    if flags := given_on_command_line(("num_sentences", "carry_over", "segments", "carry_words")):
         raise OptionError(
-            f"tuning the weights of --context-model uses no n-best sentences, no carry-over and only one pass; "
-            f"omit {', '.join(flags)}"
+            f"tuning the weights of --context-model uses no n-best sentences and no carry-over; omit {', '.join(flags)}"
         )
     if bool(general) != (general_ref is not None):
         raise OptionError("--general and --general-ref must be used together; specify both or neither")

@@ -52,8 +52,7 @@ class ScoreOptions:
     lm_weight: float = option(0.5, "Weight of the language model in the graph cost, 0 to 1.", 0, 1)
     acoustic_scale: float = option(
         0.1,
-        "Factor applied to acoustic costs; use 1 for Kaldi chain models decoded without --post-decode-acwt 10. The "
-        "default for n-best lists and CTC lattices is 1.",
+        "Factor applied to acoustic costs; use 1 for Kaldi chain models decoded without --post-decode-acwt 10.",
         0,
     )
     word_penalty: float = option(0.0, "Cost per word during the search; it is not included in the output.")
@@ -62,7 +61,7 @@ class ScoreOptions:
         "Cost added to the cost of <unk> for an unknown word.  [default: ln of the number of words that map to <unk>]",
     )
     max_unknown: float = option(
-        0.5, "Reject a file if more than this fraction of its arcs have words that are unknown to the model.", 0, 1
+        0.5, "Reject an input if more than this fraction of its arcs have words that are unknown to the model.", 0, 1
     )
     map_words: tuple[WordMapping, ...] = option(
         (), "Look up unknown words in lower or upper case (case), or treat other spellings of <unk> as <unk> (unk)."

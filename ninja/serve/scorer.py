@@ -84,7 +84,7 @@ class Scorer:
         files = models if isinstance(models, ModelFiles) else ModelFiles()
         if files.directions:
             raise OptionError(
-                "iterate cannot be used in a server, which rescores each lattice in one pass; omit iterate"
+                "directions cannot be used in a server, which rescores each lattice in one pass; omit directions"
             )
         self.vocabularies = Vocabularies(words)
         self.report = RescoreReport()  # collects notes while models are loaded

@@ -139,7 +139,6 @@ def test_option_files_accept_names_with_hyphens(ninja, bed, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--iterate", "forward"], "omit --iterate"),
         (["--rnnlm", "none", "--old-lm", "lm.arpa"], "there is no language model to tune"),
         (["--rnnlm", "none", "--lm-weight", 0.5, "--beam", 3], "of the first pass; omit --beam, --lm-weight"),
         (["--rnnlm", "none", "--carry-over"], "--carry-over requires a language model"),

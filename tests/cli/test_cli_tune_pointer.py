@@ -70,8 +70,6 @@ def test_tuning_on_nbest_lists_starts_from_the_default_rescoring_weights(ninja, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--rnnlm", "english-ngram", "--iterate", "forward,forward"], "omit --iterate"),
-        (["--iterate", "forward"], "omit --iterate"),
         (["--carry-over", "--carry-words", 3], "omit --carry-over, --carry-words"),
         (["--num-sentences", 7], "omit --num-sentences"),
         (["--max-general-rise", 1], "--max-general-rise can be used only with --general"),

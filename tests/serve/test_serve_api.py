@@ -22,7 +22,7 @@ import ninja
 from ninja.context import Context, Entities
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
-from ninja.rescoring import RescoreOptions, rescore
+from ninja.rescoring import ModelFiles, RescoreOptions, rescore
 from ninja.serve import ServeOptions
 from ninja.serve.scorer import Scorer
 
@@ -443,6 +443,11 @@ def test_an_unknown_word_penalty_that_depends_on_other_requests_is_refused() -> 
     with pytest.raises(OptionError, match="so scores would depend on other requests; set unk_penalty or, with"):
         Scorer(FakeLM(), RescoreOptions())
     Scorer(FakeLM(), RescoreOptions(), words=symbols()).close()
+
+
+def test_models_with_directions_are_refused() -> None:
+    with pytest.raises(OptionError, match="directions cannot be used in a server"):
+        Scorer(ModelFiles(directions=["forward"]), RescoreOptions())
 
 
 def test_the_symbol_table_of_requests_is_renewed_at_its_size_limit() -> None:

@@ -13,11 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 from served import Client
 
-from ninja.cli.main import main
+import ninja
+from ninja.cli.main import group, main
 from ninja.errors import OptionError
+from ninja.files.text import read_toml
+from ninja.serve.scorer import Scorer
 from ninja.serve.server import Listener
 
 pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
@@ -87,7 +91,7 @@ def test_the_command_answers_requests_writes_no_file_and_exits_on_sigterm(tmp_pa
         (["--max-latency", "1e10"], "--max-latency is 10000000000.0, but must be between 0 and 1e+09"),
         (["--host", ""], "--host is empty; specify an address, such as 0.0.0.0 for all network interfaces"),
         (["--tls-key", "key.pem"], "a TLS certificate and its key belong together; specify both or neither"),
-        (["--iterate", "forward"], "iterate cannot be used in a server"),
+        (["--iterate", "forward"], "no such option '--iterate'"),
     ],
 )
 def test_invalid_options_are_refused(
@@ -102,6 +106,44 @@ def test_invalid_options_are_refused(
         (tmp_path / name).write_text("w1\n")
     assert main(["serve", *options]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "lm_weight = 0.5", "acoustic_scale = 0.1", "max_unknown = 0.5"])
+def test_weights_in_an_options_file_replace_the_defaults_for_nbest_lists(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorers: list[Scorer] = []
+    monkeypatch.setattr("ninja.cli.serve.run_server", lambda scorer, *_, **__: scorers.append(scorer))
+    (tmp_path / "weights.toml").write_text(content)
+    assert main(["serve", *MODEL, "--config", str(tmp_path / "weights.toml")]) == 0
+    options = scorers[0].options_for(ninja.from_nbest("utt", [("the cat", -2.0)]))
+    weights = {"lm_weight": 0.15, "word_penalty": -1.0, "acoustic_scale": 1.0, "max_unknown": 1.0}
+    for name, value in read_toml(tmp_path / "weights.toml").items():
+        weights[name] = value
+        if name == "lm_weight":
+            weights["word_penalty"] = 0.0
+    assert {name: getattr(options, name) for name in weights} == weights
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "default"),
+    [
+        ("serve", "lm_weight", "0.5; 0.15 for n-best lists without graph costs"),
+        ("serve", "word_penalty", "0; -1 for n-best lists without graph costs"),
+        ("serve", "acoustic_scale", "0.1; 1 for n-best lists and CTC lattices"),
+        ("serve", "max_unknown", "1"),
+        ("serve", "normalizer", "none if no words in --words end with punctuation, else basic"),
+        ("rescore", "lm_weight", "0.5; 0.15 for n-best lists without graph costs"),
+    ],
+)
+def test_the_help_shows_defaults_that_depend_on_the_lattices(command: str, name: str, default: str) -> None:
+    context = click.Context(group)
+    function = group.get_command(context, command)
+    assert function is not None
+    (option,) = (option for option in function.params if option.name == name)
+    record = option.get_help_record(context)
+    assert record is not None
+    assert re.findall(r"\[default: (.*)\]", record[1]) == [default]
 
 
 def test_a_short_token_is_refused(tmp_path: Path) -> None:
