@@ -30,7 +30,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.execution import LatticeSink, OnBatches, open_output
 from ninja.pipeline.stages import OnLattices
 
-MAX_SPEAKERS = 500  # maximum number of archives that are open at the same time
+MAX_PARTS = 500  # maximum number of archives that are open at the same time
 
 
 @command
@@ -66,7 +66,7 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
 
 
 @command
-@click.option("--nj", type=click.IntRange(1), help="Number of parts.")
+@click.option("--nj", type=click.IntRange(1, MAX_PARTS), help="Number of parts.")
 @reads("--utt2spk", "Speaker of each key; all lattices of a speaker are written to the same part.")
 @lattice_output(
     "Output, whose name contains JOB (for the part number) or, without --nj, SPK (for the speaker)",
@@ -116,7 +116,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
         for key, lattice in results(OnLattices(check_speaker), inputs):
             name = part[key]
             if name not in parts:
-                if len(parts) == MAX_SPEAKERS:
+                if len(parts) == MAX_PARTS:
                     raise OptionError(f"at most {len(parts)} archives can be written; use --nj {len(parts)} or less")
                 output = replace(destination, name=destination.name.replace(placeholder, name))
                 parts[name] = stack.enter_context(open_output(output, inputs))

@@ -118,6 +118,7 @@ def test_split_refuses_invalid_options_keys_and_speakers(ninja, small, tmp_path)
         ((small, "--nj=2"), "Missing option '-o' / '--output-file'"),
         ((small, "--nj=2", "-o", tmp_path / "a.ark"), "must contain JOB to give each part a different name"),
         ((small, "--nj=9", "-o", out), "the number of parts is 9, but must be from 1 to 5, the number of lattices"),
+        ((small, "--nj=501", "-o", out), "'--nj': 501 is not in the range 1<=x<=500"),
         (("-", "--nj=2", "-o", out), "--nj reads SOURCE twice, so SOURCE cannot be - or a pipe"),
     ):
         code, _, errors = ninja("split", *arguments)
@@ -134,7 +135,7 @@ def test_split_refuses_invalid_options_keys_and_speakers(ninja, small, tmp_path)
 def test_split_limits_the_number_of_open_archives(ninja, small, tmp_path, monkeypatch):
     from ninja.cli import archives
 
-    monkeypatch.setattr(archives, "MAX_SPEAKERS", 4)
+    monkeypatch.setattr(archives, "MAX_PARTS", 4)
     (tmp_path / "utt2spk").write_text("".join(f"{key} s{key}\n" for key in FIRST))
     code, _, errors = ninja("split", small, "--utt2spk", tmp_path / "utt2spk", "-o", tmp_path / "SPK.ark")
     assert (code, "at most 4 archives can be written; use --nj 4 or less" in errors) == (2, True)
