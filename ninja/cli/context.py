@@ -210,7 +210,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @section("Words", normalizer_option)
 @section(
     "Scales",
-    click.option("--acoustic-scale", default=0.1, help=HELP["acoustic_scale"]),
+    click.option("--acoustic-scale", default=0.1, show_default=False, help=HELP["acoustic_scale"]),
     click.option("--word-penalty", default=0.0, help="Cost added per word when best paths are computed."),
 )
 @lattice_output("Output for the boosted lattices")

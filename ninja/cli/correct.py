@@ -57,7 +57,7 @@ PAGE = (".html", ".htm")
 )
 @section(
     "Scales",
-    click.option("--acoustic-scale", default=0.1, help=HELP["acoustic_scale"]),
+    click.option("--acoustic-scale", default=0.1, show_default=False, help=HELP["acoustic_scale"]),
     click.option("--word-penalty", default=0.0, help="Cost added per word when best paths are computed."),
 )
 @lattice_output("Output for the corrected hypotheses", resume=False)

@@ -167,7 +167,6 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
 # Texts that replace the defaults of `RescoreOptions` in help texts; see `with_list_weights`.
 WEIGHT_DEFAULTS = {
     "lm_weight": f"0.5; {LISTS.lm_weight:g} for {LISTS.kind}",
-    "acoustic_scale": "0.1; 1 for n-best lists and CTC lattices",
     "word_penalty": f"0; {LISTS.word_penalty:g} for {LISTS.kind}",
 }
 

@@ -52,7 +52,8 @@ class ScoreOptions:
     lm_weight: float = option(0.5, "Weight of the language model in the graph cost, 0 to 1.", 0, 1)
     acoustic_scale: float = option(
         0.1,
-        "Factor applied to acoustic costs; use 1 for Kaldi chain models decoded without --post-decode-acwt 10.",
+        "Factor applied to acoustic costs; use 1 for Kaldi chain models decoded without --post-decode-acwt 10.  "
+        "[default: 0.1; 1 for n-best lists and CTC lattices]",
         0,
     )
     word_penalty: float = option(0.0, "Cost per word during the search; it is not included in the output.")

@@ -133,6 +133,7 @@ def test_weights_in_an_options_file_replace_the_defaults_for_nbest_lists(
         ("serve", "acoustic_scale", "0.1; 1 for n-best lists and CTC lattices"),
         ("serve", "max_unknown", "1"),
         ("serve", "normalizer", "none if no words in --words end with punctuation, else basic"),
+        ("correct", "acoustic_scale", "0.1; 1 for n-best lists and CTC lattices"),
         ("rescore", "lm_weight", "0.5; 0.15 for n-best lists without graph costs"),
     ],
 )
