@@ -247,16 +247,17 @@ class Reading:
         """Yield the batches in files; the `position` of a batch is the byte offset from the start of the first file."""
         sizes = [file.size for file in files]
         self._size = None if self._size is None or None in sizes else self._size + sum(filter(None, sizes))
-        for file, size in zip(files, sizes, strict=True):
-            end = self._previous + (size or 0)
-            yield from self._read_folder(file) if file.kind == "folder" else self._read_file(file)
-            self._previous = max(self._previous, end)  # also count a file without lattices
+        for file in files:
+            yield from self._read_file(file)
 
     def _read_file(self, file: SourceFile) -> Iterator[Batch]:
+        """Yield the batches in a file or folder; an error that ends it is the last fault."""
         end = self._previous + (file.size or 0)
         self.file = file.name
         try:
-            if file.kind == "list":
+            if file.kind == "folder":
+                yield from self._read_folder(file)
+            elif file.kind == "list":
                 yield from self._read_list(file, *file.listed)
             else:
                 with file.open() as stream, closing(self._read_stream(stream, file)) as batches:  # type: ignore[type-var]
@@ -268,7 +269,7 @@ class Reading:
             if error.of_run:
                 raise
             yield Batch.of_entries([(error.key or "", error)])
-        self._previous = max(self._previous, end)
+        self._previous = max(self._previous, end)  # also count a file without lattices
 
     def _read_folder(self, parent: SourceFile) -> Iterator[Batch]:
         """Read the lattice files in a folder, or its recogniser result files if it contains no lattices."""

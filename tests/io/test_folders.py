@@ -21,7 +21,7 @@ from reference_graph import SHARED
 from strategies_text import needs_files
 
 import ninja
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError, NinjaError
 from ninja.graph import from_arcs
 from ninja.io.sources import Sources
 
@@ -103,9 +103,19 @@ def test_result_files_next_to_lattices_are_noted(tmp_path: Path) -> None:
 def test_the_error_for_a_folder_without_lattices_lists_its_files(tmp_path: Path) -> None:
     (tmp_path / "plot.png").write_bytes(UNRELATED["plot.png"])
     (tmp_path / "decode_test").mkdir()
-    message = "the folder contains no lattices, only: decode_test/, plot.png"
+    message = f"{tmp_path}: the folder contains no lattices, only: decode_test/, plot.png"
+    assert read(tmp_path) == ([], [message], [])
     with pytest.raises(FormatError, match=message):
-        read(tmp_path)
+        next(ninja.read(tmp_path))
+
+
+def test_sources_after_a_folder_without_lattices_are_read(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
+    failures: list[NinjaError] = []
+    lattices = ninja.read([tmp_path / "empty", tmp_path / "utt.nbest"], on_error=failures.append)
+    assert [key for key, _ in lattices] == ["utt"]
+    assert [str(failure) for failure in failures] == [f"{tmp_path}/empty: the folder contains no lattices"]
 
 
 @needs_files
@@ -126,8 +136,11 @@ def test_every_real_file_among_unrelated_files_is_read_or_noted(name: str, tmp_p
     assert companions >= COMPANIONS.keys()
     assert companions - COMPANIONS.keys() <= {"LICENSE", "COPYING", "README.md", "text", "words.lst.gz"}
     if not lattices:
-        with pytest.raises(FormatError, match="the folder contains no lattices, only: "):
-            read(tmp_path)
+        keys, failures, notes = read(tmp_path)
+        assert (keys, notes) == ([], [])
+        assert [failure.partition(", only: ")[0] for failure in failures] == [
+            f"{tmp_path}: the folder contains no lattices"
+        ]
         return
     keys, failures, notes = read(tmp_path)
     expected = [read(Path(file.path)) for file in folder.files if Path(file.path).name in lattices]
@@ -206,9 +219,6 @@ def test_a_folder_that_vanishes_while_it_is_read_is_an_input_error(tmp_path, num
     lattices = ninja.read(folder, on_error=lambda error: errors.append(str(error)), read_ahead=False)
     keys = [key for key, _ in islice(lattices, num_read)]
     shutil.rmtree(folder)
-    if num_read == 0:
-        with pytest.raises(InputError, match=f"^{folder}: cannot be read: No such file or directory$"):
-            next(lattices)
-        return
     assert keys + [key for key, _ in lattices] == [*names[:num_read]]
-    assert errors == [f"{folder}/{name}.ark: cannot be read: No such file or directory" for name in names[num_read:]]
+    unread = [folder / f"{name}.ark" for name in names[num_read:]] if num_read else [folder]
+    assert errors == [f"{path}: cannot be read: No such file or directory" for path in unread]
