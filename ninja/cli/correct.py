@@ -50,7 +50,6 @@ PAGE = (".html", ".htm")
     "Words",
     click.option(
         "--normalizer",
-        metavar="NAME",
         default="basic",
         help=NORMALIZER_HELP.partition("  [default")[0],
     ),

@@ -47,7 +47,7 @@ SHOWN = 5  # maximum number of phrases in the summary
     click.option("--undo", "is_undone", is_flag=True, help="Remove the lines that the last run added to --lists."),
     reads("--utt2group", "Group of each utterance, in utt2spk format; for phrases that are listed by group."),
     click.option("--letters-only", is_flag=True, help="Compare letters instead of phones."),
-    click.option("--normalizer", metavar="NAME", default="basic", help=NORMALIZER_HELP.partition("  [default")[0]),
+    click.option("--normalizer", default="basic", help=NORMALIZER_HELP.partition("  [default")[0]),
 )
 @section(
     "Check",

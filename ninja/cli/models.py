@@ -62,7 +62,8 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOption
         type=OOVScoreType(),
         metavar="SCORE",
         help="Score of unknown words if an n-gram model has no <unk>: skip (no cost), spread (a total probability of "
-        "1 / vocabulary size, divided among the unknown words), or a natural-log probability.",
+        "1 / vocabulary size, divided among the unknown words), or a natural-log probability.  [default: lattices with "
+        "unknown words fail; `ninja lm score` skips unknown words]",
     ),
     "classes": reads("--classes", "Class definitions in SRILM's format, for class-based n-gram models."),
     "multi_char": click.option(

@@ -7,7 +7,7 @@ import click
 from ninja.cli.main import current_console
 from ninja.lattice.text import AUTO, NORMALIZER_HELP, LexicalForms
 
-normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, show_default=False, help=NORMALIZER_HELP)
+normalizer_option = click.option("--normalizer", default=AUTO, show_default=False, help=NORMALIZER_HELP)
 
 
 def lexical_forms(name: str) -> LexicalForms:

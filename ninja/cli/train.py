@@ -136,7 +136,7 @@ _SPECIAL = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 @click.argument("text", type=InputFile())
 @writes("-o", "Output ARPA file, compressed if the name ends in .gz; - is stdout.", "--output-file", required=True)
 @reads("--dev", "Held-out text; print its perplexity.")
-@reads("--classes", "Phrase lists; replace the phrases in the texts with class tokens.", metavar="ENTITIES")
+@reads("--classes", "Phrase lists; replace the phrases in the texts with class tokens.")
 @reads("--vocabulary", "Vocabulary of the model: one word per line, or a words.txt.  [default: all words]")
 @click.option(
     "--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Minimum counts of 2-grams, 3-grams, and so on."

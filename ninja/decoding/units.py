@@ -108,7 +108,7 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
             entries = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise FormatError(f"not valid JSON: {error}", name) from error
-        if not all(isinstance(number, int) for number in entries.values()):
+        if not all(type(number) is int for number in entries.values()):  # a bool is an int, too
             raise FormatError("the JSON object must map each unit to its column number", name)
         return _in_order([(unit, number, None) for unit, number in entries.items()], name)
     rows = [row.rstrip("\r") for row in content.removesuffix("\n").split("\n")]

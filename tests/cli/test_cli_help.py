@@ -37,6 +37,12 @@ def test_each_command_has_a_summary_an_example_and_option_help(name):
             assert option.help, f"{name} --{option.name} has no help"
 
 
+@pytest.mark.parametrize(("flag", "metavar"), [("--normalizer", "TEXT"), ("--classes", "FILE")])
+def test_an_option_has_the_same_metavar_in_all_commands(flag, metavar):
+    options = [option for name in COMMANDS for option in group.get_command(CONTEXT, name).params if flag in option.opts]
+    assert {option.make_metavar(CONTEXT) for option in options} == {metavar}
+
+
 @pytest.mark.parametrize(("name", "options"), [("rescore", RescoreOptions), ("train", TrainOptions)])
 def test_options_and_defaults_are_the_fields_of_the_dataclass(name, options):
     command_options = options_of(name)

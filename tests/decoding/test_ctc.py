@@ -320,6 +320,7 @@ def test_read_unit_names_reads_each_kind_of_file(tmp_path):
         ("a 0\nb\n", "tokens:2: expected a unit and its column number, found 'b'"),
         ("a 0\nb 0\n", "tokens:2: 'a' and 'b' have the same column number, 0"),
         ("a 0\nb 2\n", "no unit has the column number 1"),
+        ('{"a": 0, "b": true}', "the JSON object must map each unit to its column number"),
         ('{"a": "b"}', "the JSON object must map each unit to its column number"),
         ('{"a": ', "not valid JSON"),
     ]:
