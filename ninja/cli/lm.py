@@ -28,6 +28,7 @@ from ninja.cli.options import output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError, check_range
 from ninja.files.output import text_output
 from ninja.files.stream import Place, decoded, open_stream
+from ninja.files.text import line_fields
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.libraries import needed_for
@@ -263,16 +264,13 @@ def _sentences(
 
 
 def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
-    """Yield ``(line number, fraction of the lines yielded so far, fields)`` for each line of a text.
-
-    Fields are separated by spaces and tabs only, because words in some vocabularies contain other whitespace.
-    """
+    """Yield ``(line number, fraction of the lines yielded so far, fields)`` for each line of a text."""
     place = Place(path)
     with open_stream(place) as stream:
         text = decoded(stream.rest(), place.name)
     lines = text.removesuffix("\n").split("\n") if text else []
     for number, line in enumerate(lines, start=1):
-        yield number, number / len(lines), [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
+        yield number, number / len(lines), line_fields(line)
 
 
 def _id_of(model: LanguageModel, word: str, as_ids: bool, path: str, line: int) -> int:

@@ -24,6 +24,7 @@ from ninja.evaluate.normal_form import reference_ids
 from ninja.evaluate.scoring import NEVER, lexical_ids, number, word_id
 from ninja.files.output import text_output
 from ninja.files.stream import text_of
+from ninja.files.text import line_fields
 from ninja.graph.oracle import Oracle
 from ninja.graph.oracle import oracle as nearest_path
 from ninja.graph.split import paths_of
@@ -256,7 +257,7 @@ def _wildcards(
         raise click.UsageError("--wildcard-symbols-list requires --words")
     ids = []
     for line, row in enumerate(text_of(path).removesuffix("\n").split("\n"), start=1):
-        words = row.split()
+        words = line_fields(row)
         if len(words) != 1:
             raise FormatError(f"expected one word, found {len(words)}", path, line=line)
         (word_id,) = table.intern([words[0]])

@@ -20,6 +20,7 @@ from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError, counted
 from ninja.files.output import reported
 from ninja.files.stream import text_of
+from ninja.files.text import line_fields
 from ninja.libraries import needed_for
 from ninja.lm.devices import chosen_device, describe_devices
 from ninja.lm.ngram.classes import Tagger, is_class
@@ -206,8 +207,8 @@ def _tagger(path: str) -> Tagger:
 def _vocabulary(path: str) -> list[str]:
     """Read the words in a word list or symbol table, without special symbols."""
     words = []
-    for number, line in enumerate(text_of(path).splitlines(), start=1):
-        fields = line.split()
+    for number, line in enumerate(text_of(path).split("\n"), start=1):
+        fields = line_fields(line)
         if len(fields) > 2 or (len(fields) == 2 and not fields[1].isdecimal()):
             raise FormatError(f"expected a word, or a word and its id, found {line[:60]!r}", path, line=number)
         if fields and not _SPECIAL.fullmatch(fields[0]):

@@ -12,6 +12,7 @@ from unicodedata import normalize
 from ninja.errors import FormatError, InputError
 from ninja.evaluate.normal_form import composed
 from ninja.files.stream import text_of
+from ninja.files.text import line_fields
 
 Line = tuple[str, Sequence[str]]  # key and words
 Rule = tuple[tuple[str, ...], tuple[str, ...]]  # words, and the words that replace them
@@ -102,7 +103,7 @@ def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
             else "; files that are not executable are run by GNU sed, without e, r and w; make programs executable"
         )
         raise InputError(f"the script ended with exit code {process.returncode}: {message}{advice}", script)
-    rows = [row.split() for row in process.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]]
+    rows = [line_fields(row) for row in process.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]]
     if [row[:1] for row in rows] != [[key] for key, _ in lines]:
         message = (
             f"the output of the script does not contain the keys of the {len(lines)} input lines in the same order"

@@ -1,4 +1,4 @@
-"""Readers for TOML files, and for text files that are specified by paths or Kaldi rspecifiers."""
+"""Readers for TOML files, for text files that are specified by paths or Kaldi rspecifiers, and for their lines."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def read_named(name: str | os.PathLike[str]) -> str:
                 raise InputError("specifies no file", path)
             return "".join(texts)
     return text_of(path)
+
+
+def line_fields(line: str) -> list[str]:
+    """Return the fields of a line, which spaces and tabs separate; words can contain other whitespace, like U+00A0."""
+    return [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ninja._core import irregular_words
 from ninja.errors import FormatError, LatticeError, OptionError, VocabularyError
 from ninja.files.stream import text_of
+from ninja.files.text import line_fields
 from ninja.lattice.arrays import offsets
 from ninja.lattice.characters import APOSTROPHES, LABEL
 from ninja.lattice.english import english_forms
@@ -39,9 +40,8 @@ NORMALIZER_HELP = (
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
 _PLAIN_TEXT = re.compile(r"[a-z]+(?: [a-z]+)*")
-_SIGNS = (
-    string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"
-)  # stripped from the ends of ASCII words
+# Characters that are stripped from the ends of ASCII words.
+_SIGNS = string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"
 _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
 _PIECE = re.compile(r"[^\W_]+")
@@ -192,7 +192,7 @@ def read_forms(path: str) -> dict[str, Form]:
     forms: dict[str, Form] = {}
     line_of: dict[str, int] = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
-        word, *form = line.split() or ("#",)
+        word, *form = line_fields(line) or ("#",)
         if word == "#":
             continue
         if word in forms:

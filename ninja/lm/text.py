@@ -12,6 +12,7 @@ import numpy as np
 
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.stream import Place, open_stream
+from ninja.files.text import line_fields
 from ninja.formats.content import Content, numbered_lines
 from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 
@@ -77,7 +78,7 @@ def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
     with open_stream(Place(name)) as stream:
         for number, line, _ in numbered_lines(Content(stream, name).blocks()):
             try:
-                words = line.decode("utf-8").split()
+                words = line_fields(line.decode("utf-8"))
             except UnicodeDecodeError as error:
                 raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", name, line=number) from error
             if len(words) > LONGEST_SENTENCE:

@@ -97,6 +97,16 @@ def test_vocabulary_is_a_list_of_words_or_a_symbol_table(ninja, text, tmp_path):
         assert unigrams(tmp_path / "lm.arpa") == ["<s>", "</s>", "<unk>", "ann", "call", "never"]
 
 
+def test_only_spaces_and_tabs_separate_words(ninja, tmp_path):
+    word = "10\u00a0000\u2028"
+    (tmp_path / "train.txt").write_text(f"pay {word}\tnow\n")
+    (tmp_path / "list").write_text(f"pay\n{word}\n")
+    for vocabulary, expected in (((), ["now", "pay"]), (("--vocabulary", tmp_path / "list"), ["pay"])):
+        code, _, errors = ninja("train", "ngram", tmp_path / "train.txt", *vocabulary, "-o", tmp_path / "lm.arpa")
+        assert code == 0, errors
+        assert unigrams(tmp_path / "lm.arpa") == ["<s>", "</s>", "<unk>", word, *expected]
+
+
 def test_cutoffs_and_discounts_are_lists_of_numbers(ninja, text, tmp_path):
     arguments = ("--cutoffs", "1,2", "--discounts", "0.5,1,1.5", "-o", tmp_path / "lm.arpa")
     errors = ninja("train", "ngram", text, *arguments)[2]

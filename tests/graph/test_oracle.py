@@ -324,6 +324,7 @@ def test_oracle_command_refuses_invalid_options(
     [
         ("a\nzzz\n", "wild:2: the word 'zzz' is not in the symbol table"),
         ("a b\n", "wild:1: expected one word, found 2"),
+        ("a\u00a0b\n", "wild:1: the word 'a\\xa0b' is not in the symbol table"),
     ],
 )
 def test_an_invalid_wildcard_list_is_refused(ninja: Ninja, files: Path, content: str, message: str) -> None:

@@ -115,9 +115,10 @@ def test_english_forms():
 
 def test_normalizer_from_a_file(tmp_path):
     table = tmp_path / "forms.txt"
-    table.write_text("# written and lexical\nDr. doctor\n,\nNYC new york city\n")
+    table.write_text("# written and lexical\nDr. doctor\n,\nNYC new york city\n10\u00a0000 ten thousand\n")
     normalizer = make_normalizer(table)
     assert normalizer.words(["Dr.", "Who", ",", "NYC"]) == ["doctor", "Who", "new", "york", "city"]
+    assert normalizer.words(["10\u00a0000"]) == ["ten", "thousand"]
 
 
 @pytest.mark.parametrize(

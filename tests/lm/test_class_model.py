@@ -91,6 +91,8 @@ def test_the_vocabulary_contains_expansions_but_no_classes(files):
 
 def test_class_definitions_of_srilm_are_read(files, tmp_path):
     assert read_classes(files / "classes") == EXPANSIONS
+    (tmp_path / "spaces").write_text("CITY 0.5 new\u00a0york\n")
+    assert read_classes(tmp_path / "spaces") == {"CITY": {("new\u00a0york",): 0.5}}
     for text, message in {
         "CITY 0.5\n": ":1: class CITY has an empty expansion",
         "CITY york\nCITY 2 york\n": r":2: the probability is 2, but must be in \[0, 1\]",

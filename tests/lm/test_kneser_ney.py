@@ -193,7 +193,7 @@ BAD_TEXTS = {
     "a blank": (
         [["a b"]],
         FormatError,
-        "t: the word 'a b' is empty, or contains whitespace or a lone surrogate",
+        "t: the word 'a b' is empty, or contains ASCII whitespace or a lone surrogate",
     ),
     "no word": ([["a", ""]], FormatError, "t: the word '' is empty"),
     "lone surrogate": ([["\udce9"]], FormatError, "or a lone surrogate"),

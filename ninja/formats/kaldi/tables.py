@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from ninja.errors import FormatError
-from ninja.files.text import read_named
+from ninja.files.text import line_fields, read_named
 
 Name = str | os.PathLike[str]
 Row = tuple[int, list[str]]  # line number and fields
@@ -31,7 +31,7 @@ def read_fields(path: Name) -> Iterator[Row]:
 def fields_of(text: str) -> Iterator[Row]:
     """Yield ``(line number, fields)`` for each line in a text."""
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
-        yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
+        yield number, line_fields(line)
 
 
 def read_text(path: Name) -> dict[str, list[str]]:

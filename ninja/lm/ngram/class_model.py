@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError
 from ninja.files.stream import text_of
+from ninja.files.text import line_fields
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
@@ -32,7 +33,7 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
     """
     classes: Expansions = {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
-        name, *words = line.split() or [""]
+        name, *words = line_fields(line) or [""]
         if not name:
             continue
         probability = 1.0

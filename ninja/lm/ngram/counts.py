@@ -18,7 +18,7 @@ from ninja.lm.word_map import BOS, EOS, SPECIAL
 BLOCK = 1 << 22  # number of text positions, or of n-grams, that are sorted in one block
 MOST = 2**31 - 1  # maximum number of text positions, and of n-grams of one length: indices are int32
 REPORT = 1_000_000  # number of words between progress reports
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # UTF-8 cannot encode surrogates
+_UNWRITABLE = re.compile("[ \t\n\v\f\r\ud800-\udfff]")  # separators of ARPA files; UTF-8 cannot encode surrogates
 _BOS, _EOS, _UNK = range(len(SPECIAL))
 
 Report = Callable[[str], None]
@@ -100,8 +100,8 @@ def encode(
     selected = frequent if vocabulary is None else set(vocabulary)
     words = (*SPECIAL, *sorted((selected | set(keep)) - set(SPECIAL)))
     for word in words:
-        if word.split() != [word] or _HALF_CHARACTER.search(word):
-            message = f"the word {word!r} is empty, or contains whitespace or a lone surrogate"
+        if not word or _UNWRITABLE.search(word):
+            message = f"the word {word!r} is empty, or contains ASCII whitespace or a lone surrogate"
             raise FormatError(f"{message}; remove it from the text", path)
     new = {word: word_id for word_id, word in enumerate(words)}
     number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # in the order of the ids
