@@ -27,7 +27,7 @@ from ninja.serve.metrics import Metrics
 from ninja.serve.openapi import document, reference_page
 from ninja.serve.options import ServeOptions
 from ninja.serve.page import POLICY, page
-from ninja.serve.problems import MEDIA_TYPE, RETRY_SECONDS, Problem
+from ninja.serve.problems import MEDIA_TYPE, Problem
 from ninja.serve.requests import (
     RescoreRequest,
     check_phrases,
@@ -185,7 +185,7 @@ class _Api:
         """Read the body and call the handler; enforce the limit on concurrent requests and the time limit."""
         if self._num_requests >= self._options.max_requests:
             message = f"{self._num_requests} requests are in progress; send the request again later"
-            raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
+            raise Problem(429, message)
         self._num_requests += 1
         self._metrics.in_progress.inc()
         try:

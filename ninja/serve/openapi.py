@@ -27,6 +27,7 @@ EXAMPLE = {
     "entities": ["jon chen"],
     "n": 2,
 }
+RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}}
 
 CORRECT_EXAMPLE = {
     "transcript": {"key": "utt1", "nbest": [{"text": "call john chan", "score": -2.0}]},
@@ -49,9 +50,8 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
         }
         for status in (400, *((401,) if has_token else ()), 408, 413, 422, 429, 500, 503, 504)
     }
-    retry = {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
     for status in ("429", "503"):
-        problems[status]["headers"] = {"Retry-After": retry}
+        problems[status]["headers"] = RETRY_AFTER
     answers_of_correction = {
         "200": {
             "description": "The corrected transcript.",
@@ -191,6 +191,8 @@ def _text(summary: str, *, not_ready: bool = False, has_token: bool = False) -> 
         if applies:
             content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
             responses[str(status)] = {"description": TITLES[status], "content": content}
+    if not_ready:
+        responses["503"]["headers"] = RETRY_AFTER
     return {"summary": summary, "responses": responses}
 
 

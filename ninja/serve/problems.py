@@ -19,7 +19,7 @@ from ninja.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_SECONDS = 1  # Retry-After of responses to requests that were refused because of the load
+RETRY_SECONDS = 1  # Retry-After of responses to requests that were refused because of the load or a shutdown
 TITLES = {
     400: "Malformed request",
     401: "Unauthorized",
@@ -55,13 +55,17 @@ class Problem(Exception):
         status: HTTP status.
         detail: One line with the problem, the offending value and the remedy.
         key: Key of the lattice.
-        headers: Additional headers for the response.
+        headers: Additional headers for the response; Retry-After is added for the status 429 and 503.
     """
 
     status: int
     detail: str
     key: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.status in (429, 503):
+            self.headers = self.headers | {"Retry-After": str(RETRY_SECONDS)}
 
     @property
     def document(self) -> dict[str, Any]:
@@ -76,8 +80,7 @@ def problem_of(error: Exception) -> Problem:
         return error
     for kind, status in _STATUS:
         if isinstance(error, kind):
-            headers = {"Retry-After": str(RETRY_SECONDS)} if status in (429, 503) else {}
-            return Problem(status, str(error), error.key or None, headers)
+            return Problem(status, str(error), error.key or None)
     if isinstance(error, MemoryError):
-        return Problem(503, "out of memory; send the request again later", headers={"Retry-After": str(RETRY_SECONDS)})
+        return Problem(503, "out of memory; send the request again later")
     return Problem(500, "the server failed to process the request; the server's log contains the error")

@@ -22,7 +22,7 @@ from ninja.serve.lattices import check_arcs, read_lattice, unpacked
 from ninja.serve.logs import log, logged_problem
 from ninja.serve.metrics import Metrics
 from ninja.serve.options import ServeOptions
-from ninja.serve.problems import RETRY_SECONDS, Problem
+from ninja.serve.problems import Problem
 from ninja.serve.requests import check_phrases
 from ninja.serve.scorer import Phrases, Scorer
 from ninja.serve.updates import StreamRequest, Update, stream_request, update_of
@@ -100,10 +100,10 @@ class Streams:
         if origin is not None and _host(origin) != headers.get("host"):
             raise Problem(403, "pages of other sites cannot open sessions")
         if self.stopping.is_set() or self._scorer.is_closed:
-            raise Problem(503, "the server is stopping", headers={"Retry-After": str(RETRY_SECONDS)})
+            raise Problem(503, "the server is stopping")
         if self._num_sessions >= self._options.max_sessions:
             message = f"{self._num_sessions} sessions are open; try again later"
-            raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
+            raise Problem(429, message)
 
     async def _served(self, socket: WebSocket, fields: dict[str, Any]) -> int:
         """Serve a session; return an HTTP status that describes how the session ended."""

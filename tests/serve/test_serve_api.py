@@ -255,6 +255,7 @@ def test_a_server_with_closed_models_is_not_ready() -> None:
         models.close()
         for answer in (client.get("/readyz"), client.rescore(file_of(LATTICES[0]))):
             assert (answer.status, answer.json["title"]) == (503, "Not available")
+            assert answer.headers["retry-after"] == "1"
         assert client.get("/healthz").status == 200
 
 
