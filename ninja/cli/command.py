@@ -150,6 +150,14 @@ class ModelFile(OutputFile):
         super().check(name)
 
 
+class CacheFile(OutputFile):
+    """Parameter type for a file with values that later runs use again; shards share it, so it is not joined."""
+
+    def targets(self, name: str) -> list[str]:
+        """Return the path of the file."""
+        return [name]
+
+
 class OutputFolder(OutputFile):
     """Parameter type for output folders, which are created if necessary."""
 
@@ -267,11 +275,13 @@ class CommandFiles:
                 yield kind, self._files(name)
 
     def outputs(self) -> Iterator[tuple[str, str, OutputFile, str]]:
-        """Yield ``(parameter name, option, type, value)`` for each output."""
+        """Yield ``(parameter name, option, type, value)`` for each output except caches."""
         for parameter in self.command.params:
-            name = parameter.name or ""
-            if isinstance(parameter.type, OutputFile) and (value := self.values.get(name)) is not None:
-                yield name, parameter.opts[0], parameter.type, value
+            name, kind = parameter.name or "", parameter.type
+            if isinstance(kind, CacheFile) or not isinstance(kind, OutputFile):
+                continue
+            if (value := self.values.get(name)) is not None:
+                yield name, parameter.opts[0], kind, value
 
     def _check_outputs(self) -> None:
         paths: set[str] = set()

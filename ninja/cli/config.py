@@ -14,7 +14,7 @@ from ninja.files.text import read_toml
 
 # Like outputs, these options cannot be set in an options file, because they run commands, overwrite files or use
 # other machines.
-COMMAND_LINE_ONLY = {"allow_pipes", "endpoint_cache", "ray", "resume", "shard"}
+COMMAND_LINE_ONLY = {"allow_pipes", "ray", "resume", "shard"}
 
 
 def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], Command]:

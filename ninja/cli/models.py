@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import click
 
-from ninja.cli.command import Command, NamedFile, given_on_command_line, grouped, keeps_defaults
+from ninja.cli.command import CacheFile, Command, NamedFile, given_on_command_line, grouped, keeps_defaults
 from ninja.cli.main import current_console
 from ninja.cli.options import ListType, from_fields, reads, section
 from ninja.errors import OptionError
@@ -108,7 +108,7 @@ class ModelType(NamedFile):
 
 def endpoint_options(command: Command) -> Command:
     """Add the options for completions endpoints; the command receives them as ``endpoint``."""
-    options = from_fields(EndpointOptions, skip=NOT_OPTIONS, prefix="endpoint")
+    options = from_fields(EndpointOptions, skip=NOT_OPTIONS, prefix="endpoint", param_types={"cache": CacheFile()})
     return options(grouped("endpoint", ENDPOINT, _endpoint)(command))
 
 

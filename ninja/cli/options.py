@@ -203,7 +203,12 @@ def lattice_output(
 
 
 def from_fields(
-    options: type[Any], *, skip: Collection[str] = (), prefix: str = "", defaults: Mapping[str, str] = {}
+    options: type[Any],
+    *,
+    skip: Collection[str] = (),
+    prefix: str = "",
+    defaults: Mapping[str, str] = {},
+    param_types: Mapping[str, click.ParamType] = {},
 ) -> Callable[[Command], Command]:
     """Add an option for each field of an options dataclass, with the name, type, default and help of the field.
 
@@ -212,6 +217,7 @@ def from_fields(
         skip: Names of fields for which no option is added.
         prefix: First part of the option names, such as ``ngram`` in ``--ngram-order``.
         defaults: Texts that the help shows instead of the default values, by field name.
+        param_types: Parameter types that replace the types of fields, by field name.
     """
     kinds = typing.get_type_hints(options)
     titled: list[Any] = [kind for kind in options.__mro__ if "section" in vars(kind)]
@@ -224,7 +230,7 @@ def from_fields(
             kind = kinds[field.name]
             if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
                 (kind,) = (member for member in typing.get_args(kind) if member is not type(None))
-            attributes: dict[str, Any] = {"type": kind}
+            attributes: dict[str, Any] = {"type": param_types.get(field.name, kind)}
             choices = field.metadata.get("choices") or (
                 typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
             )

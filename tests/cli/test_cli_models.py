@@ -132,6 +132,14 @@ def test_map_words_case_finds_words_in_another_case(ninja, bed, tmp_path):
     assert "words found by case; " in errors
 
 
+def test_the_cache_of_an_endpoint_is_neither_an_input_nor_an_output(ninja, bed, tmp_path):
+    arguments = ["rescore", bed / "lat.ark", "--rnnlm", "http://127.0.0.1:9/v1/completions", "-o", tmp_path / "x.ark"]
+    code, _, errors = ninja(*arguments, "--endpoint-cache", tmp_path / "x.ark")
+    assert (code, "two outputs would be written to this file" in errors) == (2, True), errors
+    code, _, errors = ninja(*arguments, "--endpoint-cache", bed / "lat.ark")
+    assert (code, "is an input and would be overwritten" in errors) == (2, True), errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

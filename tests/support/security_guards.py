@@ -60,7 +60,7 @@ PROMISES: dict[str, list[Promise]] = {
     CONNECTIONS: [
         Promise("redirects of a completions endpoint are not followed", "lm/test_endpoint.py::test_only_the_host_of_the_url_is_contacted", "ninja/lm/endpoint/client.py", "if response.status != 200:", "if False:"),
         Promise("an answer of a completions endpoint that does not match the request gives no score", "lm/test_endpoint.py::test_a_server_fault_raises_an_error_after_all_attempts", "ninja/lm/endpoint/servers.py", "if len(scores) != len(text):", "if False:"),
-        Promise("an option file cannot name the cache of an endpoint", "lm/test_endpoint.py::test_the_command_rescores_with_a_server", "ninja/cli/config.py", '"endpoint_cache", ', ""),
+        Promise("an option file cannot name the cache of an endpoint", "lm/test_endpoint.py::test_the_command_rescores_with_a_server", "ninja/cli/config.py", "isinstance(option.type, OutputFile) or ", ""),
     ],
     BOUNDS: [
         Promise("gzip unpacks to at most 256 MB or 100 times the packed size", FILES + "test_a_gzip_bomb_is_refused", "ninja/files/gzip.py", "if self._unpacked_size > max(", "if False and max("),
