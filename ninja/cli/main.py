@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 
 # Keys of `click.Context.meta`.
 DEBUG, COMMAND, ARGUMENTS, _CONSOLE = "ninja.debug", "ninja.command", "ninja.arguments", "ninja.console"
+# Option or argument that affects memory → advice for commands that have this option.
+MEMORY_ADVICE = {
+    "--batch-arcs": "use a smaller --batch-arcs",
+    "--batch-tokens": "use a smaller --batch-tokens",
+    "--batch": "use a smaller --batch",
+    "--jobs": "use fewer --jobs",
+    "source": "prune the lattices first",
+}
 MAX_SHOWN = 3  # maximum number of failures of each kind that are printed
 _NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # parts in which messages of one kind differ
 AnyLog = TypeVar("AnyLog", bound=Log)
@@ -105,6 +113,10 @@ class Commands(click.Group):
             if isinstance(error, NinjaError) and ".toml" not in str(error):  # keys in TOML files are Python names
                 error.message = with_option_names(error.message, context.meta.get(COMMAND, self))
             raise
+        except MemoryError as error:
+            names = {name for parameter in context.meta.get(COMMAND, self).params for name in parameter.opts}
+            advice = " or ".join(text for name, text in MEMORY_ADVICE.items() if name in names)
+            raise NinjaError(f"out of memory; {advice}" if advice else "out of memory") from error
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, divided into sections."""
@@ -235,7 +247,7 @@ def describe(error: Exception) -> str:
     if isinstance(error, NinjaError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "out of memory; use a smaller --batch-arcs or fewer --jobs, or prune the lattices first"
+        return "out of memory"
     if isinstance(error, OSError):
         stream = "standard output" if error.errno == errno.ENOSPC else "input or output"
         file = stream if error.filename is None else error.filename

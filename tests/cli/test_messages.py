@@ -405,3 +405,20 @@ def test_config_reads_standard_input(ninja, bed, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"acoustic_scale = 0.5\n")))
     code, _, errors = ninja("best", "-", "--config", "-")
     assert (code, "only one of the inputs can be standard input (-)" in errors) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "advice"),
+    [
+        ("prune.write", ["prune", "lat.ark", "-o", "x.ark"], "; use fewer --jobs or prune the lattices first"),
+        ("train.train_ngram", ["train", "ngram", "text", "-o", "x.arpa"], ""),
+    ],
+)
+def test_advice_on_memory_names_only_options_of_the_command(ninja, bed, monkeypatch, function, arguments, advice):
+    (bed / "text").write_text("a b\n")
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(f"ninja.cli.{function}", fail)
+    assert ninja(*arguments) == (1, "", f"ninja: error: out of memory{advice}\n")
