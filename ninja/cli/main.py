@@ -114,8 +114,8 @@ class Commands(click.Group):
                 error.message = with_option_names(error.message, context.meta.get(COMMAND, self))
             raise
         except MemoryError as error:
-            names = {name for parameter in context.meta.get(COMMAND, self).params for name in parameter.opts}
-            advice = " or ".join(text for name, text in MEMORY_ADVICE.items() if name in names)
+            available = {name for parameter in context.meta.get(COMMAND, self).params for name in parameter.opts}
+            advice = " or ".join(text for name, text in MEMORY_ADVICE.items() if name in available)
             raise NinjaError(f"out of memory; {advice}" if advice else "out of memory") from error
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -237,8 +237,8 @@ def determinize_retrying(
         smallest = beam
         pruned = prune(lattice, beam, Scales(acoustic_scale))
     raise LatticeError(
-        f"the {limit} limit was exceeded even at beam {smallest / beam_ratio:.4g}; raise the limit, or prune the "
-        "lattice more",
+        f"the {limit} limit was exceeded even at beam {smallest / beam_ratio:.4g}; {_advice(limit, bounds)}, or "
+        "prune the lattice more",
         key=lattice.key,
     )
 
@@ -258,8 +258,15 @@ def _run(
     result, report, smallest = _search(lattice, beam, acoustic_scale, bounds)
     if result is None:
         limit = f"the {report.stopped_by} limit was reached before a path was complete"
-        raise LatticeError(f"{limit}, even at beam {smallest:.4g}; raise the limit", key=lattice.key)
+        advice = _advice(report.stopped_by, bounds)
+        raise LatticeError(f"{limit}, even at beam {smallest:.4g}; {advice}", key=lattice.key)
     return result, report
+
+
+def _advice(limit: Limit | None, bounds: DeterminizeBounds) -> str:
+    assert limit is not None
+    name = {"memory": "max_mem", "arcs": "max_arcs", "states": "max_states"}[limit]
+    return f"increase {name}, which is {getattr(bounds, name)}"
 
 
 def _search(

@@ -60,6 +60,7 @@ def test_a_failed_determinization_does_not_affect_the_others(ninja, tmp_path: Pa
     )
     assert code == 1
     assert "failed: key 'exploding-9': the arcs limit was reached before a path was complete" in err
+    assert "; increase --max-arcs, which is 6\n" in err
     assert "1 lattice" in err
 
 
