@@ -319,6 +319,13 @@ def test_linear_lists_of_names_and_ids_are_equal():
         ]
 
 
+@pytest.mark.parametrize("option", ["words=names", "keys=first"])
+def test_options_of_lattices_are_refused_for_linear_lists(tmp_path, option):
+    (tmp_path / "lists").write_bytes(b"utt-1 \n0 1 5 1,2,\n1\n\n")
+    with pytest.raises(OptionError, match=r"nbest-kaldi has no option .*; available options: encoding"):
+        list(read(tmp_path / "lists", format=f"nbest-kaldi:{option}"))
+
+
 def test_invalid_linear_lists_are_refused():
     with pytest.raises(LatticeError, match="must end with its number, as in utt-1"):
         read_linear_lists(b"key \n0 1 5 1,2,\n1\n\n", "t")

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from ninja._tables import TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
-from ninja.formats.content import Content, Pieces
+from ninja.formats.content import Content, Pieces, check_encoding
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.kaldi.archive import MAGIC, Vocabulary, archive
-from ninja.formats.kaldi.named_text import NamedTextOptions, parse
+from ninja.formats.kaldi.named_text import parse
 from ninja.formats.nbest.lattices import list_entries, nbest_lattice
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions
@@ -199,7 +199,7 @@ def _weight(text: str, path: str | None, key: str, line: int) -> tuple[float, fl
     return graph, acoustic, [int(label) for label in labels]
 
 
-def read_linear_lists(content: bytes, path: str | None = None, options: NamedTextOptions | None = None) -> list[NBest]:
+def read_linear_lists(content: bytes, path: str | None = None, *, encoding: str = "utf-8") -> list[NBest]:
     """Read the n-best lists from a binary or text archive of linear lattices with keys ``utt-1``, ``utt-2``, ….
 
     Raises:
@@ -214,7 +214,7 @@ def read_linear_lists(content: bytes, path: str | None = None, options: NamedTex
         if isinstance(lattice, NinjaError):
             if MAGIC in content[:_IMAGE_HEAD]:
                 raise lattice
-            return list(read_kaldi_names(content, path, encoding=options.encoding if options else "utf-8"))
+            return list(read_kaldi_names(content, path, encoding=encoding))
         lattices.append(lattice.with_key(key))
     return list(joined(lattices))
 
@@ -228,10 +228,20 @@ def _spells_names(head: bytes) -> bool:
     return any(isinstance(result, NinjaError) and not isinstance(result, LatticeError) for result in complete)
 
 
-def _lists(content: Content, options: NamedTextOptions) -> Iterable[NBest]:
+@dataclass(frozen=True, slots=True)
+class KaldiListReadOptions:
+    """Options for reading an archive of linear lattices; its words are ids if it can be read as a Kaldi archive."""
+
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+
+
+def _lists(content: Content, options: KaldiListReadOptions) -> Iterable[NBest]:
     head = content.first_lines()
     if not head:
-        return read_linear_lists(content.whole(), content.name, options)
+        return read_linear_lists(content.whole(), content.name, encoding=options.encoding)
     if _spells_names(head):
         return read_kaldi_names(content.blocks(), content.name, encoding=options.encoding)
     return joined(_of_archive(content))
@@ -268,7 +278,7 @@ FORMAT = Format(
     name="nbest-kaldi",
     about="Kaldi archive of linear lattices with keys utt-1, utt-2, … (lattice-to-nbest)",
     holds="nbest",
-    read=Read(list_entries(_lists), NamedTextOptions),
+    read=Read(list_entries(_lists), KaldiListReadOptions),
     keeps=frozenset({"key", "graph", "acoustic", "apart", "unscaled", "word costs", "alignments", "ids"}),
     write=Write(_encode, options=KaldiListOptions, key_is_field=True),
 )
