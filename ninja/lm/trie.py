@@ -58,8 +58,8 @@ def score_trie(
         raise OptionError(f"node {late[0]} precedes its parent {parent[late[0]]}; sort the trie")
     scored = word[word > FIRST_MARK] if lm.takes_phrases else word
     scored = scored[~are_prompts(scored)] if lm.takes_prompts else scored
-    if scored.size and (scored.min() < 0 or scored.max() >= lm.end_of_ids):
-        raise OptionError(f"a word id is not in the model's range [0, {lm.end_of_ids - 1}]")
+    if (wrong := scored[(scored < 0) | (scored >= lm.end_of_ids)]).size:
+        raise OptionError(f"the word id {wrong[0]} is not in the model's range [0, {lm.end_of_ids - 1}]")
     if not parent.size:
         return np.empty(0, np.float32)
     if not lm.scores_tries:

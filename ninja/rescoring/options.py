@@ -136,7 +136,9 @@ class EngineOptions(SearchOptions, ScoreOptions):
         "(best).",
         choices=get_args(Output),
     )
-    batch_arcs: int = option(200_000, "Maximum number of arcs in the lattices of one batch.", 1)
+    batch_arcs: int = option(
+        200_000, "Number of arcs at which a batch is full; its last lattice may exceed this number.", 1
+    )
 
     def __post_init__(self) -> None:
         """Validate the values."""

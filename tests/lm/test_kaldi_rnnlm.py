@@ -223,9 +223,9 @@ def test_a_network_with_different_input_and_output_widths_is_refused(folder):
     [
         (lambda text: text.replace("3\t0 0.01", "3\t0 half"), FormatError, ":4: b'half' is not a number"),
         (lambda text: text.replace("3\t0 0.01", "3\t0"), FormatError, ":4: expected a word's id and pairs"),
-        (lambda text: text.replace("3\t0 0.01", "3\t9 0.01"), FormatError, ":4: a feature is not one of the 5 rows"),
-        (lambda text: text.replace("3\t0 0.01", "3\t0.5 0.01"), FormatError, ":4: a feature is not one of"),
-        (lambda text: text.replace("3\t0 0.01", "3\t0 inf"), FormatError, ":4: .*or its value is not finite"),
+        (lambda text: text.replace("3\t0 0.01", "3\t9 0.01"), FormatError, ":4: expected one of the 5 rows .* 9 0.01"),
+        (lambda text: text.replace("3\t0 0.01", "3\t0.5 0.01"), FormatError, ":4: expected one of .* found 0.5 0.01"),
+        (lambda text: text.replace("3\t0 0.01", "3\t0 inf"), FormatError, ":4: .* and a finite value, found 0 inf"),
         (lambda text: text.replace("3\t0 0.01", "4\t0 0.01"), FormatError, ":4: expected the features of word 3"),
         (lambda text: text + "8\t0 0.01\n", ModelError, "features for 9 words, but config/words.txt has 8"),
         (lambda text: "", ModelError, "features for 0 words"),

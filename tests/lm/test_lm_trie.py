@@ -132,8 +132,8 @@ def test_a_model_that_returns_too_few_values_is_refused(method, monkeypatch):
     [
         ([0], [3], "node 0 precedes its parent 0"),
         ([-1, 2, 1], [3, 3, 3], "node 1 precedes its parent 2"),
-        ([-1], [99], "not in the model's range"),
-        ([-1], [-1], "not in the model's range"),
+        ([-1], [99], "the word id 99 is not in the model's range"),
+        ([-1], [-1], "the word id -1 is not in the model's range"),
         ([-1, 0], [3], "both must have shape"),
     ],
 )

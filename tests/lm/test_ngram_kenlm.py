@@ -56,7 +56,7 @@ def test_released_slots_are_reused():
     assert set(lm.start(3).tolist()) == set(first.tolist())
     b = np.array([lm.vocabulary.id("b")], np.int32)
     assert lm.logprob(next_slot, b)[0] == pytest.approx(MODEL.score(("<s>", "a"), "b"))
-    with pytest.raises(OptionError, match="not in the model's range"):
+    with pytest.raises(OptionError, match="the word id 99 is not in the model's range"):
         lm.logprob(next_slot, np.array([99], np.int32))
 
 

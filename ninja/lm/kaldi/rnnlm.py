@@ -180,9 +180,13 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
     bad = (feature != pair[:, 0]) | (feature < 0) | (feature >= len(weight)) | ~np.isfinite(value)
     begin = np.concatenate(([0], np.cumsum(length // 2)))
     if bad.any():
-        line = int(np.searchsorted(begin, np.flatnonzero(bad)[0], "right"))
-        message = f"a feature is not one of the {len(weight)} rows of {FEATURE_EMBEDDING}, or its value is not finite"
-        raise FormatError(message, path, line=line)
+        first = np.flatnonzero(bad)[0]
+        expected = f"expected one of the {len(weight)} rows of {FEATURE_EMBEDDING}, counted from 0, and a finite value"
+        raise FormatError(
+            f"{expected}, found {pair[first, 0]:g} {pair[first, 1]:g}",
+            path,
+            line=int(np.searchsorted(begin, first, "right")),
+        )
     return Features(weight, begin, feature, value)
 
 

@@ -118,8 +118,8 @@ class KenLM(LanguageModel):
         return len(self._state) - 1
 
     def _queries(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> list[tuple[Any, str]]:
-        if len(words) and (words.min() < 0 or words.max() >= len(self._spelling)):
-            raise OptionError(f"a word id is not in the model's range [0, {len(self._spelling) - 1}]")
+        if (wrong := words[(words < 0) | (words >= len(self._spelling))]).size:
+            raise OptionError(f"the word id {wrong[0]} is not in the model's range [0, {len(self._spelling) - 1}]")
         pairs = zip(slots.tolist(), words.tolist(), strict=True)
         return [(self._state[slot], self._spelling[word]) for slot, word in pairs]
 
