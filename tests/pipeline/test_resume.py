@@ -15,6 +15,7 @@ from lattice_files import write_all
 import ninja as package
 from ninja import ChosenScales, Scales
 from ninja.errors import LatticeError, Log, OptionError
+from ninja.files.output import PartFile
 from ninja.graph import from_arcs
 from ninja.pipeline import Inputs, OnLattices, Output, run
 
@@ -119,6 +120,25 @@ def test_lattices_saved_before_a_write_error_are_counted_and_resumed(ninja, name
     assert (code, errors.count("cannot be written: File too large")) == (1, 1)
     assert f"resuming after {count} lattices of an earlier attempt" in ninja(*command)[2]
     assert list(package.keys(name)) == list(map(str, range(9999)))
+
+
+@pytest.mark.parametrize("options", [[], ["--resume"]])
+def test_resuming_writes_a_script_file_that_an_interrupt_prevented(ninja, monkeypatch, options):
+    command = ["copy", "in.ark", "-o", "ark,scp:out.ark,out.scp"]
+    write_all("in.ark", map(lattice, "abcd"))
+    finish = PartFile.finish
+
+    def finish_archive_only(file):
+        if file.name == "out.scp":
+            raise KeyboardInterrupt
+        finish(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartFile, "finish", finish_archive_only)
+        assert ninja(*command, *options)[0] == 130
+    assert (Path("out.ark").exists(), Path("out.scp").exists()) == (True, False)
+    assert ninja(*command, "--resume")[0] == 0
+    assert list(package.keys("scp:out.scp")) == list("abcd")
 
 
 def test_an_interrupted_command_without_resume_leaves_no_folder(ninja, interrupted):
