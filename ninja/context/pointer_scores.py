@@ -69,26 +69,26 @@ def score_arcs(
         scales: Scales of the costs that determine the best paths.
     """
     gain, copied = (np.full(lattice.num_arcs, np.nan, np.float32) for _ in range(2))
-    cost = scales.acoustic * lattice.acoustic.astype(np.float64) + scales.lm * lattice.graph.astype(np.float64)
-    reached = np.full(lattice.num_states, np.inf)
-    reached[0] = 0.0
-    best_in = np.full(lattice.num_states, -1)  # last arc of the best path to each state
-    src = lattice.src
-    for arc, (start, end) in enumerate(zip(src.tolist(), lattice.dst.tolist(), strict=True)):
-        if reached[start] + cost[arc] < reached[end]:
-            reached[end], best_in[end] = reached[start] + cost[arc], arc
+    src, best_in = lattice.src, _best_arcs(lattice, scales)
+    origin = np.arange(lattice.num_states)  # first state of the best path that has the same history
+    length = np.zeros(lattice.num_states, np.int64)  # number of words in the history
+    states_of: dict[int, list[int]] = {}  # by the length of the history, in increasing order
+    for state, arc in enumerate(best_in):
+        if arc >= 0 and lm_word[arc] < 0:
+            origin[state] = origin[src[arc]]
+        elif arc >= 0:
+            length[state] = length[origin[src[arc]]] + 1
+            states_of.setdefault(int(length[state]), []).append(state)
     slot = np.full(lattice.num_states, -1, np.int64)
     slots = [lm.start(1)]
     if phrases is not None:
         slots.append(lm.advance(slots[0], np.array([phrases.number], np.int32)))
     slot[0] = slots[-1][0]
-    for state in range(lattice.num_states):
-        arc = int(best_in[state])
-        if arc >= 0 and lm_word[arc] < 0:
-            slot[state] = slot[src[arc]]
-        elif arc >= 0:
-            slots.append(lm.advance(slot[src[arc : arc + 1]], lm_word[arc : arc + 1]))
-            slot[state] = slots[-1][0]
+    for states in states_of.values():
+        arcs = np.array([best_in[state] for state in states])
+        slots.append(lm.advance(slot[origin[src[arcs]]], lm_word[arcs]))
+        slot[states] = slots[-1]
+    slot = slot[origin]
     scored = np.flatnonzero((lm_word >= 0) & (slot[src] >= 0))
     if phrases is None:
         gain[scored], copied[scored] = 0.0, 0.0
@@ -98,3 +98,16 @@ def score_arcs(
         copied[scored] = lm.with_copy_probability(before, word)[1]
     lm.release(np.concatenate(slots))
     return PointerScores(gain, copied)
+
+
+def _best_arcs(lattice: Lattice, scales: Scales) -> list[int]:
+    """Return the last arc of the best path to each state, -1 for the start and for unreachable states."""
+    cost = scales.acoustic * lattice.acoustic.astype(np.float64) + scales.lm * lattice.graph.astype(np.float64)
+    reached = [0.0, *[np.inf] * (lattice.num_states - 1)]
+    best_in = [-1] * lattice.num_states
+    for arc, (start, end, arc_cost) in enumerate(
+        zip(lattice.src.tolist(), lattice.dst.tolist(), cost.tolist(), strict=True)
+    ):
+        if reached[start] + arc_cost < reached[end]:
+            reached[end], best_in[end] = reached[start] + arc_cost, arc
+    return best_in

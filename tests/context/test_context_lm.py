@@ -18,7 +18,7 @@ from tiny_lstm import EXACT, LATTICES, REFERENCE_LM, VOCABULARY, make_module  # 
 from tiny_pointer import BASE, PENALTY, POINTER, TABLE, UNKNOWN_WORDS, WORDS, entities  # noqa: E402
 
 from ninja.context import Context, Contextual, Entities  # noqa: E402
-from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
+from ninja.context.deep.context_lm import ContextLM, ContextMixture  # noqa: E402
 from ninja.context.deep.phrase_list_ids import PhraseListIds  # noqa: E402
 from ninja.context.deep.pointer import ContextPointer  # noqa: E402
 from ninja.context.deep.recipe import PointerOptions  # noqa: E402
@@ -308,6 +308,26 @@ def test_pointer_scores_of_arcs_follow_their_best_histories():
     assert explanation.gain.tolist() == pytest.approx(expected, abs=1e-4)
     assert explanation.copied[0] == 0.0
     assert 0.0 < explanation.copied[1] < 1.0
+
+
+def test_pointer_scores_advance_histories_of_the_same_length_together(monkeypatch):
+    lattice = Lattice.from_arrays("one", [0, 3, 4, 5, 6, 7, 7], [1, 2, 3, 4, 4, 4, 5], [1, 2, 0, 8, 8, 3, 8],
+                                  [0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0], [0.0] * 7, [*[np.inf] * 5, 0.0])  # fmt: skip
+    num_advanced, advance = [], ContextLM.advance
+
+    def counted_advance(lm, slots, words):
+        num_advanced.append(len(slots))
+        return advance(lm, slots, words)
+
+    monkeypatch.setattr(ContextLM, "advance", counted_advance)
+    lattice = lattice.replace(words=TABLE)
+    gain = pointer_scores(lattice, stage(entities([("w8",)], key="one")), BASE, Scales(), RescoreReport()).gain
+    assert num_advanced == [1, 2, 1, 1]  # the phrases; states 1 and 2; state 4; state 5
+    reference = slow([("w8",)])
+    cases = [((), "w1"), ((), "w2"), (("w1",), "w8"), (("w2",), "w8"), ((), "w3"), (("w1", "w8"), "w8")]
+    expected = [reference.logprob(history, word) - reference.below(history, word) for history, word in cases]
+    assert np.isnan(gain[2])
+    assert np.delete(gain, 2).tolist() == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("prior", [-30.0, 0.0])
