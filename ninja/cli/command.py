@@ -93,6 +93,7 @@ class OutputFile(click.ParamType):
 
     name = "file"
     content: Literal["text", "lattices", "files"] = "text"
+    is_joined = True  # whether each shard writes a part; otherwise, shards share the file
 
     def __init__(self, *, allow_folder: bool = False) -> None:
         self._allow_folder = allow_folder
@@ -148,14 +149,6 @@ class ModelFile(OutputFile):
         if STDOUT in self.targets(name):
             raise OptionError("a model cannot be written to stdout; specify the name of a file")
         super().check(name)
-
-
-class CacheFile(OutputFile):
-    """Parameter type for a file with values that later runs use again; shards share it, so it is not joined."""
-
-    def targets(self, name: str) -> list[str]:
-        """Return the path of the file."""
-        return [name]
 
 
 class OutputFolder(OutputFile):
@@ -275,12 +268,10 @@ class CommandFiles:
                 yield kind, self._files(name)
 
     def outputs(self) -> Iterator[tuple[str, str, OutputFile, str]]:
-        """Yield ``(parameter name, option, type, value)`` for each output except caches."""
+        """Yield ``(parameter name, option, type, value)`` for each output that shards do not share."""
         for parameter in self.command.params:
             name, kind = parameter.name or "", parameter.type
-            if isinstance(kind, CacheFile) or not isinstance(kind, OutputFile):
-                continue
-            if (value := self.values.get(name)) is not None:
+            if isinstance(kind, OutputFile) and kind.is_joined and (value := self.values.get(name)) is not None:
                 yield name, parameter.opts[0], kind, value
 
     def _check_outputs(self) -> None:

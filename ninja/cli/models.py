@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import click
 
-from ninja.cli.command import CacheFile, Command, NamedFile, given_on_command_line, grouped, keeps_defaults
+from ninja.cli.command import Command, NamedFile, OutputFile, given_on_command_line, grouped, keeps_defaults
 from ninja.cli.main import current_console
 from ninja.cli.options import ListType, from_fields, reads, section
 from ninja.errors import OptionError
@@ -104,6 +104,16 @@ class ModelType(NamedFile):
     def is_file(self, name: str) -> bool:
         """Return whether a value is a file or a model name, rather than the URL of an endpoint."""
         return not is_endpoint(name)
+
+
+class CacheFile(OutputFile):
+    """Parameter type for a file that stores values for later runs."""
+
+    is_joined = False
+
+    def targets(self, name: str) -> list[str]:
+        """Return the path of the file."""
+        return [name]
 
 
 def endpoint_options(command: Command) -> Command:
