@@ -38,6 +38,9 @@ def read_named(name: str | os.PathLike[str]) -> str:
 
 def line_fields(line: str) -> list[str]:
     """Return the fields of a line, which spaces and tabs separate; words can contain other whitespace, like U+00A0."""
+    fields = line.split()
+    if " ".join(fields) == line:  # usual, and faster than the general case
+        return fields
     return [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 
 
