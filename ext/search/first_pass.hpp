@@ -21,7 +21,8 @@ struct FirstPass {
 };
 
 // Costs are acoustic_scale * acoustic + graph + word_penalty per word. The level of a state is the number of arcs on
-// the longest path to it, so that all arcs into a state come from lower levels.
+// the longest path to it, so that all arcs into a state come from lower levels. The best path is always alive, even if
+// large costs cancel along it and rounding moves its cost beyond the beam.
 inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word_penalty, double beam) {
   FirstPass pass;
   const int64_t n = arcs.num_states;
@@ -53,13 +54,16 @@ inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word
   so_far[0] = 0.0;
   level[0] = 0;
   int32_t deepest = 0;
+  int64_t on_best = 0;  // the next state of the best path
   for (int64_t state = 0; state < n; ++state) {
     if (level[state] < 0) continue;
     deepest = std::max(deepest, level[state]);
+    const int32_t best_arc = state == on_best ? pass.next_arc[state] : -1;
+    if (best_arc >= 0) on_best = arcs.dst[best_arc];
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       int32_t dst = arcs.dst[arc];
       double here = so_far[state] + cost(arc);
-      if (pass.ahead[dst] == kNever || here + pass.ahead[dst] > limit) continue;
+      if ((pass.ahead[dst] == kNever || here + pass.ahead[dst] > limit) && arc != best_arc) continue;
       pass.alive[arc] = 1;
       so_far[dst] = std::min(so_far[dst], here);
       level[dst] = std::max(level[dst], level[state] + 1);

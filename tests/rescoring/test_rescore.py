@@ -265,3 +265,14 @@ def test_costs_at_the_end_of_hypotheses_prune_none_of_them(algorithm: str) -> No
     )  # fmt: skip
     options = replace(EXACT, algorithm=algorithm, lm_weight=0.9, beam=2.0)
     assert len(path_costs(run(lattice, options))) == 3
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_path_whose_large_costs_cancel_survives(algorithm: str) -> None:
+    # Summed from the start, the path costs 1000; summed from the end, it costs 0, because 1e20 - 1000 is 1e20.
+    acoustic = [1e20, -1e20, 1000]
+    lattice = Lattice.from_arrays(
+        "k", [0, 1, 2, 3, 3], [1, 2, 3], [1, 2, 3], [0, 0, 0], acoustic, [np.inf, np.inf, np.inf, 0], words=TABLE
+    )  # fmt: skip
+    options = RescoreOptions(algorithm=algorithm, acoustic_scale=1.0)
+    assert run(lattice, options).word.tolist() == [1, 2, 3]
