@@ -8,6 +8,7 @@ from ninja.lattice import Lattice
 NO_PATH: int
 NOT_FINITE: int
 TOO_LARGE: int
+OVERFLOW: int
 
 class Expander:
     def __init__(

@@ -19,6 +19,7 @@ cdef object _new = object.__new__
 NO_PATH = <int>c.SearchStatus.kNoPath
 NOT_FINITE = <int>c.SearchStatus.kNotFinite
 TOO_LARGE = <int>c.SearchStatus.kTooLarge
+OVERFLOW = <int>c.SearchStatus.kOverflow
 
 
 cdef class Expander:

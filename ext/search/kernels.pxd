@@ -30,6 +30,7 @@ cdef extern from "search/search.hpp" namespace "ninja" nogil:
         kNoPath
         kNotFinite
         kTooLarge
+        kOverflow
 
     cdef cppclass Search:
         SearchStatus status()

@@ -69,13 +69,13 @@ class LevelSearch final : public Search {
     while (pass_.next_arc[state] >= 0) {
       const int32_t arc = pass_.next_arc[state], from = static_cast<int32_t>(hyps_.size()) - 1;
       state = arcs_.dst[arc];
-      links_.push_back({from, from + 1, arc, static_cast<float>(arcs_.graph[arc] + expected(arc))});
+      links_.push_back({from, from + 1, arc, rounded(arcs_.graph[arc] + expected(arc))});
       hyps_.push_back({state, kInfinity});
     }
-    hyps_.back().final_graph = static_cast<float>(arcs_.final_graph[state] + correction_[state]);
+    hyps_.back().final_graph = rounded(arcs_.final_graph[state] + correction_[state]);
     live_.resize(hyps_.size());
     first_live_ = static_cast<int32_t>(hyps_.size());
-    status_ = SearchStatus::kDone;
+    status_ = overflows_ ? SearchStatus::kOverflow : SearchStatus::kDone;
     return true;
   }
 
@@ -162,6 +162,10 @@ class LevelSearch final : public Search {
       int32_t arc = best_arcs_[i];
       if (options_.calibrate) correction_[arcs_.dst[arc]] = total - pass_.ahead[arcs_.dst[arc]];
       total += arc_cost(arc, best_graph_[i]);
+    }
+    if (!std::isfinite(total)) {
+      status_ = SearchStatus::kOverflow;
+      return;
     }
     best_complete_ = total;
     if (options_.calibrate) calibrate(surprise, total - pass_.best);
@@ -333,6 +337,7 @@ class LevelSearch final : public Search {
     num_expanded_ += static_cast<int64_t>(asks_.size());
     drop_live();
     if (++level_ + 1 == static_cast<int32_t>(pass_.level_begin.size())) status_ = SearchStatus::kDone;
+    if (overflows_) status_ = SearchStatus::kOverflow;
   }
 
   void drop_live() {
@@ -342,7 +347,7 @@ class LevelSearch final : public Search {
 
   void finish(int32_t h, double surprise) {
     double graph = new_graph(arcs_.final_graph[hyps_[h].state], surprise);
-    hyps_[h].final_graph = static_cast<float>(graph);
+    hyps_[h].final_graph = rounded(graph);
     best_complete_ = std::min(best_complete_, live_[h].cost + final_cost(hyps_[h].state, graph));
   }
 
@@ -360,7 +365,7 @@ class LevelSearch final : public Search {
     } else {
       history = histories_.intern(history, lm_word_[arc]);
     }
-    Candidate candidate{cost, prospect, ask.hyp, arc, history, static_cast<float>(graph), head_[dst], on_best};
+    Candidate candidate{cost, prospect, ask.hyp, arc, history, rounded(graph), head_[dst], on_best};
     if (free_.empty()) {
       head_[dst] = static_cast<int32_t>(candidates_.size());
       candidates_.push_back(candidate);

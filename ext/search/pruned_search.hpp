@@ -28,8 +28,8 @@ class PrunedSearch final : public Search {
             arcs, [&](int32_t arc) { return cost(arc, arcs.graph[arc]); },
             [&](int32_t state) { return end_cost(state, arcs.final_graph[state]); }),
         contexts_(histories, root, options.merge_order) {
-    if (exits_.ahead(0) == kNever) {
-      status_ = SearchStatus::kNoPath;
+    if (!std::isfinite(exits_.ahead(0))) {
+      status_ = exits_.overflow() ? SearchStatus::kOverflow : SearchStatus::kNoPath;
       return;
     }
     states_.push_back({0, 0});
@@ -161,6 +161,7 @@ class PrunedSearch final : public Search {
     } else {
       follow(s, arc, score, surprise);
     }
+    if (overflows_) status_ = SearchStatus::kOverflow;
   }
 
   void enqueue(int32_t s) {
@@ -169,7 +170,7 @@ class PrunedSearch final : public Search {
   }
 
   void end(State& state, double surprise) {
-    state.final_graph = static_cast<float>(new_graph(arcs_.final_graph[state.lattice_state], surprise));
+    state.final_graph = rounded(new_graph(arcs_.final_graph[state.lattice_state], surprise));
     if (complete_) return;
     complete_ = true;
     look_back();
@@ -182,7 +183,7 @@ class PrunedSearch final : public Search {
       const int32_t history = contexts_.history(context);
       context = contexts_.enter(ending(score, history, lm_word_[arc]), history, lm_word_[arc]);
     }
-    const float graph = static_cast<float>(new_graph(arcs_.graph[arc], surprise));
+    const float graph = rounded(new_graph(arcs_.graph[arc], surprise));
     int32_t& place = place_(arcs_.dst[arc], context);
     if (place < 0) {
       place = static_cast<int32_t>(states_.size());
@@ -262,6 +263,10 @@ class PrunedSearch final : public Search {
   }
 
   void finish() {
+    if (best_ == kNever) {  // no path is complete, but the expected costs of all others exceed the range of floats
+      status_ = SearchStatus::kOverflow;
+      return;
+    }
     sort_states();
     std::vector<int32_t> number(states_.size()), begin(states_.size() + 1, 0);
     hyps_.reserve(states_.size());

@@ -1,6 +1,7 @@
 // The interface of a search, which requests scores of the language model in waves and results in an expanded lattice.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -29,7 +30,9 @@ struct SearchOptions {
   bool calibrate;   // the new model's cost of the first pass's best path corrects completions
 };
 
-enum class SearchStatus : int32_t { kRunning, kDone, kNoPath, kNotFinite, kTooLarge };
+// kNotFinite: the model returned NaN or probability zero; kOverflow: the cost of a path or arc exceeds the range of
+// floats.
+enum class SearchStatus : int32_t { kRunning, kDone, kNoPath, kNotFinite, kTooLarge, kOverflow };
 
 class Search {
  public:
@@ -75,6 +78,12 @@ class Search {
   double new_graph(double old_graph, double surprise) const {
     return options_.graph_share * old_graph + options_.lm_scale * surprise;
   }
+  // Rounds a new graph cost. With an infinite cost, the result could lack a path, so the search must end.
+  float rounded(double graph) {
+    const float cost = static_cast<float>(graph);
+    overflows_ |= !std::isfinite(cost);
+    return cost;
+  }
   double penalty(int32_t arc) const { return arcs_.word[arc] != 0 ? options_.word_penalty : 0.0; }
   // Total cost of an arc whose graph cost is `graph`, and of ending in a state.
   double arc_cost(int32_t arc, double graph) const {
@@ -92,6 +101,7 @@ class Search {
   const int32_t root_;
 
   SearchStatus status_ = SearchStatus::kRunning;
+  bool overflows_ = false;  // whether a new cost exceeds the range of floats
   std::vector<Hypothesis> hyps_;
   std::vector<Link> links_;
   int64_t num_expanded_ = 0;

@@ -395,6 +395,9 @@ class SearchEngine(Engine):
             raise ModelError("the language model returned NaN or probability zero for a word", key=source.key)
         if status == _search.TOO_LARGE:
             raise _too_large(source.key)
+        if status == _search.OVERFLOW:
+            message = "the costs of paths exceed the range of float32; scale the costs of the lattice down first"
+            raise LatticeError(message, key=source.key)
         output, words = self.options.output, list[int]()
         if output == "best" or utterance.recording is not None:
             result = self._expanded(expander, number)

@@ -26,7 +26,7 @@ import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
-from ninja.rescoring.options import LookAhead
+from ninja.rescoring.options import LookAhead, Output
 
 ALGORITHMS = ("arcbeam", "pushforward")
 
@@ -276,3 +276,29 @@ def test_a_path_whose_large_costs_cancel_survives(algorithm: str) -> None:
     )  # fmt: skip
     options = RescoreOptions(algorithm=algorithm, acoustic_scale=1.0)
     assert run(lattice, options).word.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("output", ["lattice", "input", "best"])
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "pruned"])
+def test_new_costs_beyond_float32_are_refused(algorithm: str, output: Output) -> None:
+    class CostlyLM(FakeLM):
+        def score(self, history: tuple[int, ...], word: int) -> float:
+            return -3e38
+
+    lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [8], [0], [0], [np.inf, 0], words=TABLE)  # an unknown word
+    options = RescoreOptions(algorithm=algorithm, lm_weight=1.0, unk_penalty=3e38, max_unknown=1.0, output=output)
+    with pytest.raises(LatticeError, match="the costs of paths exceed the range of float32"):
+        run(lattice, options, CostlyLM())
+
+
+@pytest.mark.parametrize("output", ["lattice", "input", "best"])
+@pytest.mark.parametrize(("acoustic", "unk_penalty"), [(-3e38, 0.0), (3e38, 0.0), (0.0, 3e38)])
+def test_pruned_refuses_paths_whose_cost_exceeds_float32(acoustic: float, unk_penalty: float, output: Output) -> None:
+    lattice = Lattice.from_arrays(
+        "k", [0, 1, 2, 2], [1, 2], [8, 8], [0, 0], [acoustic] * 2, [np.inf, np.inf, 0], words=TABLE
+    )  # fmt: skip
+    options = RescoreOptions(
+        algorithm="pruned", acoustic_scale=1.0, lm_weight=1.0, unk_penalty=unk_penalty, max_unknown=1.0, output=output
+    )  # fmt: skip
+    with pytest.raises(LatticeError, match="the costs of paths exceed the range of float32"):
+        run(lattice, options)
