@@ -77,8 +77,9 @@ class SpanLattice {
     std::vector<double> until(arcs.num_states, kNever);
     until[0] = 0.0;  // the excess of the start state is 0, because arc costs are reduced
     for (int64_t state = 0; state < arcs.num_states; ++state) {
-      if (until[state] > limits.beam || rest[state] == kNever) continue;
       through[state] = static_cast<float>(until[state]);
+      if (until[state] > limits.beam || rest[state] == kNever) through[state] = kInfinity;
+      if (!(through[state] < kInfinity)) continue;  // such a state has no row, so its arcs must not be in a group
       for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
         source[arc] = static_cast<int32_t>(state);
         const int32_t dst = arcs.dst[arc];

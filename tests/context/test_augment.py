@@ -128,6 +128,17 @@ def test_spans_agree_with_enumeration(lattice, pronounced, strings, confusion, b
         assert sorted(t for (n, _), t in total_of.items() if n == number) == pytest.approx(best_totals, abs=2e-3)
 
 
+def test_no_span_begins_where_the_excess_exceeds_float32() -> None:
+    # The only path to state 2 has an excess of 6e38.
+    lattice = Lattice.from_arrays(
+        "k", [0, 2, 3, 4, 4], [1, 3, 2, 3], [0, 2, 0, 1], [3e38, 0, 3e38, 0], [0, 0, 0, 0], [np.inf, np.inf, np.inf, 0]
+    )  # fmt: skip
+    sounds = {0: [[]], 1: [[0]], 2: [[1]], 3: [], 4: [], 5: []}
+    confusion = Confusion(PHONES, 1.0 - np.eye(3), np.ones(3), np.ones(3))
+    string, *_ = find_spans(lattice, sounds, [[0]], confusion, 1.0, math.inf, 0.0, 5)
+    assert len(string) == 0
+
+
 @given(lattices(max_states=8))
 def test_best_arcs_follow_best_paths(lattice: Lattice) -> None:
     best_in, best_out = _context.best_arcs(lattice, SCALE)
