@@ -56,25 +56,42 @@ class PageMonitor:
         self.page = page
         self.requests: list[str] = []
         self.errors: list[str] = []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("dialog", lambda dialog: (self.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on(
-            "console",
-            lambda message: self.errors.append(message.text) if message.type in ("error", "warning") else None,
-        )
+        self._handlers = {
+            "request": lambda request: self.requests.append(request.url),
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "dialog": lambda dialog: (self.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+            "console": lambda message: (
+                self.errors.append(message.text) if message.type in ("error", "warning") else None
+            ),
+        }
+        for event, handler in self._handlers.items():
+            page.on(event, handler)
+
+    def stop(self) -> None:
+        for event, handler in self._handlers.items():
+            self.page.remove_listener(event, handler)
 
 
 @contextmanager
 def open_page(browser: Any, path: Path, colours: str = "light", size: tuple[int, int] = (1280, 800)) -> Iterator[Any]:
-    """Open a page file; check at the end that it requested no other file and reported no error."""
-    context = browser.new_context(color_scheme=colours, viewport={"width": size[0], "height": size[1]})
+    """Open a page file; check at the end that it requested no other file and reported no error.
+
+    The pages of a browser are opened in one tab, as the process of a new tab takes a second to compile the scripts. A
+    failed check closes the tab.
+    """
+    context = browser.contexts[0] if browser.contexts else browser.new_context()
     try:
-        page = context.new_page()
+        page = context.pages[0] if context.pages else context.new_page()
+        page.emulate_media(color_scheme=colours)
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.mouse.move(0, 0)
         monitor = PageMonitor(page)
         page.goto(path.as_uri())
         yield page
+        page.goto("about:blank")
         assert {url.partition("#")[0] for url in monitor.requests} == {path.as_uri()}
         assert not monitor.errors, "\n".join(monitor.errors)
-    finally:
+        monitor.stop()
+    except BaseException:
         context.close()
+        raise
