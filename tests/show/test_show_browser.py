@@ -40,8 +40,8 @@ def page_file(lattice: Lattice, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def panel(page: Any) -> dict[str, str]:
     """Return the figures in the panel by their names."""
-    cells = page.locator(".panel td[data-name]")
-    return {cell.get_attribute("data-name"): cell.inner_text() for cell in cells.all()}
+    script = "cells => Object.fromEntries(cells.map((cell) => [cell.dataset.name, cell.innerText]))"
+    return page.locator(".panel td[data-name]").evaluate_all(script)
 
 
 def click_arc(page: Any, arc: int) -> None:
