@@ -109,7 +109,7 @@ def test_an_interrupted_command_reports_the_number_of_saved_lattices(ninja, inte
 @pytest.mark.parametrize("name", ["out.ark", "out.gz"])
 def test_lattices_saved_before_a_write_error_are_counted_and_resumed(ninja, name, jobs):
     command = ["copy", "in.ark", "-o", name, "--resume", "--jobs", jobs]
-    write_all("in.ark", map(lattice, map(str, range(9999))))
+    write_all("in.ark", map(lattice("0").with_key, map(str, range(9999))))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
