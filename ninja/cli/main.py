@@ -434,7 +434,7 @@ def with_option_names(message: str, command: click.Command) -> str:
     """Replace the names of Python arguments in a message with the corresponding options of a command."""
     message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # remove the hint for Python callers
     for parameter in command.params:
-        if not isinstance(parameter, click.Option) or not parameter.name:
+        if not isinstance(parameter, click.Option) or not parameter.name or parameter.name not in message:
             continue
         name = re.escape(parameter.name)
         option = max(parameter.opts, key=len)

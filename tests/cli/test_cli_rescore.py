@@ -1,12 +1,15 @@
 """``ninja train`` and ``ninja rescore``, from a text to rescored lattices, with a model with few words."""
 
+import io
 import os
 import pty
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,8 +24,8 @@ TINY = [f"--{name}={value}" for name, value in {**SIZES, **PACE}.items()]
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory):
-    """Create a folder with four lattices, their words, and a model that contains all of these words."""
+def training(tmp_path_factory):
+    """Create a folder with four lattices and their words, and train a model of these words; return all results."""
     folder = tmp_path_factory.mktemp("bed")
     with package.write(folder / "lat.ark") as output:
         for number, (_, lattice) in enumerate(package.read(EXAMPLES / "lat.ark.gz")):
@@ -33,16 +36,25 @@ def bed(tmp_path_factory):
     text = "\n".join([*(line.split(" ", 1)[1] for line in (EXAMPLES / "text").read_text().splitlines()), *words])
     (folder / "train.txt").write_text(text + "\n")
     train = str(folder / "train.txt")
-    assert main(["train", train, "--dev", train, "-o", str(folder / "lm.pt"), *TINY]) == 0
-    return folder
+    before = os.listdir(folder)
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
+        code = main(["train", train, "--dev", train, "-o", str(folder / "lm.pt"), *TINY])
+    new_files = [name for name in os.listdir(folder) if name not in before]
+    return SimpleNamespace(
+        folder=folder, code=code, output=output.getvalue(), errors=errors.getvalue(), new_files=new_files
+    )
 
 
-def test_train_reports_perplexity_and_removes_its_state(ninja, bed, tmp_path):
-    model = tmp_path / "lm.pt"
-    code, output, errors = ninja("train", bed / "train.txt", "--dev", bed / "train.txt", "-o", model, *TINY)
-    assert (code, output) == (0, "")
-    assert "perplexity" in errors.splitlines()[-1]
-    assert os.listdir(tmp_path) == ["lm.pt"]
+@pytest.fixture
+def bed(training):
+    """Return a folder with four lattices, their words, and a model that contains all of these words."""
+    return training.folder
+
+
+def test_train_reports_perplexity_and_removes_its_state(training):
+    assert (training.code, training.output) == (0, "")
+    assert "perplexity" in training.errors.splitlines()[-1]
+    assert training.new_files == ["lm.pt"]
 
 
 def test_rescore_reports_its_work_and_uses_the_table_next_to_the_archive(ninja, bed, tmp_path):
