@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from example_lattices import write_first
 
 import ninja as package
 from ninja.evaluate import read_text
@@ -63,8 +64,10 @@ def test_tune_writes_weights_for_rescore(ninja, bed, tuning, tmp_path):
 
 
 @pytest.mark.parametrize(("option", "value"), [("--normalize", True), ("--no-normalize", False)])
-def test_tune_writes_the_normalisation_of_the_model(ninja, tuning, option, value):
-    arguments, weights = tuning
+def test_tune_writes_the_normalisation_of_the_model(ninja, bed, tmp_path, option, value):
+    weights = tmp_path / "weights.toml"
+    archive = write_first(tmp_path / "one.ark", 1)
+    arguments = ["tune", archive, "--ref", bed / "text", "--words", bed / "words.txt"]
     code, _, errors = ninja(*arguments, option, "-o", weights)
     assert code == 0, errors
     assert read_toml(weights)["normalize"] is value
@@ -154,11 +157,11 @@ def test_tune_refuses_options_that_exclude_tuning(ninja, tuning, options, messag
 
 @pytest.fixture(scope="module")
 def large_bed(bed, tmp_path_factory):
-    """Repeat the set of four lattices twenty times, so that it has enough words to choose weights."""
+    """Repeat the set of four lattices 13 times, so that it has the 500 words that are needed to choose weights."""
     folder = tmp_path_factory.mktemp("large")
     references = read_text(bed / "text")
     with package.write(folder / "lat.ark") as output, (folder / "text").open("w") as text:
-        for copy in range(20):
+        for copy in range(13):
             for key, lattice in package.read(bed / "lat.ark"):
                 output.write(lattice.replace(key=f"{key}-{copy}"))
                 text.write(f"{key}-{copy} {' '.join(references[key])}\n")
