@@ -252,9 +252,8 @@ def test_bin_dir_is_the_folder_of_the_build_tool(tool, monkeypatch):
     monkeypatch.delitem(vars(ninja), "BIN_DIR")
 
 
-def test_doctor_lists_each_kernel_and_each_required_library():
-    process = subprocess.run([sys.executable, "-m", "ninja", "doctor"], capture_output=True, text=True, timeout=120)
-    names = {line.split()[1] for line in process.stdout.splitlines()}
+def test_doctor_lists_each_kernel_and_each_required_library(ninja):
+    names = {line.split()[1] for line in ninja("doctor")[1].splitlines()}
     kernels = {f"ninja.{path.stem}" for path in (ROOT / "ext").glob("*/_*.pyx")}
     assert {name for name in names if name.startswith("ninja.")} == kernels
     assert {"numpy", "click", "isal", "lazy_loader"} <= names

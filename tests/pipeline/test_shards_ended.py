@@ -36,7 +36,7 @@ def temporary_files():
 def test_shards_of_killed_workers_are_complete_after_a_rerun(example_folder, ninja):
     random.seed(7)
     with open("lat.ark", "ab") as archive:
-        archive.write(9 * Path("lat.ark").read_bytes())
+        archive.write(49 * Path("lat.ark").read_bytes())
     command = ["determinize-pruned", "lat.ark", "--beam", "8"]
     assert ninja(*command, "-o", "one.ark")[0] == 0
     command += ["-o", "out.ark", "--shard"]
