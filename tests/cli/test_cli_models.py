@@ -1,10 +1,10 @@
 """``ninja rescore`` with several language models: mixtures, old models, several passes, and context."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
+from example_lattices import EXAMPLES
 from fake_lm import FakeLM
 from rescoring_cases import TABLE, random_lattice
 
@@ -14,7 +14,6 @@ from ninja.lattice import Scales
 from ninja.lm import Mixture, load
 from ninja.rescoring import CarryOver, ModelFiles, RescoreOptions, Rescorer, RescoreReport, iterate, models, rescore
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NUM_LATTICES = 4
 
 

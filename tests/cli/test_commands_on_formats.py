@@ -8,10 +8,10 @@ import json
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
+from example_lattices import EXAMPLES
 from lattice_files import write_all
 
 import ninja as package
@@ -24,7 +24,6 @@ from ninja.io.reader import Words
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # For each source: the format, the options for reading it, and whether it has times.
 SOURCES = {
     "slf": ("slf", (), True),

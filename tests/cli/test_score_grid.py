@@ -9,13 +9,13 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from example_lattices import EXAMPLES
 
 from ninja import Scales, evaluate
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.evaluate import ErrorRate, Hypotheses, WordFilter
 
 Ninja = Callable[..., tuple[int, str, str]]
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WORDS = ("--words", EXAMPLES / "words.txt")
 SCORE = ("score", EXAMPLES / "text", EXAMPLES / "lat.ark.gz", *WORDS)
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 import click
 import pytest
 from click.testing import CliRunner
+from example_lattices import EXAMPLES
 from lattice_files import write_all
 from rich.console import Console as Terminal
 
@@ -25,7 +26,6 @@ from ninja.cli.progress_bar import ProgressBar
 from ninja.io.reader import Reading, ReadOptions, Words
 from ninja.io.sources import Sources
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WORDS = EXAMPLES / "words.txt"
 # Verbs that read no lattices, but texts, matrices, n-gram counts or nothing.
 VERBS_WITHOUT_LATTICES = {

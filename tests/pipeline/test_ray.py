@@ -22,8 +22,6 @@ from ninja.pipeline.join import join_shards
 from ninja.pipeline.plan import PartOutput, Plan, Shard, units
 from ninja.pipeline.shard import Outcome, missing
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
 
 @pytest.fixture(scope="module")
 def cluster():

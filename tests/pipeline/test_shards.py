@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_lattices import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattice_files import write_all
@@ -25,8 +26,6 @@ from ninja.graph import from_arcs
 from ninja.pipeline import archive_positions
 from ninja.pipeline.plan import Plan, Shard, units
 from ninja.pipeline.shard import missing, run_shard
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def write_sources():

@@ -18,9 +18,6 @@ from ninja.pipeline.plan import Plan, Shard, units
 from ninja.pipeline.record import read_plan
 from ninja.pipeline.shard import Outcome, missing, run_shard
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
 # Interruptions
 
 

@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from example_lattices import WORDS
 from lattice_files import write_all
 
 import ninja as package
@@ -13,16 +14,12 @@ from ninja.pipeline.shard_folder import ShardFolder
 
 fsspec = pytest.importorskip("fsspec")  # installed with torch
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
 
 @pytest.fixture(autouse=True)
-def scratch(tmp_path, monkeypatch):
-    """Change to a folder with the example as an uncompressed archive and a separate folder for attempts."""
-    monkeypatch.chdir(tmp_path)
+def scratch(example_folder, tmp_path, monkeypatch):
+    """Change to a folder with an uncompressed archive of 40 lattices and a separate folder for attempts."""
     os.mkdir("scratch")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
-    write_all("lat.ark", (lattice for _, lattice in package.read(EXAMPLES / "lat.ark.gz")))
 
 
 @pytest.fixture
@@ -67,7 +64,7 @@ def test_joined_parts_in_a_store_equal_the_output_of_a_single_run(ninja, memory,
 
 @pytest.mark.parametrize("options", [[], ["--words", "memory://in/words.txt"]])
 def test_a_changed_symbol_table_in_a_store_is_refused(ninja, memory, options):
-    memory.pipe_file("/in/words.txt", (EXAMPLES / "words.txt").read_bytes())
+    memory.pipe_file("/in/words.txt", WORDS.read_bytes())
     command = ["best", "memory://in/lat.ark", *options, "-o", "memory://out/text"]
     for number in (1, 2):
         code, _, errors = ninja(*command, "--shard", f"{number}/2")
