@@ -51,14 +51,12 @@ def toy_sentences(count, seed):
 
 
 def toy_texts(folder, count=200):
-    """Write a training text and a held-out text; return their paths."""
+    """Write a training text, and a held-out text with an unknown word; return their paths."""
     (folder / "train.txt").write_text("\n".join(toy_sentences(count, 1)))
-    (folder / "dev.txt").write_text("\n".join(toy_sentences(40, 2)))
+    (folder / "dev.txt").write_text("\n".join([*toy_sentences(40, 2), "subject1 sleeps"]))
     return folder / "train.txt", folder / "dev.txt"
 
 
 @pytest.fixture(name="texts")
 def toy_text_files(tmp_path):
-    train_text, dev = toy_texts(tmp_path)
-    dev.write_text(dev.read_text() + "\nsubject1 sleeps")
-    return train_text, dev
+    return toy_texts(tmp_path)

@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch")
 from ninja.lm import checkpoint, compute  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 from ninja.train import loop as train  # noqa: E402
-from ninja.train import objective, step  # noqa: E402
+from ninja.train import normaliser, objective, step  # noqa: E402
 from ninja.train.objective import Sampler  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
@@ -148,7 +148,7 @@ def test_training_learns_and_reports_the_stored_model(tmp_path, texts):
 
 @pytest.mark.parametrize("self_normalize", [0.0, 0.3])
 def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normalize):
-    train.train(*texts, tmp_path / "lm.pt", toy(self_normalize=self_normalize, samples=0, epochs=20))
+    train.train(*texts, tmp_path / "lm.pt", toy(self_normalize=self_normalize, samples=0, layers=1, epochs=20))
     raw_lm, exact_lm = load(tmp_path / "lm.pt", normalize=False), load(tmp_path / "lm.pt")
     word = np.arange(3, 29, dtype=np.int32)
     log_normaliser = [lm.logprob(lm.advance(lm.start(26), word), word) for lm in (raw_lm, exact_lm)]
@@ -156,9 +156,10 @@ def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normaliz
     assert difference < 0.2 if self_normalize else difference > 0.5
 
 
-def test_a_normaliser_is_trained_without_changing_the_other_weights(tmp_path, texts):
-    train.train(*texts, tmp_path / "plain.pt", toy(epochs=6, seed=5))
-    train.train(*texts, tmp_path / "lm.pt", toy(epochs=6, normaliser=16, seed=5))
+def test_a_normaliser_is_trained_without_changing_the_other_weights(tmp_path, texts, monkeypatch):
+    monkeypatch.setattr(normaliser, "FEWEST_STEPS", 300)
+    train.train(*texts, tmp_path / "plain.pt", toy(epochs=3, seed=5))
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=3, normaliser=16, seed=5))
     plain_checkpoint, stored = checkpoint.read(tmp_path / "plain.pt"), checkpoint.read(tmp_path / "lm.pt")
     weights = stored.module.state_dict()
     assert all((weights[name] == weight).all() for name, weight in plain_checkpoint.module.state_dict().items())
@@ -171,7 +172,8 @@ def test_a_normaliser_is_trained_without_changing_the_other_weights(tmp_path, te
     assert stored.card["normaliser_error"] < 0.4
 
 
-def test_a_normaliser_is_added_to_an_int8_checkpoint(tmp_path, texts):
+def test_a_normaliser_is_added_to_an_int8_checkpoint(tmp_path, texts, monkeypatch):
+    monkeypatch.setattr(normaliser, "FEWEST_STEPS", 300)
     options = toy(epochs=5, normaliser=16)
     train.train(*texts, tmp_path / "lm.pt", toy(epochs=5))
     stored = checkpoint.read(tmp_path / "lm.pt")
@@ -239,6 +241,7 @@ def test_a_training_interrupted_after_its_last_step_is_not_continued(tmp_path, t
     def stop(*_):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(normaliser, "FEWEST_STEPS", 20)
     with monkeypatch.context() as patched:
         patched.setattr(train, "add_normaliser", stop)
         with pytest.raises(KeyboardInterrupt):
@@ -253,7 +256,7 @@ def test_training_ends_at_the_time_limit_with_a_low_learning_rate(tmp_path, text
     clock = count()  # each reading advances the clock by one second
     monkeypatch.setattr(train, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     reports = []
-    train.train(*texts, tmp_path / "lm.pt", toy(epochs=10_000, max_minutes=3, patience=10**6), reports.append)
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=10_000, max_minutes=1, patience=10**6), reports.append)
     assert reports[-1].step < reports[-1].num_steps
     assert reports[-1].learning_rate < 0.1 * TOY.learning_rate
 

@@ -1,9 +1,10 @@
 """Trainings that start with the weights of a checkpoint keep its words and sizes and never end with a worse model."""
 
 import dataclasses
+import shutil
 
 import pytest
-from toy_training import TOY, toy, toy_text_files  # noqa: F401
+from toy_training import TOY, toy, toy_text_files, toy_texts  # noqa: F401
 
 from ninja.errors import ModelError, OptionError
 from ninja.train.recipe import SIZES, TrainOptions
@@ -25,11 +26,18 @@ def options_from_checkpoint(init, **options):
     return TrainOptions(**{**UNSIZED, "init": str(init), "learning_rate": 5e-3, **options})
 
 
-@pytest.fixture
-def general_path(tmp_path, texts):
+@pytest.fixture(scope="module")
+def general_checkpoint(tmp_path_factory):
     """Train a model on the toy language."""
-    train.train(*texts, tmp_path / "general.pt", toy(epochs=3))
-    return tmp_path / "general.pt"
+    folder = tmp_path_factory.mktemp("general")
+    train.train(*toy_texts(folder), folder / "general.pt", toy(epochs=3))
+    return folder / "general.pt"
+
+
+@pytest.fixture
+def general_path(tmp_path, general_checkpoint):
+    """Copy the model for a test that may overwrite it."""
+    return shutil.copy(general_checkpoint, tmp_path)
 
 
 @pytest.fixture
@@ -87,6 +95,7 @@ def test_unk_represents_no_fewer_words_than_before(tmp_path, general_path, domai
 
 
 def test_the_normaliser_is_trained_for_the_new_weights(tmp_path, general_path, texts, domain_paths, monkeypatch):
+    monkeypatch.setattr(normaliser, "FEWEST_STEPS", 20)
     sentences, dev = (text.encode(path, checkpoint.read(general_path).words) for path in texts)
     train.add_normaliser(general_path, sentences, dev, toy(normaliser=8))
     initial = checkpoint.read(general_path).module
@@ -145,15 +154,14 @@ def test_a_resumed_training_is_bit_identical_and_needs_the_same_checkpoint(tmp_p
         if report.step >= 8:
             raise KeyboardInterrupt
 
-    train.train(*texts, tmp_path / "whole.pt", options_from_checkpoint(general_path, dropout=0.2))
+    options = options_from_checkpoint(general_path, dropout=0.2, epochs=2)
+    train.train(*texts, tmp_path / "whole.pt", options)
     with pytest.raises(KeyboardInterrupt):
-        train.train(*texts, tmp_path / "halves.pt", options_from_checkpoint(general_path, dropout=0.2), stop)
+        train.train(*texts, tmp_path / "halves.pt", options, stop)
     with pytest.raises(OptionError, match=r"init_sha256 was \w+ and is now None"):
-        train.train(*texts, tmp_path / "halves.pt", toy(dropout=0.2, learning_rate=5e-3, resume=True))
+        train.train(*texts, tmp_path / "halves.pt", toy(dropout=0.2, learning_rate=5e-3, epochs=2, resume=True))
     reports = []
-    train.train(
-        *texts, tmp_path / "halves.pt", options_from_checkpoint(general_path, dropout=0.2, resume=True), reports.append
-    )
+    train.train(*texts, tmp_path / "halves.pt", dataclasses.replace(options, resume=True), reports.append)
     assert reports[0].step > 0
     expected, weights = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("whole.pt", "halves.pt"))
     assert all(map(torch.equal, expected.values(), weights.values()))
@@ -178,8 +186,8 @@ def test_resuming_before_the_first_check_does_not_reduce_the_patience(tmp_path, 
 
 @pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
 def test_a_single_worker_of_any_method_starts_with_the_checkpoint(tmp_path, general_path, texts, method):
-    train.train(*texts, tmp_path / "plain.pt", options_from_checkpoint(general_path))
-    train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, parallel=method))
+    train.train(*texts, tmp_path / "plain.pt", options_from_checkpoint(general_path, epochs=1))
+    train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, epochs=1, parallel=method))
     expected, weights = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("plain.pt", "lm.pt"))
     assert all(map(torch.equal, expected.values(), weights.values()))
 
@@ -188,9 +196,10 @@ def test_a_training_can_follow_a_failed_one(tmp_path, general_path, texts):
     def stop(_):
         raise KeyError("progress")
 
+    options = options_from_checkpoint(general_path, parallel="bmuf", epochs=1)
     with pytest.raises(KeyError):
-        train.train(*texts, tmp_path / "lm.pt", options_from_checkpoint(general_path, parallel="bmuf"), stop)
-    train.train(*texts, tmp_path / "again.pt", options_from_checkpoint(general_path, parallel="bmuf"))
+        train.train(*texts, tmp_path / "lm.pt", options, stop)
+    train.train(*texts, tmp_path / "again.pt", options)
 
 
 def test_ids_of_a_large_text_use_the_given_words(tmp_path, domain_paths, monkeypatch):
