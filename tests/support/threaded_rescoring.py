@@ -11,8 +11,8 @@ from ninja.lattice.symbols import SymbolTable  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
-OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=400)
-LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(10))]
+OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=200)
+LATTICES = [(lattice.key, lattice) for lattice in (random_lattice(seed, num_states=16) for seed in range(10))]
 
 
 def make_lm(seed=1):
