@@ -36,8 +36,8 @@ from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 THREADS = 4
 RUNS = int(os.environ.get("NINJA_THREAD_RUNS", "2"))
-OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=400, output="best")
-LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(6))]
+OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=200, output="best")
+LATTICES = [(lattice.key, lattice) for lattice in (random_lattice(seed, num_states=16) for seed in range(6))]
 
 
 @pytest.fixture(autouse=True)
@@ -278,7 +278,7 @@ def test_threads_can_share_a_lexical_model():
         return scores
 
     expected = score(0)
-    for _ in range(15 * RUNS):
+    for _ in range(4 * RUNS):
         assert all(scores == expected for scores in run_in_threads(score))
     assert unit_lm.history == {}  # every slot is released once
 
