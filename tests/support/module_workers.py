@@ -1,4 +1,4 @@
-"""Workers of a user-defined training loop, in processes that rendezvous by a file; a module, for new processes."""
+"""Functions that run in new processes, and how to start processes that need not import torch."""
 
 import multiprocessing
 import os
@@ -11,23 +11,55 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+from toy_training import toy
 
+from ninja.train import loop
 from ninja.train.parallel import BlockMomentum, PairwiseAveraging
 
 STEPS, SAVE_STEPS = 16, 3  # number of steps, and steps between two states
 
 
-def start(size, work, *arguments, daemon=True):
-    """Start ``work(rank, size, *arguments)`` in processes that are forked from one that has imported torch.
+def forking_context():
+    """Return a context in which processes are forked from one that has imported torch.
 
-    Only processes that are not daemons may start child processes.
+    That process has not yet called torch, so that new processes may still set the variables that torch reads once.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch._dynamo", __name__])  # torch imports it for its optimisers
+    return context
+
+
+def start(size, work, *arguments, daemon=True):
+    """Start ``work(rank, size, *arguments)`` in forked processes.
+
+    Only processes that are not daemons may start child processes.
+    """
+    context = forking_context()
     processes = [context.Process(target=work, args=(rank, size, *arguments), daemon=daemon) for rank in range(size)]
     for process in processes:
         process.start()
     return processes
+
+
+def join(processes):
+    """Wait for processes; return their exit codes."""
+    for process in processes:
+        process.join(120)
+    return [process.exitcode for process in processes]
+
+
+def call(rank, size, environment, function, *arguments):
+    """Set environment variables, and call a function."""
+    os.environ.update(environment)
+    function(*arguments)
+
+
+def train_with_each_method(rank, size, texts, folder, methods):
+    """Train a toy model with each method; write the names of the remaining threads of process groups to a file."""
+    for method in methods:
+        loop.train(*texts, f"{folder}/{method}.pt", toy(parallel=method, epochs=1))
+    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+    Path(folder, "threads").write_text("".join(name for name in names if "gloo" in name))
 
 
 def run_script(rank, size, path, output):

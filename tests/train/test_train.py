@@ -5,8 +5,6 @@ import gzip
 import json
 import math
 import os
-import subprocess
-import sys
 from itertools import count, pairwise
 from types import SimpleNamespace
 
@@ -455,14 +453,3 @@ def test_an_lstm_without_projection_may_have_few_cells(tmp_path, texts, cells, p
     sentences = [words.word[begin:end].tolist() for begin, end in pairwise(words.begin)]
     mean = -sum(sentence_logprobs(load(tmp_path / "lm.pt"), sentences)) / (len(words.word) + len(words))
     assert math.exp(mean) == pytest.approx(stored.card["perplexity"], rel=1e-4)
-
-
-@pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE_VNNI"])
-def test_a_limit_on_the_instructions_of_onednn_is_respected(tmp_path, texts, isa):
-    command = [sys.executable, "-m", "ninja", "train", *texts[:1], "--dev", texts[1], "-o", tmp_path / "lm.pt"]
-    limits = {"ONEDNN_MAX_CPU_ISA": isa, "ATEN_CPU_CAPABILITY": "default"}
-    process = subprocess.run(
-        [*map(str, command), *toy_command(epochs=0.2)], env={**os.environ, **limits}, capture_output=True, text=True
-    )
-    assert process.returncode == 0, process.stderr
-    assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == "float32"

@@ -1,4 +1,4 @@
-"""Training with several workers: the update rules, one worker and several, states, killed workers."""
+"""Training with several workers: the update rules, one worker and several, and states."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from toy_training import (
     toy_texts,
 )
 
-from ninja.errors import ModelError, OptionError, WorkerError
+from ninja.errors import OptionError
 
 torch = pytest.importorskip("torch")
 
@@ -313,17 +313,6 @@ def test_reports_include_the_work_of_all_workers(trainings):
         assert report.epoch == pytest.approx(3 * report.step / report.num_steps, rel=0.05)
         assert 0 < report.communication < 1
         assert report.words_per_second > 0
-
-
-def test_the_error_names_a_killed_worker():
-    # The other worker would wait for a day, longer than the time limit of a test.
-    with pytest.raises(WorkerError, match=r"worker 1 \(SIGKILL, process \d+\) was killed by signal 9"):
-        launch.run(train_workers.kill_worker, (1,), 2, "cpu", None)
-
-
-def test_the_first_cause_of_a_failure_is_reported(tmp_path, texts):
-    with pytest.raises(ModelError, match="training diverged"):
-        loop.train(*texts, tmp_path / "lm.pt", toy(workers=2, parallel="ma", learning_rate=1e30, epochs=50))
 
 
 def test_nodes_must_have_equal_size(tmp_path, texts):
