@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import threading
@@ -31,6 +32,9 @@ class Model:
             return self.network(torch.tensor([tokens])).logits[0].double().log_softmax(-1)
 
 
+model_of = functools.cache(Model)  # servers share the models
+
+
 class Fault:
     """A fault of the server: it answers the first `times` requests to `path` with a response of this kind."""
 
@@ -43,7 +47,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, kind: str, form: str) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.model, self.form = Model(kind), form
+        self.model, self.form = model_of(kind), form
         self.fault = Fault()
         self.requests: list[tuple[str, Any]] = []
         self.connections: list[socket.socket] = []
