@@ -1,5 +1,6 @@
 """Kaldi RNNLM directories: scores of Kaldi and of a slow implementation, checkpoints, and missing parts."""
 
+import functools
 import gzip
 
 import nnet3_writer as writer
@@ -18,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from ninja.lm import checkpoint  # noqa: E402
 from ninja.lm.convert import convert  # noqa: E402
-from ninja.lm.kaldi.rnnlm import read  # noqa: E402
+from ninja.lm.kaldi import rnnlm  # noqa: E402
 from ninja.lm.kaldi.torch_rnnlm import KaldiRnnlm  # noqa: E402
 
 RNNLM = SHARED / "data" / "rnnlm"
@@ -40,11 +41,15 @@ GOLDEN = [
 ]
 
 
+read_once = functools.cache(rnnlm.read)  # reading the features of English words takes a second
+
+
 @golden
 @pytest.mark.parametrize("normalize", [False, True], ids=["unnorm", "norm"])
 @pytest.mark.parametrize(("name", "text", "scores"), GOLDEN, ids=[name for name, _, _ in GOLDEN])
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_scores_agree_with_kaldi(name, text, scores, normalize, backend):
+def test_scores_agree_with_kaldi(monkeypatch, name, text, scores, normalize, backend):
+    monkeypatch.setattr(rnnlm, "read", read_once)
     ids = numbers(text, int)
     expected = numbers(scores.with_name(f"{scores.name}.{'norm' if normalize else 'unnorm'}.txt"), float)
     lm = load(RNNLM / name, "cpu", normalize=normalize, max_batch=256, backend=backend)
@@ -312,7 +317,7 @@ def test_an_inconsistent_checkpoint_is_refused(tmp_path, kind, keys, value, mess
 
 
 def test_the_number_of_parameters_is_reported(folder):
-    model = read(folder)
+    model = rnnlm.read(folder)
     lstm = 8 * 6 + 8 + 3 * 2 + 4 * 2 + 4
     assert model.num_parameters == KaldiRnnlm(model).num_parameters == lstm + EMBEDDING.size
     checkpoint.save(checkpoint.Checkpoint(model, model.words, {}), folder / "lm.pt")
