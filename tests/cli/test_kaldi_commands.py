@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 from example_lattices import KEYS, WORDS, gzip_lines, keys_of
-from reference_graph import SHARED, read_kaldi
+from reference_graph import SHARED
 
 import ninja as package
 from ninja.cli.commands import COMMANDS
@@ -182,7 +182,7 @@ def test_random_paths_depend_only_on_the_seed(ninja, small):
 
 def test_boost_ali_requires_an_alignment_and_a_transition_model(ninja, korean, tmp_path):
     model = SHARED / "data" / "korean" / "trans.mdl"
-    lattices = list(read_kaldi(korean / "prune4.ark.gz"))
+    lattices = [lattice for _, lattice in package.read(korean / "prune4.ark.gz")]
     first = lattices[0]
     ali, out = tmp_path / "ali", tmp_path / "out.ark"
     ali.write_text(" ".join(map(str, [first.key, *best_path(first).alignment])) + "\n")
