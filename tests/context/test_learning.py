@@ -240,7 +240,9 @@ def test_damaged_edit_files_raise_format_error(tmp_path, text, message):
 def test_hypotheses_are_paired_by_key_or_in_order():
     assert paired({"a": ["x"], "b": ["y"]}, {"b": ["z"]}) == [edit("y", "z", "b")]
     assert paired({"a-1": ["x"]}, {"b-1": ["z"]}) == [edit("x", "z", "a-1")]
-    with pytest.raises(OptionError, match=r"no key in common, and their numbers differ .1 and 2., so .*; use the same keys"):
+    with pytest.raises(
+        OptionError, match=r"no key in common, and their numbers differ .1 and 2., so .*; use the same keys"
+    ):
         paired({"a": ["x"]}, {"b": [], "c": []})
 
 
