@@ -11,7 +11,7 @@ from ninja.cli.options import reads, section
 
 unboosted_option = reads(
     "--unboosted",
-    "The same lattices before words were boosted, from which confidences without boosts are computed.",
+    "The same lattices without boosts, used to compute the confidences.",
     kind=Lattices(),
     metavar="LATTICES",
 )

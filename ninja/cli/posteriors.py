@@ -38,7 +38,12 @@ def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
 
 
 @command
-@click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Omit arcs with a lower posterior.")
+@click.option(
+    "--min-post",
+    type=click.FloatRange(0, 1),
+    default=0.0001,
+    help="Omit arcs whose posterior is below this value.",
+)
 @scales
 @output_file("Text file for the posteriors")
 @reads_lattices

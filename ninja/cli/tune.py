@@ -82,7 +82,7 @@ OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING, *OF_TUNING}
     click.option(
         "--margin",
         default=1.0,
-        help="Require --max-general-rise to hold even if the keyword boost is this much larger, in nats.",
+        help="Require --max-general-rise to hold even if the keyword boost is increased by this many nats.",
     ),
     writes("--curve", "Write a plot of WER against keyword boost (.svg or .png)."),
 )

@@ -43,8 +43,8 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--scheme",
             type=click.Choice(["letters", "pieces", "wordpieces", "words"]),
-            help="Marks of word boundaries: --space between words (letters), ▁ at the beginning of a word (pieces), ## "
-            "in units that continue a word (wordpieces), or none, because each unit is a word (words).  "
+            help="Word-boundary markers: --space between words (letters), ▁ at the beginning of a word (pieces), ## in "
+            "units that continue a word (wordpieces), or none, because each unit is a word (words).  "
             "[default: detected from ▁ and ##, else letters]",
         ),
     )

@@ -94,7 +94,7 @@ def bootstrap(
             exchanged, because the errors of a speaker are not independent.
 
     Raises:
-        FormatError: The references contain no word, or an utterance has no speaker; see also ``score``.
+        FormatError: The references contain no words, or an utterance has no speaker; see also ``score``.
         OptionError: ``replications`` is below 1, ``seed`` is below 0, or ``mode`` is unknown.
 
     Source: Bisani and Ney, 2004, "Bootstrap estimates for confidence intervals in ASR performance evaluation"; Kaldi,
@@ -109,7 +109,7 @@ def bootstrap(
     words = np.array([len(references[key]) for key in keys], np.int64)
     if not words.any():
         raise FormatError(
-            "the references contain no word, so the word error rate is undefined; specify other references"
+            "the references contain no words, so the word error rate is undefined; specify other references"
         )
     reference, *outputs = map(composed_texts, [references, *systems])
     errors = [np.array([edits(reference[key], texts.get(key, ())) for key in keys], np.int64) for texts in outputs]

@@ -276,7 +276,7 @@ def _search(
     stopped, smallest, reached, retries, result = _graph.determinize_pruned(lattice, beam, acoustic_scale, bounds)
     if stopped == _LOOP:
         raise LatticeError(
-            f"epsilons lead through more than {bounds.max_loop} states; prune the lattice, or raise max_loop",
+            f"epsilons link more than {bounds.max_loop} states; prune the lattice, or raise max_loop",
             key=lattice.key,
         )
     if stopped == _PRECISION:

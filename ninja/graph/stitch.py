@@ -258,7 +258,7 @@ def join_windows(
         lattice = connect(joined.lattice(key, windows[0], parts[-1], state, frame_shift))
     except LatticeError as error:
         raise LatticeError(
-            "a window has no path with word boundaries at both times where it is joined to its neighbours",
+            "a window has no path with word boundaries at both seams with its neighbours",
             key=key,
         ) from error
     return Stitched(lattice, seams)

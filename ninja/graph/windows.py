@@ -92,8 +92,8 @@ class Windows:
         unit = min(UNITS, key=lambda unit: abs(length * unit - seconds))
         if abs(length * unit - seconds) > UNIT_TOLERANCE * max(seconds, 1.0):
             raise LatticeError(
-                f"the window lasts {seconds:.2f} s, but the times in its key differ by {length}, which is not its "
-                "length in seconds, hundredths or thousandths; specify a segments file",
+                f"the window lasts {seconds:.2f} s, but the times in its key differ by {length}, which does not "
+                "match in seconds, hundredths or thousandths of a second; specify a segments file",
                 key=key,
             )
         return match[1], begin * unit

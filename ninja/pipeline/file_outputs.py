@@ -188,7 +188,7 @@ def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
         if input_format.write is not None and (input_format.write.rewrites_files or input_format.write.restores):
             return name, input_format.name
         if input_format.write is None or input_format.write.files == "named":
-            raise OptionError(f"{path}: {input_format.name} cannot be written to one file per input; use --to")
+            raise OptionError(f"{path}: {input_format.name} cannot be written as one file per input; use --to")
         form, to = input_format, input_format.name
     if not form.extensions or form in formats or (form.name in KALDI and not formats and not name.endswith(".scp")):
         return name, to

@@ -54,7 +54,7 @@ class LostFields:
             notes.append(f"times of {lattices} are not written, because states with different times were merged")
         if self._num_unrecorded and not self._needs_origins:
             lists = counted(self._num_unrecorded, "n-best list")
-            notes.append(f"other fields of {lists} are not written, because their paths changed")
+            notes.append(f"additional fields of {lists} are not written, because their paths changed")
         return notes
 
     def _has_origin(self, lattice: ListLattice) -> bool:

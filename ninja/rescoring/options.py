@@ -136,9 +136,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
         "(best).",
         choices=get_args(Output),
     )
-    batch_arcs: int = option(
-        200_000, "Number of arcs at which a batch is full; its last lattice may exceed this number.", 1
-    )
+    batch_arcs: int = option(200_000, "Lattices are added to a batch until it has at least this many arcs.", 1)
 
     def __post_init__(self) -> None:
         """Validate the values."""

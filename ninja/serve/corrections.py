@@ -163,7 +163,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
         assert isinstance(entry, ListLattice)
         lattices.append(entry)
     if not lattices:
-        raise FormatError("the body contains no utterance", BODY)
+        raise FormatError("the body contains no utterances", BODY)
     return Transcript(format, tuple(lattices))
 
 

@@ -81,7 +81,7 @@ class Drawing:
         if remaining.any():
             messages.append(
                 f"{int(remaining.sum()):,} of {self.lattice.num_arcs:,} arcs are not drawn, because at most "
-                f"{self.options.max_arcs:,} are drawn{whole}. The paths of these arcs cost at least "
+                f"{self.options.max_arcs:,} are drawn{whole}. The paths through these arcs cost at least "
                 f"{self.excess[remaining].min():.3g} more than the best path, and their posteriors are at most "
                 f"{self.posterior[remaining].max():.2g}."
             )

@@ -186,10 +186,10 @@ def tune_context(
         outcome = (
             "the initial settings are kept"
             if chosen == start
-            else "others are tried because the initial settings raise general WER too far"
+            else "other settings are tried, because the initial ones raise general WER too far"
         )
         warnings.append(
-            f"{trials.contextual.num_words} words of the contextual set are too few to choose boosts: {outcome}"
+            f"the {trials.contextual.num_words} words of the contextual set are too few to choose boosts: {outcome}"
         )
     return TunedContext(
         settings=ContextSettings(trials.options_of(chosen), *chosen[3:]) if fits else None,

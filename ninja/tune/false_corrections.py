@@ -61,8 +61,9 @@ def choose_threshold(
     if len(scores) < needed:
         count = counted(len(scores), "utterance has", "utterances have")
         raise OptionError(
-            f"{count} no phrases, but at least {needed} are needed to bound the rate of false corrections at "
-            f"{max_rate:g} with {confidence:.0%} confidence; use more utterances, or a larger rate"
+            f"at least {needed} utterances without phrases are needed to bound the rate of false corrections at "
+            f"{max_rate:g} with {confidence:.0%} confidence, but only {count} none; use more utterances, or a larger "
+            "rate"
         )
     values = np.asarray(scores, np.float64)
     chosen: tuple[float, int] | None = None

@@ -91,7 +91,7 @@ def tune_first_pass(
             raised.
 
     Raises:
-        FormatError: No lattice has a reference, the references contain no word, or an utterance has no speaker.
+        FormatError: No lattice has a reference, the references contain no words, or an utterance has no speaker.
         OptionError: The initial acoustic scale or the LM scale is 0.
         NinjaError: A lattice has no path, and ``log.on_error`` is not set.
     """

@@ -116,7 +116,7 @@ def tune_pointer(
         min_words: If the contextual set contains fewer reference words, the initial weights are kept.
 
     Raises:
-        FormatError: No lattice in a set has a reference, the references of a set contain no word, or an utterance has
+        FormatError: No lattice in a set has a reference, the references of a set contain no words, or an utterance has
             no speaker.
         NinjaError: See `Rescorer`.
     """

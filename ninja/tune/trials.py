@@ -230,7 +230,7 @@ class Trials:
             raise FormatError(f"{message}; check that the utterance ids match")
         check_words(sum(len(utterance.reference) for utterance in utterances), f"{name} set")
         if not any(utterance.lists for utterance in utterances):
-            advice = "add phrases that do not occur in its utterances, which are needed to count false alarms"
+            advice = "to count false alarms, add phrases that do not occur in its utterances"
             advice = advice if name == "general" else "check that the utterance ids match"
             raise OptionError(f"no utterance of the {name} set has phrases; {advice}")
         missing = {

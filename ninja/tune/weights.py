@@ -135,7 +135,7 @@ def tune_weights(
 
     Raises:
         OptionError: ``num_best`` is below 1, or ``carry_over`` is specified for a mixture.
-        FormatError: No lattice has a reference, the references contain no word, or an utterance has no speaker.
+        FormatError: No lattice has a reference, the references contain no words, or an utterance has no speaker.
         NinjaError: See ``rescore``.
     """
     if num_best < 1:

@@ -21,7 +21,7 @@ def check_words(num_words: int, lattices: str = "lattices") -> None:
     """Raise FormatError if the references of lattices contain no word; `lattices` names these lattices."""
     if not num_words:
         raise FormatError(
-            f"the references of the {lattices} contain no word, so the word error rate is undefined; specify other "
+            f"the references of the {lattices} contain no words, so the word error rate is undefined; specify other "
             "references"
         )
 

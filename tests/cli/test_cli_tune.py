@@ -210,7 +210,7 @@ def test_references_without_words_are_refused(ninja, bed, tuning, tmp_path, mode
     lm = model if model == "none" else bed / model
     code, _, errors = ninja(*arguments, "--rnnlm", lm, "-o", weights)
     assert (code, weights.exists()) == (1, False)
-    assert "the references of the lattices contain no word, so the word error rate is undefined" in errors
+    assert "the references of the lattices contain no words, so the word error rate is undefined" in errors
 
 
 def test_tune_prints_weights_without_an_output_file(ninja, bed, tuning):

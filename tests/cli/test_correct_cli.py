@@ -173,7 +173,8 @@ def test_tune_refuses_too_few_utterances_for_a_threshold(ninja, names, tmp_path)
     (tmp_path / "ref").write_text("utt-1 good night\n")
     code, _, errors = ninja("tune", tmp_path / "text", "--ref", tmp_path / "ref", "--entities", names, "--correct")
     assert code == 2
-    assert "1 utterance has no phrases, but at least 400 are needed" in errors
+    assert "at least 400 utterances without phrases are needed" in errors
+    assert "but only 1 utterance has none; use more utterances" in errors
 
 
 @pytest.mark.usefixtures("names")

@@ -141,7 +141,7 @@ def test_mode_determines_the_treatment_of_missing_hypotheses() -> None:
 
 
 def test_bootstrap_refuses_sets_without_an_error_rate() -> None:
-    with pytest.raises(FormatError, match="the references contain no word, so the word error rate is undefined"):
+    with pytest.raises(FormatError, match="the references contain no words, so the word error rate is undefined"):
         bootstrap({"u": []}, {"u": ["a"]})
     seeds = [seed for seed in range(20) if not resample([np.array([0, 1])], 1, seed)[0][0]]
     with pytest.raises(FormatError, match="no replication contains a reference word; use more replications"):

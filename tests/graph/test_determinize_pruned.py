@@ -340,7 +340,7 @@ def test_memory_limit_includes_long_alignments() -> None:
     assert report.stopped_by == "memory"
     assert report.effective_beam == pytest.approx(1.75)
     assert best_ways(result) == {(1,): Way((1,), 0.5, 0.0, (9,))}
-    with pytest.raises(LatticeError, match="epsilons lead through more than 500 states; prune the lattice, or raise"):
+    with pytest.raises(LatticeError, match="epsilons link more than 500 states; prune the lattice, or raise"):
         determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_loop=500))[0]
     whole = determinize_pruned(lattice, np.inf)[0]
     assert {words: len(way.alignment) for words, way in best_ways(whole).items()} == {(1,): 1, (2,): 3001, (2, 1): 2}

@@ -190,7 +190,7 @@ def test_unit_of_times_in_keys_is_inferred_from_the_lattice_length(key, seconds,
 
 
 def test_windows_without_times_are_refused(tmp_path):
-    with pytest.raises(LatticeError, match="is not its length in seconds, hundredths or thousandths"):
+    with pytest.raises(LatticeError, match="does not match in seconds, hundredths or thousandths"):
         Windows().of("rec_000030-000065", 12.0)
     with pytest.raises(LatticeError, match="the key does not end in a time range"):
         Windows().of("rec", 12.0)
@@ -348,7 +348,7 @@ def test_a_window_without_a_path_with_boundaries_at_both_seams_is_refused():
                    for key, time in (("a", [0, 70, 100]), ("z", [0, 30, 100])))  # fmt: skip
     with pytest.raises(
         LatticeError,
-        match="a window has no path with word boundaries at both times where it is joined to its neighbours",
+        match="a window has no path with word boundaries at both seams with its neighbours",
     ):
         join_windows([first, middle, last], [0.0, 0.5, 1.0], "rec", 0.01, SCALES)
 

@@ -206,8 +206,8 @@ def test_probability_zero_is_accepted_and_invalid_values_are_refused():
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        ({"max_requests": 8}, "the limit endpoint_max_requests of 8 is reached after 8 requests"),
-        ({"max_tokens": 12}, r"the limit endpoint_max_tokens of 12 is reached after \d+ tokens"),
+        ({"max_requests": 8}, "after 8 requests, the next request would exceed the limit endpoint_max_requests of 8"),
+        ({"max_tokens": 12}, r"after \d+ tokens, the next request would exceed the limit endpoint_max_tokens of 12"),
         ({"max_seconds": 1e-9}, "the limit endpoint_max_seconds of 1e-09 is reached"),
     ],
 )

@@ -219,7 +219,7 @@ def test_inconsistent_files_are_refused(folder, path, content, error, message):
 def test_a_network_with_different_input_and_output_widths_is_refused(folder):
     lines = [*LINES[:-1], "output-node name=output input=Append(lstm, lstm)"]
     (folder / "final.raw").write_bytes(writer.network(lines, COMPONENTS))
-    with pytest.raises(ModelError, match=r"input has width 4 and its output 8; both must be equal in a language model"):
+    with pytest.raises(ModelError, match=r"input has width 4 and its output 8; they must be equal in a language model"):
         load(folder)
 
 
@@ -227,7 +227,7 @@ def test_a_network_with_different_input_and_output_widths_is_refused(folder):
     ("edit", "error", "message"),
     [
         (lambda text: text.replace("3\t0 0.01", "3\t0 half"), FormatError, ":4: b'half' is not a number"),
-        (lambda text: text.replace("3\t0 0.01", "3\t0"), FormatError, ":4: expected a word's id and pairs"),
+        (lambda text: text.replace("3\t0 0.01", "3\t0"), FormatError, ":4: expected a word id followed by pairs"),
         (lambda text: text.replace("3\t0 0.01", "3\t9 0.01"), FormatError, ":4: expected one of the 5 rows .* 9 0.01"),
         (lambda text: text.replace("3\t0 0.01", "3\t0.5 0.01"), FormatError, ":4: expected one of .* found 0.5 0.01"),
         (lambda text: text.replace("3\t0 0.01", "3\t0 inf"), FormatError, ":4: .* and a finite value, found 0 inf"),

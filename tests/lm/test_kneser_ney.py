@@ -169,7 +169,7 @@ def test_discounts_of_unusual_counts_are_extrapolated_with_a_note():
 def test_an_order_beyond_the_longest_sentence_is_lowered_with_a_note():
     model = train_ngram([["a", "b"]], NgramOptions(order=6))
     assert model.order == 4
-    assert model.notes[0] == "no sentence is long enough for 6-grams; the order is 4"
+    assert model.notes[0] == "no sentence is long enough for 6-grams; the order is reduced to 4"
 
 
 def test_progress_reports_the_counts():
@@ -339,8 +339,8 @@ def test_notes_list_classes_without_occurrences_or_phrases():
         "@name: 1 phrase in the lists, 0 occurrences in the text, 1 token already in the text",
         "$song: 1 phrase in the lists, 1 occurrence in the text",
         "@empty: 0 phrases in the lists, 0 occurrences in the text",
-        "classes that do not occur in the text, so they are poorly trained: @empty",
-        "class tokens in the text without a phrase list: @stranger",
+        "classes that do not occur in the text and are therefore poorly trained: @empty",
+        "class tokens in the text that have no phrase list: @stranger",
     ]
 
 

@@ -201,7 +201,7 @@ I64, F32 = TensorProto.INT64, TensorProto.FLOAT
         (
             {"words": ["n", "t"]},
             {"logits": "words"},
-            r"words of shape \[1, 2\] have shape \[1, 2\], but must have \[batch, time, words\]",
+            r"words of shape \[1, 2\] have shape \[1, 2\], but must have shape \[batch, time, words\]",
         ),
         ({"words": ["n", "t"], "mask": ["n", "t"]}, {"logits": "words"}, "expected `word`"),
     ],

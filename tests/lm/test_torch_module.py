@@ -144,7 +144,7 @@ def with_method(name, result):
             torch.nn.Identity,
             {},
             ModelError,
-            r"words of shape \[1, 2\] have shape \[1, 2\], but must have \[batch, time, words\]",
+            r"words of shape \[1, 2\] have shape \[1, 2\], but must have shape \[batch, time, words\]",
         ),
     ],
 )

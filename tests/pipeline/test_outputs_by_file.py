@@ -94,7 +94,7 @@ def test_a_read_only_format_is_refused_for_outputs(folder, ninja):
     os.mkdir("t")
     (folder / "t/y.columns").write_text("y-1 -10.5 -2 | five six\n")
     code, _, errors = ninja("convert", "t/y.columns", "-o", "new/")
-    assert (code, "cannot be written to one file per input; use --to" in errors) == (2, True), errors
+    assert (code, "cannot be written as one file per input; use --to" in errors) == (2, True), errors
 
 
 def test_an_interrupted_run_is_resumed_at_its_current_output(folder, ninja, monkeypatch):

@@ -173,7 +173,10 @@ def test_commands_keep_the_fields_or_report_their_loss(ninja):
     [row] = rows_of("out.jsonl")
     assert (row["duration"], row["nbest"][1]["tokens"]) == (2.5, [7, 8])
     code, _, errors = ninja("prune", "in.jsonl", "--beam", "0.5", "-o", "out.jsonl")
-    assert (code, "other fields of 1 n-best list are not written, because their paths changed" in errors) == (0, True)
+    assert (code, "additional fields of 1 n-best list are not written, because their paths changed" in errors) == (
+        0,
+        True,
+    )
 
 
 # The algorithm.

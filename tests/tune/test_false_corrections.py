@@ -62,9 +62,15 @@ def test_a_future_set_of_the_same_size_needs_more_utterances_than_an_infinite_on
 def test_too_few_utterances_raise_an_error_with_the_required_number():
     assert num_needed(0.01, is_finite=False) == 299
     assert num_needed(0.01, is_finite=True) == 400
-    with pytest.raises(OptionError, match=r"102 utterances have no phrases, but at least 299 are needed .* 0.01"):
+    with pytest.raises(
+        OptionError,
+        match=r"at least 299 utterances without phrases are needed .* 0.01 .*, but only 102 utterances have none",
+    ):
         choose_threshold([0.0] * 102, 0.01, None)
-    with pytest.raises(OptionError, match=r"399 utterances have no phrases, but at least 400 are needed .* 0.01"):
+    with pytest.raises(
+        OptionError,
+        match=r"at least 400 utterances without phrases are needed .* 0.01 .*, but only 399 utterances have none",
+    ):
         choose_threshold([0.0] * 399, 0.01, 399)
     assert choose_threshold([0.0] * 299, 0.01, None).threshold == THRESHOLDS[-1]
     assert choose_threshold([0.0] * 400, 0.01, 400).threshold == THRESHOLDS[-1]

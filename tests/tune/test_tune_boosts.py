@@ -155,12 +155,12 @@ def test_few_words_keep_the_initial_boosts_unless_they_are_harmful() -> None:
     assert result.settings is not None
     assert result.settings.options.keyword_boost == 3.0
     assert result.warnings[-1] == (
-        "6 words of the contextual set are too few to choose boosts: the initial settings are kept"
+        "the 6 words of the contextual set are too few to choose boosts: the initial settings are kept"
     )
     harmful_start = tune(min_words=500, options=ContextOptions(keyword_boost=9.0))
     assert harmful_start.settings == tune().settings
     assert harmful_start.warnings[-1].endswith(
-        "too few to choose boosts: others are tried because the initial settings raise general WER too far"
+        "too few to choose boosts: other settings are tried, because the initial ones raise general WER too far"
     )
 
 
@@ -362,7 +362,7 @@ def test_development_sets_without_references_or_phrases_are_refused() -> None:
     entities = Entities.from_dict({"utterances": {"near": {"@name": ["tom chen"]}}})
     with pytest.raises(FormatError, match="no usable lattice of the general set has a reference"):
         tune_context(contextual, replace(general, references={"x": ["tell"]}), TABLE)
-    with pytest.raises(OptionError, match="no utterance of the general set has phrases; add phrases that do not occur"):
+    with pytest.raises(OptionError, match="no utterance of the general set has phrases; to count false alarms, add phrases"):
         tune_context(contextual, replace(general, entities=entities), TABLE)
     with pytest.raises(
         OptionError, match="no utterance of the contextual set has phrases; check that the utterance ids match"

@@ -19,8 +19,8 @@ mode_option = click.option(
     "--mode",
     type=click.Choice(get_args(Mode)),
     default="strict",
-    help="Stop with an error if a reference has no hypothesis (strict), score such references as empty (all), or skip "
-    "them (present).",
+    help="Stop with an error if a reference has no hypothesis (strict), score an empty hypothesis (all), or skip the "
+    "reference (present).",
 )
 
 

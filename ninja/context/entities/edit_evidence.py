@@ -111,7 +111,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class EditEvidence:
-    """The evidence from all runs in an entity file, indexed by the lexical form of the phrase."""
+    """The evidence that learning runs have stored in an entity file, keyed by the lexical form of each phrase."""
 
     min_count: int = 1  # minimum number of edits that must support a change
     phrases: Mapping[str, PhraseEvidence] = field(default_factory=dict)

@@ -150,7 +150,7 @@ def _changing(columns: ObjectFields) -> set[str]:
 
 
 def lost_of_table(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Return the names of the fields that a table cannot store: fields of other formats, and costs without a column."""
+    """Return the names of fields that a table cannot store: fields of other formats, and costs that have no column."""
     row = row_of(nbest)
     if row is None:
         return [FIELDS["fields"]] if nbest.record is not None and nbest.record.others else []

@@ -160,8 +160,9 @@ class Client:
                 if used + more > getattr(options, name):
                     unit = counted(used, name.removeprefix("max_")[:-1])
                     raise self.error(
-                        f"the limit endpoint_{name} of {getattr(options, name)} is reached after {unit}; raise the "
-                        "limit, and set endpoint_cache to store scores for later runs"
+                        f"after {unit}, the next request would exceed the limit endpoint_{name} of "
+                        f"{getattr(options, name)}; raise the limit, and set endpoint_cache to store scores for later "
+                        "runs"
                     )
             self.num_requests += 1
             self.num_tokens += num_tokens

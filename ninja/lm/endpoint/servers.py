@@ -207,7 +207,8 @@ def open_server(client: Client, options: EndpointOptions) -> Server:
         if client.path.endswith(kind.path):
             return kind(client, options)
     raise OptionError(
-        f"the path of the URL must end in {COMPLETIONS} (vLLM and servers that score prompts) or {LLAMA} (llama.cpp)",
+        f"the path of the URL must end in {COMPLETIONS} (vLLM and other servers that score prompts) or {LLAMA} "
+        "(llama.cpp)",
         client.url,
     )
 

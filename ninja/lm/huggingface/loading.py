@@ -197,7 +197,7 @@ def _check_named_files(settings: Any, name: str, path: str) -> None:
         elif isinstance(value, str) and _NAMES_FILES.fullmatch(key) and key not in _NOT_OPENED:
             if value != os.pardir and os.path.basename(value) == value:
                 continue
-            raise ModelError(f"{name}: {key} is {value!r}, which is not in this directory; remove it", path)
+            raise ModelError(f"{name}: {key} is {value!r}, which is not in this directory; remove {key}", path)
 
 
 def _check_kernels(config: dict[str, Any], path: str) -> None:

@@ -168,7 +168,7 @@ class Spelling:
         joined = next((word for word, ids in zip(words, pieces, strict=True) if ids[:length] != self._carrier), None)
         if joined is not None:
             message = f"the tokenizer merges {CARRIER!r} and {joined!r} into one piece, so words cannot be scored"
-            raise ModelError(f"{message}; use a model whose pieces belong to a single word", self._path)
+            raise ModelError(f"{message}; use a model in which no piece spans two words", self._path)
         return [ids[length:] for ids in pieces]
 
     def _transformed(self, word: str) -> str:

@@ -56,7 +56,7 @@ class StepNetwork:
         for part, rows in zip(self.parts, after, strict=True):
             moved = rows.movedim(part.axis, 0) if rows.dim() == part.start.dim() + 1 else rows
             if moved.shape != (len(word), *part.start.shape):
-                message = f"the network returns the state {part.name} with shape {list(rows.shape)}, but reads"
+                message = f"the network returns the state {part.name} with shape {list(rows.shape)}, but expects"
                 raise ModelError(f"{message} shape {list(part.start.shape)} per row", self.path)
             new.append(moved)
         return score, tuple(new)
@@ -90,7 +90,7 @@ class HistoryNetwork:
         if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
             shape = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
             message = f"the scores for words of shape {list(words.shape)} have shape {shape}"
-            raise ModelError(f"{message}, but must have [batch, time, words]", self.path)
+            raise ModelError(f"{message}, but must have shape [batch, time, words]", self.path)
         return score[:, -1]
 
     @torch.inference_mode()

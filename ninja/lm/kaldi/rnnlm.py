@@ -98,7 +98,7 @@ def read(path: str | os.PathLike[str]) -> KaldiModel:
     dim = network.graph.input_dim
     if network.graph.output_dim != dim:
         message = f"the network's input has width {dim} and its output {network.graph.output_dim}; "
-        raise ModelError(message + "both must be equal in a language model", network_path)
+        raise ModelError(message + "they must be equal in a language model", network_path)
     embedding = _embedding(directory, len(words), dim)
     special = _special(directory)
     for name in ("bos", "eos"):
@@ -168,7 +168,7 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
         raise ModelError(f"{message}; copy both files from the same model", path)
     if (incomplete := np.flatnonzero(length % 2 == 0)).size:
         raise FormatError(
-            "expected a word's id and pairs of a feature and its value", path, line=int(incomplete[0]) + 1
+            "expected a word id followed by pairs of feature and value", path, line=int(incomplete[0]) + 1
         )
     number = _numbers(content, path)
     is_word = np.zeros(len(number), np.bool_)

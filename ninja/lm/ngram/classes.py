@@ -114,10 +114,10 @@ class Tagger:
         ]
         unused = [name for name in self.num_phrases if not self.num_tagged[name] + self.num_present[name]]
         if unused:
-            lines.append(f"classes that do not occur in the text, so they are poorly trained: {_first(unused)}")
+            lines.append(f"classes that do not occur in the text and are therefore poorly trained: {_first(unused)}")
         unlisted = [name for name in self.num_present if name not in self.num_phrases]
         if unlisted:
-            lines.append(f"class tokens in the text without a phrase list: {_first(unlisted)}")
+            lines.append(f"class tokens in the text that have no phrase list: {_first(unlisted)}")
         if self._shared:
             count = sum(node.num_tagged for node in self._shared.values())
             shown = _first([f"{text!r} ({', '.join(node.classes)})" for text, node in self._shared.items()])

@@ -220,7 +220,7 @@ def train_ngram(
     counted = count_ngrams(text, options.order, progress)
     notes = []
     if len(counted) < options.order:
-        notes.append(f"no sentence is long enough for {options.order}-grams; the order is {len(counted)}")
+        notes.append(f"no sentence is long enough for {options.order}-grams; the order is reduced to {len(counted)}")
     discounts: list[Discounts] = []
     probability: list[Numbers] = []
     backoff: list[Numbers] = []
