@@ -362,7 +362,9 @@ def test_development_sets_without_references_or_phrases_are_refused() -> None:
     entities = Entities.from_dict({"utterances": {"near": {"@name": ["tom chen"]}}})
     with pytest.raises(FormatError, match="no usable lattice of the general set has a reference"):
         tune_context(contextual, replace(general, references={"x": ["tell"]}), TABLE)
-    with pytest.raises(OptionError, match="no utterance of the general set has phrases; to count false alarms, add phrases"):
+    with pytest.raises(
+        OptionError, match="no utterance of the general set has phrases; to count false alarms, add phrases"
+    ):
         tune_context(contextual, replace(general, entities=entities), TABLE)
     with pytest.raises(
         OptionError, match="no utterance of the contextual set has phrases; check that the utterance ids match"
