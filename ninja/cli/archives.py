@@ -67,7 +67,7 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
 
 @command
 @click.option("--nj", type=click.IntRange(1, MAX_PARTS), help="Number of parts.")
-@reads("--utt2spk", "Speaker of each key; all lattices of a speaker are written to the same part.")
+@reads("--utt2spk", "Speaker of each utterance; all lattices of a speaker are written to the same part.")
 @lattice_output(
     "Output, whose name contains JOB (for the part number) or, without --nj, SPK (for the speaker)",
     resume=False,

@@ -48,8 +48,8 @@ ENCODER_HELP = (
     "With --augment: model that searches long phrase lists; 'none' compares all phrases.  [default: shipped model]"
 )
 POINTER_HELP = (
-    "Context model; it searches long phrase lists and, in place of keyword boosts, scores phrases together with "
-    "--rnnlm."
+    "Context model, which selects phrases from long lists and scores them together with --rnnlm instead of boosting "
+    "them."
 )
 
 WITHOUT_OPTION = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields of AugmentOptions

@@ -102,7 +102,7 @@ def posterior_lines(
     help="Print only arcs whose posterior is above this value.",
 )
 @reads(
-    "--model", "Transition model (final.mdl); also print the phones that end in each arc.", load=read_transition_model
+    "--model", "Transition model (final.mdl); also print the phones that end on each arc.", load=read_transition_model
 )
 @output_file("Text file for the posteriors")
 @reads_lattices

@@ -286,7 +286,7 @@ def _check_probabilities(lattice: Lattice) -> None:
 
 
 def _decimals(shift: float) -> int:
-    """Return the number of decimal places that distinguish the multiples of a frame shift."""
+    """Return the number of decimal places needed to distinguish the multiples of a frame shift."""
     return next((places for places in range(2, 10) if abs(round(shift, places) - shift) < 1e-12), 9)
 
 

@@ -404,7 +404,7 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
 
 
 def words_in(sources: Sources, format: str | None, encoding: str) -> SymbolTable | None:
-    """Read sources and return a symbol table of the words that they contain as text, or None if there are none."""
+    """Read sources and return a symbol table of their words, or None if they contain only word ids."""
     words = SymbolTable.growing()
     options = ReadOptions(Words(words), format, encoding, read_ahead=False, on_note=lambda _: None)
     spells = False

@@ -66,7 +66,7 @@ class _Multiwords(SymbolTable):
         self._split: dict[int, list[int]] = {}  # ids of the parts of each multiword, by its id
 
     def parts(self, number: int) -> list[int]:
-        """Return the ids of the parts of a multiword; a single word has itself as its only part."""
+        """Return the ids of the parts of a multiword; for a single word, its own id."""
         return self._split.get(number) or [number]
 
     def id(self, word: str) -> int | None:

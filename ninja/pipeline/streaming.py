@@ -43,7 +43,7 @@ def stream(
     """
     if isinstance(inputs, Inputs):
         if log is not None and log is not inputs.log:
-            raise OptionError("log is allowed only for (key, lattice) pairs; pass it to Inputs(..., log=log)")
+            raise OptionError("the argument log is allowed only with (key, lattice) pairs; use Inputs(..., log=log)")
     else:
         lattices = pairs(inputs)
         inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices

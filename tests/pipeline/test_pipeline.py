@@ -334,7 +334,7 @@ def test_arguments_of_the_wrong_type_are_refused(tmp_path):
         OptionError, match=r"Rescorer requires a RescoreReport; use Inputs\(..., log=ninja.RescoreReport"
     ):
         pipeline.run(pipeline.Inputs("lat.ark"), package.Rescorer(FakeLM()), pipeline.Output(str(tmp_path / "out.ark")))
-    with pytest.raises(OptionError, match=r"log is allowed only for \(key, lattice\) pairs"):
+    with pytest.raises(OptionError, match=r"log is allowed only with \(key, lattice\) pairs"):
         stream(pipeline.Inputs(EXAMPLES / "lat.ark.gz"), OnLattices(cost), log=Log())
 
 

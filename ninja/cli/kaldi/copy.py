@@ -120,7 +120,9 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
 @command
 @click.argument("first", type=Lattices())
 @click.argument("second", type=Lattices())
-@click.option("--delta", default=0.1, help="Maximum cost difference of a word sequence between the lattices.")
+@click.option(
+    "--delta", default=0.1, help="Maximum difference between the costs of a word sequence in the two lattices."
+)
 @click.option(
     "--num-paths", type=click.IntRange(0), default=20, help="Number of best paths whose alignments are compared."
 )

@@ -117,7 +117,7 @@ def _describe(lattice: Lattice, word: int) -> str:
 def align_words_lexicon(
     lattice: Lattice, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None
 ) -> Lattice:
-    """Align a lattice with a lexicon so that each arc is one word or silence with exactly the labels of its phones.
+    """Align a lattice with a lexicon so that each arc is one word or silence, labelled with its transition ids.
 
     With word-position-dependent phones, ``align_words`` is faster and requires no lexicon. To align several lattices,
     create a ``LexiconAligner``.

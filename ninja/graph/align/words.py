@@ -52,7 +52,7 @@ class WordAligner:
         self._table = label_table(model, boundary.kinds(model.phone))
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice so that each arc is one word or silence with exactly the labels of its phones.
+        """Align a lattice so that each arc is one word or silence, labelled with exactly its transition ids.
 
         Each word sequence keeps its labels and both costs. As in Kaldi, the valid part of a damaged lattice is aligned;
         the ``fault`` of the result then describes the damage.
@@ -104,9 +104,9 @@ class WordAligner:
 def align_words(
     lattice: Lattice, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None
 ) -> Lattice:
-    """Align a lattice so that each arc is one word or silence with exactly the labels of its phones.
+    """Align a lattice so that each arc is one word or silence, labelled with exactly its transition ids.
 
-    To align several lattices, create a ``WordAligner``, which also returns the valid part of damaged lattices.
+    To align several lattices, create a ``WordAligner``, which also returns the part of a damaged lattice that can be aligned.
 
     Returns:
         A lattice with the same word sequences, costs and labels; final states have no labels.
