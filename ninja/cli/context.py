@@ -172,7 +172,7 @@ def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
 
 @dataclass(slots=True)
 class PhraseCounts:
-    """Number of lattices, and number of lattices for which phrases are listed."""
+    """Numbers of all lattices and of lattices that have phrase lists."""
 
     stage: Contextual
     lattices: int = 0

@@ -70,7 +70,7 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of re
 @click.argument("reference", type=InputFile())
 @mode_option
 @click.option("--oracle", is_flag=True, help="Score the path with the fewest errors instead of the best path.")
-@reads("--segments", "Kaldi's segments of the recordings, required if REFERENCE or SOURCE is in STM format.")
+@reads("--segments", "Kaldi segments file, required if REFERENCE or SOURCE is in STM format.")
 @reads("--biasing", "Biasing lists; print separate word error rates for rare words and for other words.")
 @section(
     "Words",

@@ -146,7 +146,7 @@ class ResumedWriter(KaldiWriter):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ResumePoint:
-    """The complete entries of an archive, after which a resumed run continues."""
+    """The end of the complete entries in an archive, where a resumed run continues."""
 
     length: int = 0  # number of bytes of complete entries; with gzip, of complete members
     tail: bytes = b""  # with gzip: the complete entries of the last, incomplete member, decompressed

@@ -34,7 +34,7 @@ Name = Literal["none", "basic", "english"]
 AUTO = "auto"
 MAX_TABLES = 64  # maximum number of symbol tables whose lexical forms are cached
 NORMALIZER_HELP = (
-    "Normalizer that sets the lexical forms to compare: none, basic (ignores case and punctuation), english (Whisper's "
+    "Normalizer whose lexical forms are compared: none, basic (ignores case and punctuation), english (Whisper's "
     "rules), or a file of written and lexical forms.  [default: basic if words end with punctuation, else none]"
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)
@@ -281,7 +281,7 @@ def looks_written(words: Collection[str]) -> bool:
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words whose lexical form has a word that is not in the lexical form of any word in a symbol table."""
+    """Return the words that need a lexical word which no word in a symbol table provides."""
     form_of = dict(normalizer.changed(table))
     parts = {part for form in form_of.values() for part in form}
     return [

@@ -114,7 +114,7 @@ def topsort() -> Operation:
 def scale(lm_scale: float, **scales: Any) -> Operation:
     """Scale the graph and acoustic costs of lattices, or add one to the other.
 
-    Unlike in most commands, the scaled costs are written to the output.
+    Unlike most commands, this one writes the scaled costs to the output.
 
     \b
     Example:

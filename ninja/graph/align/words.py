@@ -106,7 +106,7 @@ def align_words(
 ) -> Lattice:
     """Align a lattice so that each arc is one word or silence, labelled with exactly its transition ids.
 
-    To align several lattices, create a ``WordAligner``, which also returns the part of a damaged lattice that can be aligned.
+    To align several lattices, create a ``WordAligner``, which also returns the valid parts of damaged lattices.
 
     Returns:
         A lattice with the same word sequences, costs and labels; final states have no labels.

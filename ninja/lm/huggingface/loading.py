@@ -128,7 +128,8 @@ def _masked(model: Any, tokenizer: Any, options: LoadOptions, path: str | None =
     after = _first_id(tokenizer.sep_token_id, tokenizer.eos_token_id)
     if before is None or after is None or tokenizer.mask_token_id is None:
         raise ModelError(
-            "the tokenizer of a masked model must define mask_token, cls_token and sep_token; add the missing tokens",
+            "the tokenizer of a masked language model must define mask_token, cls_token and sep_token; add the missing "
+            "tokens",
             path,
         )
     num_pieces = model.get_input_embeddings().weight.shape[0]

@@ -130,7 +130,7 @@ class ClassLM(LanguageModel):
         return np.full(count, self._start, np.int64)
 
     def advance(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """See `LanguageModel.advance`; histories with equal parses get the same slot."""
+        """See `LanguageModel.advance`; histories that are parsed into the same words and classes get the same slot."""
         return np.array([slot for _, slot in self._steps(slots, words)], np.int64)
 
     def logprob(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
