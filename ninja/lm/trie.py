@@ -89,14 +89,14 @@ def score_by_levels(
 
 
 def below(parent: Int32s, root: npt.NDArray[np.integer]) -> list[tuple[int, Int64s, Int32s]]:
-    """Divide a trie into subtries: one below each of the nodes `root`, and the rest.
+    """Divide a trie into the subtries with the given roots, and the remaining nodes.
 
     Args:
         parent: Parent of each node; see `score_trie`.
-        root: Nodes without a parent, int [roots].
+        root: Roots of the subtries, which have no parent, int [roots].
 
     Returns:
-        A tuple (root, nodes, parents) for each root, and finally one for the rest of the trie, with -1 as the root. The
+        A tuple (root, nodes, parents) for each root, and a last one, with the root -1, for the remaining nodes. The
         nodes, int64 [nodes], exclude the root; the parents, int32 [nodes], are the nodes' parents in the subtrie.
     """
     top = np.arange(parent.size)

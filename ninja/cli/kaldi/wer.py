@@ -19,8 +19,8 @@ mode_option = click.option(
     "--mode",
     type=click.Choice(get_args(Mode)),
     default="strict",
-    help="Stop with an error if a reference has no hypothesis (strict), score an empty hypothesis (all), or skip the "
-    "reference (present).",
+    help="Stop with an error if a reference has no hypothesis (strict), score it as an empty hypothesis (all), or "
+    "skip the reference (present).",
 )
 
 
@@ -98,7 +98,7 @@ def align_text(
 @click.argument("other", required=False, type=InputFile())
 @mode_option
 @click.option("--replications", type=click.IntRange(1, 2**31 - 1), default=10_000, help="Number of bootstrap samples.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random numbers.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
 @click.option(
     "--utt2spk",
     type=InputFile(),

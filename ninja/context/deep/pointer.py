@@ -98,7 +98,7 @@ def _built(
     if set(config) != names or any(type(size) is not int or not 1 < size <= MAX_WIDTH for size in sizes):
         raise ModelError(f"the configuration of the pointer is invalid; {RETRAIN}", path)
     if config["vector"] != encoder.network.config.vector:
-        raise ModelError(f"the pointer does not match the size of the encoder's vectors; {RETRAIN}", path)
+        raise ModelError(f"the sizes of the pointer's layers and of the encoder's vectors differ; {RETRAIN}", path)
     with torch.device("meta"), SkipInitialisation():  # allocates no memory
         network = PhrasePointer(Config(**config))
     fill(network, state, path)
