@@ -97,8 +97,9 @@ def _built(
     sizes = config.values()
     if set(config) != names or any(type(size) is not int or not 1 < size <= MAX_WIDTH for size in sizes):
         raise ModelError(f"the configuration of the pointer is invalid; {RETRAIN}", path)
-    if config["vector"] != encoder.network.config.vector:
-        raise ModelError(f"the sizes of the pointer's layers and of the encoder's vectors differ; {RETRAIN}", path)
+    if config["vector"] != (size := encoder.network.config.vector):
+        message = f"the pointer reads vectors of size {config['vector']}, but the encoder writes vectors of size {size}"
+        raise ModelError(f"{message}; {RETRAIN}", path)
     with torch.device("meta"), SkipInitialisation():  # allocates no memory
         network = PhrasePointer(Config(**config))
     fill(network, state, path)
