@@ -162,7 +162,7 @@ def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
             and its lexical words (possibly none), separated by whitespace; other words are unchanged.
 
     Raises:
-        OptionError: The name is neither that of a normalizer nor the path of an existing file.
+        OptionError: The name is not a normalizer, and no file has this path.
         FormatError: A word in the table has two entries, or a lexical word has an entry with a different form.
         DependencyError: The library for ``english`` is not installed.
 

@@ -191,7 +191,7 @@ def test_split_refuses_a_pipe_because_it_reads_twice(pipe, capfd):
 
 @pytest.fixture
 def substitute(folder):
-    """Return a function that does what a shell does for ``<(command)``: it returns the name of an open pipe."""
+    """Return a function that returns the name of an open pipe, as a shell replaces ``<(command)`` with one."""
     descriptors = []
 
     def start(content):

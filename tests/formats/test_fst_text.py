@@ -214,7 +214,7 @@ def outcome(read: Any) -> tuple[object, ...]:
 
 
 def assert_readers_agree(content: bytes, words: Any, options: FstTextOptions) -> None:
-    """Check that the lattice or the error of the reader is that of the slow reader."""
+    """Check that the reader returns the same lattice, or the same error, as the slow reader."""
     fast = outcome(lambda: read_fst_text(content, "utt", "x.txt", words, options, line=3))
     slow = outcome(lambda: read_slowly(content, "utt", "x.txt", words, options, line=3))
     for fast_value, slow_value in zip(fast, slow, strict=True):
