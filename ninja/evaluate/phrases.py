@@ -16,7 +16,7 @@ class Entity(NamedTuple):
 
 
 class Phrases:
-    """The phrases in an entity list, indexed by their words so that they can be found in word sequences.
+    """The phrases in an entity list, indexed by their words to look them up in word sequences.
 
     Utterances with the same entity list share one object.
 

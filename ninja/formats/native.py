@@ -231,7 +231,7 @@ def _entries(content: Content, words: SymbolTable | None, options: None) -> Iter
 class NativeEncoder:
     """Encoder that writes lattices as record batches.
 
-    The symbol table precedes the lattices in the file, so lattices are held in memory while the table is still growing.
+    The symbol table precedes the lattices in the file, so lattices stay in memory while the table is still growing.
     """
 
     def __init__(self, settings: WriteSettings) -> None:

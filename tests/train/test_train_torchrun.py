@@ -32,6 +32,7 @@ from ninja.train.parallel import launch  # noqa: E402
 # tests fork processes from one that has imported torch.
 SLOW = "kills trainings for a minute: NINJA_SLOW=1"
 slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason=SLOW)
+# The test of two machines starts six processes, two of which import torch, so it is slow; CI always runs it.
 slow_or_ci = pytest.mark.skipif(not {"NINJA_SLOW", "CI"} & os.environ.keys(), reason="starts six processes")
 ROOT = Path(__file__).resolve().parents[2]
 
